@@ -1,0 +1,43 @@
+"""How every script starts: absl parses the flags, and a user's mistake ends in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Callable
+
+# TensorFlow's start-up chatter is not for users; a value that they set themselves stays.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from absl import app, logging
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
+
+    With --verbosity=1 the whole traceback is logged before that line.
+    """
+
+    def guarded(argv: list[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"unexpected argument: {argv[1]}")
+        import tensorflow as tf
+
+        logging.set_verbosity(max(logging.get_verbosity(), logging.INFO))
+        try:
+            main()
+        except (ValueError, OSError, tf.errors.OpError) as error:
+            logging.debug("traceback of the error below", exc_info=True)
+            print(f"{os.path.basename(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            sys.exit("interrupted")
+
+    app.run(guarded)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    message = getattr(error, "message", None) or str(error)
+    return " ".join(message.split())[:1000]

@@ -1,0 +1,25 @@
+"""What several tests share."""
+
+import os
+import pathlib
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import pytest
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden() -> pathlib.Path:
+    """The folder of numbers computed by the release; its README says how."""
+    return GOLDEN
+
+
+@pytest.fixture(scope="session")
+def real_data() -> pathlib.Path:
+    """The folder of real data sets, where the environment variable ALBERT_TF_DATA names one."""
+    folder = os.environ.get("ALBERT_TF_DATA")
+    if not folder:
+        pytest.skip("ALBERT_TF_DATA is not set")
+    return pathlib.Path(folder)
