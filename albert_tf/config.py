@@ -1,0 +1,212 @@
+"""AlbertConfig: the shape of a model, read from the release's JSON, from Hugging Face's, or by a size's name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import tensorflow as tf
+
+SHARING = ("all", "attention", "ffn", "none")
+HIDDEN_ACTS = ("gelu", "gelu_exact", "relu", "tanh", "linear")
+
+# The release calls the tanh approximation "gelu"; Hugging Face has that name for the exact function.
+_HUGGING_FACE_ACTS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact"}
+
+_IGNORED_KEYS = frozenset(
+    # in the release's files, read by nobody
+    "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep "
+    # in Hugging Face's: about its own classes, tokenizers, heads and generation
+    "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
+    "classifier_dropout_prob position_embedding_type tie_word_embeddings id2label label2id problem_type "
+    "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
+    "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
+    "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    """The hyper-parameters of an ALBERT encoder, under the release's names and with its defaults.
+
+    Args:
+      vocab_size: number of pieces, V.
+      embedding_size: width E of the factorized embedding (Lan et al., 2020, section 3.1).
+      hidden_size: width H of the encoder.
+      num_hidden_layers: number of layers L that an input passes.
+      num_hidden_groups: number of parameter groups that the layers are spread over.
+      num_attention_heads: must divide hidden_size.
+      intermediate_size: width of the feed-forward block.
+      inner_group_num: number of blocks in a group, each applied once per layer.
+      hidden_act: "gelu" (the tanh approximation), "gelu_exact", "relu", "tanh" or "linear".
+      hidden_dropout_prob: dropout after the embedding, the attention block and the feed-forward block.
+      attention_probs_dropout_prob: dropout of the attention probabilities.
+      max_position_embeddings: longest sequence that the model can take.
+      type_vocab_size: number of segment ids.
+      initializer_range: standard deviation of the truncated normal that variables start from.
+      cross_layer_sharing: what layers share (section 3.1 and table 4): "all" (within each of num_hidden_groups
+        groups), "attention" or "ffn" (that block over all layers, the other one per layer), or "none".
+
+    Raises:
+      ValueError: a value is out of its range, or two do not fit together.
+    """
+
+    vocab_size: int
+    embedding_size: int = 128
+    hidden_size: int = 4096
+    num_hidden_layers: int = 12
+    num_hidden_groups: int = 1
+    num_attention_heads: int = 64
+    intermediate_size: int = 16384
+    inner_group_num: int = 1
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    cross_layer_sharing: str = "all"
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                _require(isinstance(value, int) and not isinstance(value, bool) and value > 0,
+                         f"{field.name} must be a positive whole number", field.name, value)
+            elif field.type == "float":
+                _require(isinstance(value, (int, float)) and 0 <= value, f"{field.name} must be a number of at least 0",
+                         field.name, value)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            _require(getattr(self, name) < 1, f"{name} must be below 1", name, getattr(self, name))
+        _require(self.hidden_act in HIDDEN_ACTS, f"hidden_act must be one of {', '.join(HIDDEN_ACTS)}",
+                 "hidden_act", self.hidden_act)
+        _require(self.cross_layer_sharing in SHARING, f"cross_layer_sharing must be one of {', '.join(SHARING)}",
+                 "cross_layer_sharing", self.cross_layer_sharing)
+        _require(self.hidden_size % self.num_attention_heads == 0,
+                 f"num_attention_heads must divide hidden_size {self.hidden_size}",
+                 "num_attention_heads", self.num_attention_heads)
+        _require(self.num_hidden_groups <= self.num_hidden_layers,
+                 f"num_hidden_groups must be at most num_hidden_layers {self.num_hidden_layers}",
+                 "num_hidden_groups", self.num_hidden_groups)
+        _require(self.cross_layer_sharing == "all" or self.num_hidden_groups == 1,
+                 f"cross_layer_sharing {self.cross_layer_sharing!r} stands alone: num_hidden_groups must be 1",
+                 "num_hidden_groups", self.num_hidden_groups)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> AlbertConfig:
+        """The config that a parsed JSON of the release, of Hugging Face (model_type "albert") or of ours says.
+
+        Raises:
+          ValueError: a key is unknown, vocab_size is missing, the model type is another one, a value is wrong.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known - _IGNORED_KEYS)
+        model_type = values.get("model_type", "albert")
+        _require(model_type == "albert", "the config is of another kind of model", "model_type", model_type)
+        _require(values.get("layer_norm_eps", 1e-12) == 1e-12, "only the release's layer_norm_eps 1e-12 is supported",
+                 "layer_norm_eps", values.get("layer_norm_eps"))
+        unknown = [key for key in unknown if key != "layer_norm_eps"]
+        if unknown:
+            raise ValueError(f"unknown config key: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        if "vocab_size" not in values:
+            raise ValueError("the config has no vocab_size")
+        arguments = {key: value for key, value in values.items() if key in known}
+        if "model_type" in values and "hidden_act" in arguments:
+            arguments["hidden_act"] = _HUGGING_FACE_ACTS.get(arguments["hidden_act"], arguments["hidden_act"])
+        return cls(**arguments)
+
+    @classmethod
+    def from_json_file(cls, path: str) -> AlbertConfig:
+        """Reads albert_config.json or a Hugging Face config.json.
+
+        Raises:
+          ValueError: the file is missing, is no JSON object, or holds what from_dict refuses; the path is named.
+        """
+        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+            raise ValueError(f"no such config file: {path}")
+        with tf.io.gfile.GFile(path) as file:
+            text = file.read()
+        try:
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise ValueError("a JSON object was expected")
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def preset(cls, name: str) -> AlbertConfig:
+        """The config of a published size: "albert_base_v2", "albert_xxlarge_v1", "bert_large", ...
+
+        Dropout is the published one: 0.1 in version 1 of base, large and xlarge and in BERT, else 0.
+
+        Raises:
+          ValueError: there is no such size; all names are listed.
+        """
+        if name not in PRESETS:
+            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+        return cls(**PRESETS[name])
+
+    def to_dict(self) -> dict:
+        return dataclasses.asdict(self)
+
+    def to_json_string(self) -> str:
+        """JSON with sorted keys, as the release writes it; from_json_file reads it back."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    def replace(self, **changes) -> AlbertConfig:
+        """A copy with some values changed, checked anew."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def attention_blocks(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer, the indices of its inner blocks in the list of attention blocks."""
+        return self._blocks("attention")
+
+    @property
+    def ffn_blocks(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer, the indices of its inner blocks in the list of feed-forward blocks."""
+        return self._blocks("ffn")
+
+    @property
+    def num_attention_blocks(self) -> int:
+        return self.attention_blocks[-1][-1] + 1
+
+    @property
+    def num_ffn_blocks(self) -> int:
+        return self.ffn_blocks[-1][-1] + 1
+
+    def _blocks(self, kind: str) -> tuple[tuple[int, ...], ...]:
+        layers, inner = self.num_hidden_layers, range(self.inner_group_num)
+        if self.cross_layer_sharing in ("all", kind):
+            # The release's own expression: in floating point, 22 layers of 22 groups leave group 15 out.
+            group_of_layer = [int(layer / layers * self.num_hidden_groups) for layer in range(layers)]
+        else:
+            group_of_layer = range(layers)
+        return tuple(tuple(group * self.inner_group_num + i for i in inner) for group in group_of_layer)
+
+
+def _require(holds: bool, rule: str, name: str, value) -> None:
+    if not holds:
+        raise ValueError(f"{rule}. Received: {name}={value!r}")
+
+
+def _size(hidden: int, layers: int, dropout: float, **others) -> dict:
+    """The paper's rule (section 3.1): 64 units a head, and a feed-forward block four times as wide."""
+    return dict(vocab_size=30000, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+                intermediate_size=4 * hidden, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+                **others)
+
+
+PRESETS = {
+    "albert_base_v1": _size(768, 12, 0.1),
+    "albert_large_v1": _size(1024, 24, 0.1),
+    "albert_xlarge_v1": _size(2048, 24, 0.1),
+    "albert_xxlarge_v1": _size(4096, 12, 0.0),
+    "albert_base_v2": _size(768, 12, 0.0),
+    "albert_large_v2": _size(1024, 24, 0.0),
+    "albert_xlarge_v2": _size(2048, 24, 0.0),
+    "albert_xxlarge_v2": _size(4096, 12, 0.0),
+    "bert_base": _size(768, 12, 0.1, embedding_size=768, cross_layer_sharing="none"),
+    "bert_large": _size(1024, 24, 0.1, embedding_size=1024, cross_layer_sharing="none"),
+}
