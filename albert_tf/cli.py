@@ -7,7 +7,7 @@ import sys
 from typing import Callable
 
 # TensorFlow's start-up chatter is not for users; a value that they set themselves stays.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, logging
 

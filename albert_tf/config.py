@@ -18,7 +18,7 @@ _IGNORED_KEYS = frozenset(
     "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep "
     # in Hugging Face's: about its own classes, tokenizers, heads and generation
     "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
-    "classifier_dropout_prob position_embedding_type tie_word_embeddings id2label label2id problem_type "
+    "layer_norm_eps classifier_dropout_prob position_embedding_type tie_word_embeddings id2label label2id problem_type "
     "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
     "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
     "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation".split()
@@ -105,7 +105,6 @@ class AlbertConfig:
         _require(model_type == "albert", "the config is of another kind of model", "model_type", model_type)
         _require(values.get("layer_norm_eps", 1e-12) == 1e-12, "only the release's layer_norm_eps 1e-12 is supported",
                  "layer_norm_eps", values.get("layer_norm_eps"))
-        unknown = [key for key in unknown if key != "layer_norm_eps"]
         if unknown:
             raise ValueError(f"unknown config key: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         if "vocab_size" not in values:

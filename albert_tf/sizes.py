@@ -1,0 +1,73 @@
+"""How large a model is and what its pre-training costs, by formula, beside the figures that the paper prints."""
+
+from __future__ import annotations
+
+from albert_tf.config import AlbertConfig
+
+# The paper's long run (section 4.1): 125,000 steps of 4,096 sequences of 512 tokens.
+PRETRAINING_TOKENS = 125_000 * 4096 * 512
+
+_BASE, _BASE_E768 = "albert_base_v2", dict(embedding_size=768)
+
+# (what, preset, changes to it, variables that the paper prints): its table 1, and its tables 3 and 4.
+NAMED_SIZES = (
+    ("albert base", "albert_base_v2", {}, "12M"),
+    ("albert large", "albert_large_v2", {}, "18M"),
+    ("albert xlarge", "albert_xlarge_v2", {}, "60M"),
+    ("albert xxlarge", "albert_xxlarge_v2", {}, "235M"),
+    ("bert base", "bert_base", {}, "108M"),
+    ("bert large", "bert_large", {}, "334M"),
+)
+BASE_VARIANTS = (
+    ("all shared, E 64", _BASE, dict(embedding_size=64), "10M"),
+    ("all shared, E 128", _BASE, {}, "12M"),
+    ("all shared, E 256", _BASE, dict(embedding_size=256), "16M"),
+    ("all shared, E 768", _BASE, _BASE_E768, "31M"),
+    ("attention shared, E 128", _BASE, dict(cross_layer_sharing="attention"), "64M"),
+    ("attention shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="attention"), "83M"),
+    ("ffn shared, E 128", _BASE, dict(cross_layer_sharing="ffn"), "38M"),
+    ("ffn shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="ffn"), "57M"),
+    ("not shared, E 64", _BASE, dict(cross_layer_sharing="none", embedding_size=64), "87M"),
+    ("not shared, E 128", _BASE, dict(cross_layer_sharing="none"), "89M"),
+    ("not shared, E 256", _BASE, dict(cross_layer_sharing="none", embedding_size=256), "93M"),
+    ("not shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="none"), "108M"),
+)
+
+
+def published(rows) -> list[tuple[str, AlbertConfig, str]]:
+    """The rows of NAMED_SIZES or BASE_VARIANTS with their configs made, as `table` takes them."""
+    return [(what, AlbertConfig.preset(preset).replace(**changes), paper) for what, preset, changes, paper in rows]
+
+
+def variable_count(config: AlbertConfig, with_heads: bool = False) -> int:
+    """The number of trainable values of an AlbertModel, pooler included, or of an AlbertPretrainer."""
+    V, E, H, I = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size
+    layer_norm = 2
+    embeddings = (V + config.type_vocab_size + config.max_position_embeddings + layer_norm) * E
+    mapping = (E + 1) * H if E != H else 0
+    attention = config.num_attention_blocks * (4 * (H + 1) * H + layer_norm * H)
+    ffn = config.num_ffn_blocks * ((H + 1) * I + (I + 1) * H + layer_norm * H)
+    pooler = (H + 1) * H
+    encoder = embeddings + mapping + attention + ffn + pooler
+    if not with_heads:
+        return encoder
+    masked_lm = (H + 1) * E + layer_norm * E + V
+    sentence_order = (H + 1) * 2
+    return encoder + masked_lm + sentence_order
+
+
+def compute_parameters(config: AlbertConfig) -> int:
+    """Weights that a token is multiplied with, a shared one once per layer: V*E + E*H + L*12*H*H + H*H."""
+    V, E, H = config.vocab_size, config.embedding_size, config.hidden_size
+    return V * E + E * H + config.num_hidden_layers * 12 * H * H + H * H
+
+
+def table(rows) -> str:
+    """A text table for rows of (what, config, variables that the paper prints)."""
+    lines = [f"{'':<26}{'variables':>13}{'with heads':>13}{'paper':>7}{'compute':>10}{'x tokens':>10}{'FLOPs':>9}"]
+    for what, config, paper in rows:
+        compute = compute_parameters(config)
+        cost = compute * PRETRAINING_TOKENS
+        lines.append(f"{what:<26}{variable_count(config):>13,}{variable_count(config, with_heads=True):>13,}{paper:>7}"
+                     f"{compute / 1e6:>9,.1f}M{cost:>10.1e}{6 * cost:>9.1e}")
+    return "\n".join(lines)

@@ -1,0 +1,32 @@
+"""Prints variables, compute and the cost of pre-training: ours beside the paper's (Lan et al., 2020, tables 1, 3, 4).
+
+    python model_sizes.py                                      the named sizes, and base with other E and sharing
+    python model_sizes.py --albert_config_file=my_config.json  the same figures for a config of one's own
+"""
+
+from albert_tf import cli
+
+from absl import flags
+
+from albert_tf import sizes
+from albert_tf.config import AlbertConfig
+
+flags.DEFINE_string("albert_config_file", None, "Print the figures of this config instead.")
+
+LEGEND = f"""\
+compute   weights that a token is multiplied with, a shared one once per layer
+x tokens  times {sizes.PRETRAINING_TOKENS:.1e} tokens (125,000 steps of 4,096 x 512)
+FLOPs     6 per weight and token, forward and backward"""
+
+
+def main():
+    config_file = flags.FLAGS.albert_config_file
+    if config_file:
+        print(sizes.table([("this config", AlbertConfig.from_json_file(config_file), "-")]))
+    else:
+        print(sizes.table(sizes.published(sizes.NAMED_SIZES)), sizes.table(sizes.published(sizes.BASE_VARIANTS)), sep="\n\n")
+    print(f"\n{LEGEND}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

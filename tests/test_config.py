@@ -1,0 +1,118 @@
+"""AlbertConfig: what it reads, what it refuses, and which block each layer uses."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.config import PRESETS, AlbertConfig
+
+CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
+
+
+def tiny(**changes):
+    return AlbertConfig(**dict(dict(vocab_size=60, hidden_size=16, num_attention_heads=2, num_hidden_layers=4), **changes))
+
+
+def test_defaults_are_the_releases():
+    config = AlbertConfig(vocab_size=30000)
+    assert dataclasses.asdict(config) == dict(
+        vocab_size=30000, embedding_size=128, hidden_size=4096, num_hidden_layers=12, num_hidden_groups=1,
+        num_attention_heads=64, intermediate_size=16384, inner_group_num=1, hidden_act="gelu", hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0, max_position_embeddings=512, type_vocab_size=2, initializer_range=0.02,
+        cross_layer_sharing="all")
+
+
+@pytest.mark.parametrize("model, groups, inner", [("model_a", 1, 1), ("model_b", 2, 1), ("model_c", 3, 1), ("model_d", 1, 2)])
+def test_reads_the_releases_files(golden, model, groups, inner):
+    config = AlbertConfig.from_json_file(str(golden / model / "albert_config.json"))
+    assert (config.num_hidden_groups, config.inner_group_num, config.vocab_size) == (groups, inner, 60)
+
+
+def test_reads_hugging_faces_file_and_its_name_for_the_tanh_gelu(golden):
+    config = AlbertConfig.from_json_file(str(golden / "hf/pretraining_2groups/config.json"))
+    assert (config.num_hidden_groups, config.embedding_size, config.hidden_act) == (2, 10, "gelu")
+
+
+def test_hugging_faces_plain_gelu_is_the_exact_one():
+    values = dict(model_type="albert", vocab_size=60, hidden_size=16, num_attention_heads=2, hidden_act="gelu")
+    assert AlbertConfig.from_dict(values).hidden_act == "gelu_exact"
+
+
+def test_keys_that_nobody_reads_are_ignored():
+    values = dict(vocab_size=60, net_structure_type=0, gap_size=0, num_memory_blocks=0, down_scale_factor=1, layers_to_keep=[])
+    assert AlbertConfig.from_dict(values) == AlbertConfig(vocab_size=60)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_config_files_are_the_presets_and_read_back(name):
+    config = AlbertConfig.from_json_file(str(CONFIGS / f"{name}.json"))
+    assert config == AlbertConfig.preset(name)
+    assert AlbertConfig.from_dict(json.loads(config.to_json_string())) == config
+
+
+def test_version_1_has_dropout_but_for_xxlarge():
+    dropouts = {name: AlbertConfig.preset(name).hidden_dropout_prob for name in PRESETS if name.startswith("albert")}
+    assert [name for name, p in dropouts.items() if p] == ["albert_base_v1", "albert_large_v1", "albert_xlarge_v1"]
+
+
+@pytest.mark.parametrize("changes, attention, ffn", [
+    (dict(), [0, 0, 0, 0], [0, 0, 0, 0]),
+    (dict(num_hidden_groups=2), [0, 0, 1, 1], [0, 0, 1, 1]),
+    (dict(num_hidden_groups=3), [0, 0, 1, 2], [0, 0, 1, 2]),
+    (dict(cross_layer_sharing="attention"), [0, 0, 0, 0], [0, 1, 2, 3]),
+    (dict(cross_layer_sharing="ffn"), [0, 1, 2, 3], [0, 0, 0, 0]),
+    (dict(cross_layer_sharing="none"), [0, 1, 2, 3], [0, 1, 2, 3]),
+])
+def test_which_block_each_layer_uses(changes, attention, ffn):
+    config = tiny(**changes)
+    assert [block for block, in config.attention_blocks] == attention
+    assert [block for block, in config.ffn_blocks] == ffn
+    assert (config.num_attention_blocks, config.num_ffn_blocks) == (max(attention) + 1, max(ffn) + 1)
+
+
+def test_inner_blocks_of_a_group_follow_one_another():
+    assert tiny(num_hidden_groups=2, inner_group_num=2).ffn_blocks == ((0, 1), (0, 1), (2, 3), (2, 3))
+
+
+def test_groups_are_spread_in_floating_point_as_in_the_release():
+    spread = tiny(num_hidden_layers=22, num_hidden_groups=22).ffn_blocks
+    assert spread[15] == (14,)
+    assert tiny(num_hidden_layers=22, cross_layer_sharing="none").ffn_blocks[15] == (15,)
+
+
+@pytest.mark.parametrize("values, message", [
+    (dict(vocab_size=60, hiden_size=16), "unknown config key: hiden_size"),
+    (dict(hidden_size=16), "no vocab_size"),
+    (dict(vocab_size=60, hidden_size=30), "num_attention_heads must divide hidden_size 30"),
+    (dict(vocab_size=60, hidden_act="swish"), "hidden_act must be one of gelu"),
+    (dict(vocab_size=60, cross_layer_sharing="some"), "cross_layer_sharing must be one of all"),
+    (dict(vocab_size=60, cross_layer_sharing="ffn", num_hidden_groups=2), "num_hidden_groups must be 1"),
+    (dict(vocab_size=60, num_hidden_groups=13), "at most num_hidden_layers 12"),
+    (dict(vocab_size="60"), "vocab_size must be a positive whole number"),
+    (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be below 1"),
+    (dict(vocab_size=60, model_type="bert"), "another kind of model"),
+    (dict(vocab_size=60, layer_norm_eps=1e-5), "layer_norm_eps"),
+])
+def test_what_does_not_fit_is_refused_by_name(values, message):
+    with pytest.raises(ValueError, match=message):
+        AlbertConfig.from_dict(values)
+
+
+@pytest.mark.parametrize("text, message", [("{", "Expecting"), ("[]", "a JSON object was expected"), ("{}", "no vocab_size")])
+def test_a_bad_file_is_named(tmp_path, text, message):
+    path = tmp_path / "albert_config.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"albert_config.json: .*{message}"):
+        AlbertConfig.from_json_file(str(path))
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ValueError, match="no such config file: nowhere.json"):
+        AlbertConfig.from_json_file("nowhere.json")
+
+
+def test_an_unknown_preset_lists_the_names():
+    with pytest.raises(ValueError, match="albert_base_v2"):
+        AlbertConfig.preset("albert_tiny")
