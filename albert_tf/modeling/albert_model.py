@@ -1,0 +1,72 @@
+"""AlbertModel: embeddings, encoder and pooler, as one Keras model."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.embeddings import Embeddings
+from albert_tf.modeling.encoder import Encoder
+from albert_tf.modeling.layers import Dense, dropouts
+
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+class AlbertModel(tf.keras.Model):
+    """ALBERT without a head (Lan et al., 2020; release: modeling.AlbertModel).
+
+    The compute dtype is that of the global Keras policy when the model is made; variables are float32 always.
+
+    Called with a dict of int32 [batch, seq]: input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids,
+    and in training, where dropout is to be repeatable, dropout_seed, int32 [2]. Returns a dict:
+      pooled_output [batch, H], sequence_output [batch, seq, H], encoder_outputs: a list of [batch, seq, H], one per
+      layer (and inner group), embedding_output and word_embedding_output [batch, seq, E].
+
+    Raises:
+      ValueError: an input is missing or of another shape, or the sequence is longer than the positions.
+
+    Example:
+      model = AlbertModel(AlbertConfig.preset("albert_base_v2"))
+      pooled = model(dict(input_ids=ids, input_mask=mask, segment_ids=segments))["pooled_output"]
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.encoder = Encoder(config)
+        self.pooler = Dense("bert/pooler/dense", config.hidden_size, config.hidden_size, config.initializer_range)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        return self.encode(inputs, dropouts(inputs, training))
+
+    def encode(self, inputs: dict, dropouts) -> dict:
+        """`call`, with dropouts that the caller goes on using."""
+        input_ids, input_mask, segment_ids = _checked(inputs, self.config)
+        word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
+        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts)
+        sequence_output = encoder_outputs[-1]
+        return dict(
+            pooled_output=tf.tanh(self.pooler(sequence_output[:, 0])),
+            sequence_output=sequence_output,
+            encoder_outputs=encoder_outputs,
+            embedding_output=embedding_output,
+            word_embedding_output=word_embedding_output,
+        )
+
+
+def _checked(inputs: dict, config: AlbertConfig) -> list[tf.Tensor]:
+    missing = [name for name in INPUTS if name not in inputs]
+    if missing:
+        raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
+    tensors = [tf.convert_to_tensor(inputs[name]) for name in INPUTS]
+    for name, tensor in zip(INPUTS, tensors):
+        if tensor.shape.rank != 2 or not tensor.shape.is_compatible_with(tensors[0].shape):
+            raise ValueError(f"{name} must be [batch, seq], like input_ids. Received: {name} of shape {tensor.shape}, "
+                             f"input_ids of shape {tensors[0].shape}")
+    seq = tensors[0].shape[1]
+    if seq is not None and seq > config.max_position_embeddings:
+        raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings="
+                         f"{config.max_position_embeddings}")
+    return tensors

@@ -1,0 +1,65 @@
+"""The attention block of a layer: multi-head self-attention, residual, LayerNorm (release: modeling.py)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.layers import Dense, LayerNorm
+
+
+class AttentionWeights(NamedTuple):
+    """What all layers that share a block use, made once per step: query, key and value side by side."""
+
+    qkv_kernel: tf.Tensor  # [H, 3 H]
+    qkv_bias: tf.Tensor  # [3 H]
+    output_kernel: tf.Tensor  # [H, H]
+    output_bias: tf.Tensor  # [H]
+
+
+class AttentionBlock(tf.keras.layers.Layer):
+    """LayerNorm(x + dropout(dense(attention(x)))), over tokens laid out as [batch * seq, H].
+
+    Args:
+      config: the model's config.
+      scope: release name of the group's inner block, ".../group_0/inner_group_0".
+    """
+
+    def __init__(self, config: AlbertConfig, scope: str):
+        super().__init__(autocast=False)
+        self.config = config
+        size, spread = config.hidden_size, config.initializer_range
+        self.query = Dense(f"{scope}/attention_1/self/query", size, size, spread)
+        self.key = Dense(f"{scope}/attention_1/self/key", size, size, spread)
+        self.value = Dense(f"{scope}/attention_1/self/value", size, size, spread)
+        self.output_dense = Dense(f"{scope}/attention_1/output/dense", size, size, spread)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
+        self.built = True
+
+    def weights_for_step(self) -> AttentionWeights:
+        """Query, key and value stay separate variables (LAMB's trust ratio is per variable) and are joined here.
+
+        The scores' factor 1 / sqrt(head size) goes into the query, which is smaller than the scores.
+        """
+        scale = (self.config.hidden_size // self.config.num_attention_heads) ** -0.5
+        kernel = tf.concat([self.query.kernel * scale, self.key.kernel, self.value.kernel], axis=1)
+        bias = tf.concat([self.query.bias * scale, self.key.bias, self.value.bias], axis=0)
+        return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
+                                *self.output_dense.weights_for_step())
+
+    def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
+        """x: [batch * seq, H]; additive_mask: float32 [batch, 1, 1, seq]. Returns the shape of x."""
+        heads = self.config.num_attention_heads
+        batch, seq = tf.shape(additive_mask)[0], additive_mask.shape[-1] or tf.shape(additive_mask)[-1]
+        qkv = tf.nn.bias_add(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)  # [batch * seq, 3 H]
+        qkv = tf.reshape(qkv, [batch, seq, 3, heads, self.config.hidden_size // heads])
+        query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32) + additive_mask
+        probabilities = tf.cast(tf.nn.softmax(scores), self.compute_dtype)  # [batch, heads, seq, seq]
+        probabilities = dropouts(probabilities, self.config.attention_probs_dropout_prob)
+        context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [batch, seq, heads, head_size]
+        context = tf.reshape(context, [-1, self.config.hidden_size])
+        attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)
+        return self.layer_norm(x + dropouts(attended, self.config.hidden_dropout_prob))

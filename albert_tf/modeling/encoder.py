@@ -1,0 +1,58 @@
+"""The shared encoder: layers that take their blocks from two lists (Lan et al., 2020, section 3.1)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.attention import AttentionBlock
+from albert_tf.modeling.feed_forward import FeedForwardBlock
+from albert_tf.modeling.layers import Dense
+
+# What the release adds to the scores of a padded key.
+MASKED_SCORE = -10000.0
+
+
+class Encoder(tf.keras.layers.Layer):
+    """The mapping E -> H, where they differ, and the layers.
+
+    Which block layer i uses in each list is the config's attention_blocks[i] and ffn_blocks[i]: that is all there
+    is to cross-layer sharing, to groups and to inner groups.
+
+    Called with embedding_output [batch, seq, E] and input_mask [batch, seq]; returns the list of the outputs of
+    every block that was applied, each [batch, seq, H].
+    """
+
+    def __init__(self, config: AlbertConfig):
+        super().__init__(autocast=False)
+        self.config = config
+        self.embedding_hidden_mapping_in = None
+        if config.embedding_size != config.hidden_size:
+            self.embedding_hidden_mapping_in = Dense("bert/encoder/embedding_hidden_mapping_in", config.embedding_size,
+                                                     config.hidden_size, config.initializer_range)
+        self.attention_blocks = [AttentionBlock(config, _scope(config, i)) for i in range(config.num_attention_blocks)]
+        self.ffn_blocks = [FeedForwardBlock(config, _scope(config, i)) for i in range(config.num_ffn_blocks)]
+        self.built = True
+
+    def call(self, embedding_output, input_mask, dropouts):
+        if self.embedding_hidden_mapping_in is not None:
+            embedding_output = self.embedding_hidden_mapping_in(embedding_output)
+        shape = tf.shape(embedding_output)
+        additive_mask = (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE  # [batch, 1, 1, seq]
+        attention_weights = [block.weights_for_step() for block in self.attention_blocks]
+        ffn_weights = [block.weights_for_step() for block in self.ffn_blocks]
+
+        x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
+        outputs = []
+        for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
+            for a, f in zip(attention_layer, ffn_layer):
+                x = self.attention_blocks[a](x, additive_mask, attention_weights[a], dropouts)
+                x = self.ffn_blocks[f](x, ffn_weights[f], dropouts)
+                outputs.append(tf.reshape(x, shape))
+        return outputs
+
+
+def _scope(config: AlbertConfig, index: int) -> str:
+    """The release name of a block: its index in its own list counts inner groups fastest."""
+    group, inner = divmod(index, config.inner_group_num)
+    return f"bert/encoder/transformer/group_{group}/inner_group_{inner}"

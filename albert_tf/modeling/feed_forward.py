@@ -1,0 +1,47 @@
+"""The feed-forward block of a layer: two dense layers, residual, LayerNorm (release: modeling.py)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.layers import Dense, LayerNorm, activation
+
+
+class FeedForwardWeights(NamedTuple):
+    """What all layers that share a block use, cast once per step."""
+
+    intermediate_kernel: tf.Tensor  # [H, intermediate_size]
+    intermediate_bias: tf.Tensor  # [intermediate_size]
+    output_kernel: tf.Tensor  # [intermediate_size, H]
+    output_bias: tf.Tensor  # [H]
+
+
+class FeedForwardBlock(tf.keras.layers.Layer):
+    """LayerNorm(x + dropout(dense(act(dense(x))))), over tokens laid out as [batch * seq, H].
+
+    Args:
+      config: the model's config.
+      scope: release name of the group's inner block, ".../group_0/inner_group_0".
+    """
+
+    def __init__(self, config: AlbertConfig, scope: str):
+        super().__init__(autocast=False)
+        self.config = config
+        size, wide, spread = config.hidden_size, config.intermediate_size, config.initializer_range
+        self.intermediate = Dense(f"{scope}/ffn_1/intermediate/dense", size, wide, spread)
+        self.output_dense = Dense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, spread)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
+        self.activation = activation(config.hidden_act)
+        self.built = True
+
+    def weights_for_step(self) -> FeedForwardWeights:
+        return FeedForwardWeights(*self.intermediate.weights_for_step(), *self.output_dense.weights_for_step())
+
+    def call(self, x, weights: FeedForwardWeights, dropouts):
+        """x: [batch * seq, H]. Returns the same shape."""
+        wide = self.activation(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
+        narrow = tf.nn.bias_add(tf.matmul(wide, weights.output_kernel), weights.output_bias)
+        return self.layer_norm(x + dropouts(narrow, self.config.hidden_dropout_prob))

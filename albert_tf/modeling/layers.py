@@ -1,0 +1,126 @@
+"""The small layers that the rooms of the model are built from: dense, LayerNorm, dropout.
+
+Every variable is made with the name that it has in the release's checkpoints ("bert/pooler/dense/kernel"), whatever
+model it is part of. So a variable's TF1 name is its own name, and the optimizer's rules about names hold as they are.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+LAYER_NORM_EPSILON = 1e-12
+
+
+def truncated_normal(stddev: float) -> tf.keras.initializers.Initializer:
+    return tf.keras.initializers.TruncatedNormal(stddev=stddev)
+
+
+class ReleaseLayer(tf.keras.layers.Layer):
+    """A layer whose variables are made at once, float32, under full release names, and are cast only on request.
+
+    Keras casts a variable each time that it is read; shared weights are cheaper cast once for all layers.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.built = True
+
+    def variable(self, name: str, shape, initializer) -> tf.Variable:
+        return self.add_weight(name=name, shape=shape, initializer=initializer, dtype=tf.float32,
+                               experimental_autocast=False)
+
+    def in_compute_dtype(self, tensor) -> tf.Tensor:
+        return tf.cast(tensor, self.compute_dtype)
+
+
+class Dense(ReleaseLayer):
+    """x W + b on the last axis.
+
+    Args:
+      scope: release name without "/kernel" and "/bias".
+      input_size, output_size: widths.
+      initializer_range: standard deviation of the kernel's initial values.
+      use_bias: whether b exists.
+    """
+
+    def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True):
+        super().__init__()
+        self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], truncated_normal(initializer_range))
+        self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
+
+    def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Kernel and bias in the compute dtype, to be used for all layers that share them."""
+        return self.in_compute_dtype(self.kernel), self.in_compute_dtype(self.bias)
+
+    def call(self, x):
+        x = tf.matmul(self.in_compute_dtype(x), self.in_compute_dtype(self.kernel))
+        return x if self.bias is None else tf.nn.bias_add(x, self.in_compute_dtype(self.bias))
+
+
+class OutputDense(ReleaseLayer):
+    """The release's last layer of a task: x W^T + b, with W [outputs, inputs] named output_weights. Gives float32."""
+
+    def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float):
+        super().__init__()
+        self.kernel = self.variable(f"{scope}output_weights", [output_size, input_size], truncated_normal(initializer_range))
+        self.bias = self.variable(f"{scope}output_bias", [output_size], "zeros")
+
+    def call(self, x):
+        return tf.matmul(tf.cast(x, tf.float32), self.kernel, transpose_b=True) + self.bias
+
+
+class LayerNorm(ReleaseLayer):
+    """Layer normalisation over the last axis, with epsilon 1e-12 and statistics in float32."""
+
+    def __init__(self, scope: str, size: int):
+        super().__init__()
+        self.beta = self.variable(f"{scope}/beta", [size], "zeros")
+        self.gamma = self.variable(f"{scope}/gamma", [size], "ones")
+
+    def call(self, x):
+        x = tf.cast(x, tf.float32)
+        mean = tf.reduce_mean(x, axis=-1, keepdims=True)
+        centred = x - mean
+        variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+        return self.in_compute_dtype(centred * (tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * self.gamma) + self.beta)
+
+
+def activation(name: str):
+    """The function that a config's hidden_act names."""
+    return {
+        "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+        "gelu_exact": lambda x: tf.nn.gelu(x, approximate=False),
+        "relu": tf.nn.relu,
+        "tanh": tf.tanh,
+        "linear": tf.identity,
+    }[name]
+
+
+class Dropouts:
+    """The dropouts of one call of the model: each site draws its own mask, all of them functions of one seed.
+
+    A resumed run, a recomputed block and a run on other devices so drop the same units.
+
+    Args:
+      seed: int32 [2], or None where the model is not training.
+    """
+
+    def __init__(self, seed):
+        self._seed = seed
+        self._site = 0
+
+    def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
+        if self._seed is None or not rate:
+            return x
+        self._site += 1
+        return tf.nn.experimental.stateless_dropout(x, rate, seed=self._seed + [0, self._site], rng_alg="philox")
+
+
+def dropouts(inputs: dict, training) -> Dropouts:
+    """The dropouts that a call of a model uses: by inputs["dropout_seed"] (int32 [2]), else by a random seed."""
+    if not training:
+        return Dropouts(None)
+    seed = inputs.get("dropout_seed")
+    if seed is None:
+        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    return Dropouts(seed)

@@ -1,0 +1,52 @@
+"""AlbertPretrainer: the encoder with the masked-LM and sentence-order heads (release: run_pretraining.py)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layers import Dense, LayerNorm, OutputDense, ReleaseLayer, activation, dropouts
+
+
+class MaskedLmHead(ReleaseLayer):
+    """Dense H -> E, activation, LayerNorm, times the word table transposed, plus a bias per piece."""
+
+    def __init__(self, config: AlbertConfig):
+        super().__init__()
+        scope = "cls/predictions/transform"
+        self.dense = Dense(f"{scope}/dense", config.hidden_size, config.embedding_size, config.initializer_range)
+        self.activation = activation(config.hidden_act)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", config.embedding_size)
+        self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
+
+    def call(self, sequence_output, positions, word_embeddings):
+        """sequence_output [batch, seq, H]; positions int32 [batch, predictions]. Returns float32 [batch, predictions, V]."""
+        gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [batch, predictions, H]
+        transformed = self.layer_norm(self.activation(self.dense(gathered)))  # [batch, predictions, E]
+        flat = tf.reshape(transformed, [-1, transformed.shape[-1]])
+        logits = tf.matmul(flat, self.in_compute_dtype(word_embeddings), transpose_b=True)
+        logits = tf.cast(logits, tf.float32) + self.output_bias
+        return tf.reshape(logits, tf.concat([tf.shape(positions), [logits.shape[-1]]], axis=0))
+
+
+class AlbertPretrainer(tf.keras.Model):
+    """AlbertModel with both heads of pre-training.
+
+    Called with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. Returns AlbertModel's
+    outputs, mlm_logits [batch, predictions, V] and sop_logits [batch, 2] (index 1: the segments are swapped), both float32.
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.albert = AlbertModel(config)
+        self.masked_lm = MaskedLmHead(config)
+        self.sentence_order = OutputDense("cls/seq_relationship/", config.hidden_size, 2, config.initializer_range)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        outputs = self.albert.encode(inputs, dropouts(inputs, training))
+        mlm_logits = self.masked_lm(outputs["sequence_output"], inputs["masked_lm_positions"],
+                                    self.albert.embeddings.word_embeddings)
+        return dict(outputs, mlm_logits=mlm_logits, sop_logits=self.sentence_order(outputs["pooled_output"]))
