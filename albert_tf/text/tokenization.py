@@ -1,0 +1,95 @@
+"""FullTokenizer: text to pieces to ids, by a SentencePiece model or a WordPiece vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_tf.text import wordpiece
+from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.sentencepieces import DigitCommaTable, encode_ids, encode_pieces, load_model
+
+__all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text"]
+
+
+class FullTokenizer:
+    """The release's tokenizer (tokenization.FullTokenizer).
+
+    Args:
+      vocab_file: a WordPiece vocabulary. Not read where there is a SentencePiece model.
+      do_lower_case: whether the vocabulary is of lower-case text.
+      spm_model_file: a SentencePiece model.
+
+    Raises:
+      ValueError: neither file is given, one cannot be read, or the vocabulary lacks [CLS], [SEP], [MASK] or padding.
+
+    Example:
+      tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
+      tokenizer.tokenize(preprocess_text("Hello, World", lower=True))     ["▁hello", ",", "▁world"]
+    """
+
+    def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None):
+        self.do_lower_case = do_lower_case
+        self.sp_model = None
+        if spm_model_file:
+            self.sp_model = load_model(spm_model_file)
+            self._digit_comma = DigitCommaTable(self.sp_model)
+            self.vocab = {self.sp_model.id_to_piece(i): i for i in range(self.sp_model.vocab_size())}
+        elif vocab_file:
+            self.vocab = wordpiece.load_vocab(vocab_file)
+        else:
+            raise ValueError("a tokenizer needs spm_model_file or vocab_file")
+        self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
+        self._source = spm_model_file or vocab_file
+        self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
+        self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
+        self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(wordpiece.UNKNOWN)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.vocab)
+
+    def tokenize(self, text: str) -> list[str]:
+        """The pieces of a text; as in the release, a SentencePiece model takes text that preprocess_text has been over."""
+        if self.sp_model:
+            return encode_pieces(self.sp_model, text)
+        words = wordpiece.basic_tokens(text, self.do_lower_case)
+        return [piece for word in words for piece in wordpiece.word_pieces(word, self.vocab)]
+
+    def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
+        """The ids of pieces. SentencePiece has one for what it does not know.
+
+        Raises:
+          ValueError: a piece is not in a WordPiece vocabulary.
+        """
+        if self.sp_model:
+            return [self.vocab.get(token, self.unk_id) for token in tokens]
+        unknown = [token for token in tokens if token not in self.vocab]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not in {self._source}")
+        return [self.vocab[token] for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        """The pieces of ids.
+
+        Raises:
+          ValueError: an id is out of the vocabulary.
+        """
+        out = [i for i in ids if int(i) not in self._pieces]
+        if out:
+            raise ValueError(f"id {out[0]} is out of the vocabulary of {self.vocab_size} pieces")
+        return [self._pieces[int(i)] for i in ids]
+
+    def encode(self, text: str) -> list[int]:
+        """Raw text to ids: normalisation by the tokenizer's casing, pieces, ids."""
+        return self.encode_batch([text])[0].tolist()
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        """`encode` of many texts at once, as int32 arrays."""
+        if self.sp_model:
+            return self._digit_comma.encode_batch([preprocess_text(text, lower=self.do_lower_case) for text in texts])
+        return [np.array(self.convert_tokens_to_ids(self.tokenize(text)), np.int32) for text in texts]
+
+    def _special(self, piece: str) -> int:
+        if piece not in self.vocab:
+            raise ValueError(f"{self._source} has no {piece}: it was not made for ALBERT")
+        return self.vocab[piece]

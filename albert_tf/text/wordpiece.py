@@ -1,0 +1,83 @@
+"""WordPiece tokenization, for the Chinese models (release: tokenization.BasicTokenizer, WordpieceTokenizer)."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+
+UNKNOWN = "[UNK]"
+_LONGEST_WORD = 200
+_CJK_BLOCKS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+               (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
+_ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+
+
+def load_vocab(path: str) -> dict[str, int]:
+    """Reads a vocabulary of one token a line: the first column counts, a repeated token takes no id, and a blank
+    line is the token " ".
+
+    Raises:
+      ValueError: the file is missing or not UTF-8, or has no [UNK].
+    """
+    if not os.path.isfile(path):
+        raise ValueError(f"no such vocabulary file: {path}")
+    vocab = {}
+    with open(path, encoding="utf-8", newline="\n") as file:
+        try:
+            for line in file:
+                columns = line.split()
+                vocab.setdefault(columns[0] if columns else " ", len(vocab))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8: {error.reason}") from error
+    if UNKNOWN not in vocab:
+        raise ValueError(f"{path} has no {UNKNOWN}: it is no WordPiece vocabulary")
+    return vocab
+
+
+def basic_tokens(text: str, lower: bool) -> list[str]:
+    """Words, punctuation marks and CJK characters, each one token; control characters go; accents go with the case."""
+    cleaned = "".join(map(_clean, text))
+    tokens = []
+    for word in cleaned.split():
+        if lower:
+            decomposed = unicodedata.normalize("NFD", word.lower())
+            word = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
+        tokens += "".join(f" {c} " if _is_punctuation(c) else c for c in word).split()
+    return tokens
+
+
+def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
+    """The pieces of a word, longest first; [UNK] where there is no way through, or for over 200 characters."""
+    if len(word) > _LONGEST_WORD:
+        return [UNKNOWN]
+    pieces, start = [], 0
+    while start < len(word):
+        prefix = "##" if start else ""
+        for end in range(len(word), start, -1):
+            if prefix + word[start:end] in vocab:
+                break
+        else:
+            return [UNKNOWN]
+        pieces.append(prefix + word[start:end])
+        start = end
+    return pieces
+
+
+def _clean(character: str) -> str:
+    code = ord(character)
+    if character in "\t\n\r":
+        return " "
+    if code in (0, 0xFFFD):
+        return ""
+    if code < 128:
+        return character if code >= 32 and code != 127 else ""
+    category = unicodedata.category(character)
+    if category in ("Cc", "Cf"):
+        return ""
+    if category == "Zs":
+        return " "
+    return f" {character} " if any(low <= code <= high for low, high in _CJK_BLOCKS) else character
+
+
+def _is_punctuation(character: str) -> bool:
+    return character in _ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
