@@ -1,0 +1,67 @@
+"""From a pair of segments to a serialized tf.Example in the release's record format."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data.pretraining.masking import Masker, MaskingOptions
+from albert_tf.data.pretraining.segments import Pair
+from albert_tf.text.tokenization import FullTokenizer
+
+
+class ExampleMaker:
+    """Masks pairs and serializes them.
+
+    Args:
+      tokenizer: gives the special ids.
+      starts_word: bool [vocab_size].
+      max_seq_length: length of the token features.
+      options: the masking.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer, starts_word: np.ndarray, max_seq_length: int, options: MaskingOptions):
+        self._cls, self._sep, self._pad = (np.array([i], np.int32) for i in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id))
+        self._starts_word = starts_word
+        self._max_seq_length, self._options = max_seq_length, options
+        self._masker = Masker(options, tokenizer.mask_id, len(starts_word))
+
+    def make(self, pair: Pair, rng: np.random.Generator, statistics: collections.Counter) -> bytes:
+        """The record of a pair; what it holds is added to the statistics."""
+        ids = np.concatenate([self._cls, pair.a, self._sep, pair.b, self._sep])
+        length, second = len(ids), len(pair.a) + 2
+        special = np.zeros(length, bool)
+        special[[0, second - 1, length - 1]] = True
+        masked = self._masker.mask(ids, self._starts_word[ids], special, rng)
+        statistics.update(examples=1, tokens=length, masked=len(masked.positions), swapped=pair.label, short=pair.is_short)
+
+        padding = self._max_seq_length - length
+        predictions_padding = self._options.record_predictions - len(masked.positions)
+        segment_ids = np.zeros(length, np.int32)
+        segment_ids[second:] = 1
+        return serialize(
+            input_ids=_padded(masked.input_ids, padding, int(self._pad[0])),
+            input_mask=_padded(np.ones(length, np.int32), padding),
+            segment_ids=_padded(segment_ids, padding),
+            token_boundary=_padded((self._starts_word[ids] | special).astype(np.int32), padding),
+            masked_lm_positions=_padded(masked.positions, predictions_padding),
+            masked_lm_ids=_padded(masked.labels, predictions_padding),
+            masked_lm_weights=_padded(np.ones(len(masked.positions), np.float32), predictions_padding),
+            next_sentence_labels=np.array([pair.label]),
+        )
+
+
+def serialize(**features: np.ndarray) -> bytes:
+    """A tf.Example of whole-number and float arrays, the same bytes for the same values."""
+    example = tf.train.Example()
+    for name, values in features.items():
+        feature = example.features.feature[name]
+        kind = feature.float_list if values.dtype.kind == "f" else feature.int64_list
+        kind.value.extend(values.tolist())
+    return example.SerializeToString(deterministic=True)
+
+
+def _padded(values: np.ndarray, count: int, fill: int = 0) -> np.ndarray:
+    return np.concatenate([values, np.full(count, fill, values.dtype)])

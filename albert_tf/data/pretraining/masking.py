@@ -1,0 +1,127 @@
+"""n-gram masking of whole words (Lan et al., 2020, section 4.1; release: create_masked_lm_predictions).
+
+Words are visited in random order, and at each an n-gram of 1 to `ngram` words is drawn with P(n) ~ 1/n. It is shortened
+where it would pass the goal of 15 % of the tokens, and skipped where it overlaps one that was taken before. Of the
+tokens taken, 80 % become [MASK], 10 % stay and 10 % become a random piece.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+AS_MASK, AS_ITSELF = 0.8, 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingOptions:
+    """What is masked.
+
+    Args:
+      max_predictions_per_seq: masked tokens of an example at most.
+      masked_lm_prob: share of the tokens, specials included, that are the goal.
+      ngram: longest n-gram, in words.
+      favor_shorter_ngram: whether P(n) ~ 1/n; else the longest is the likeliest, in the same proportions.
+      whole_words: whether a word is masked as a whole; else every piece counts as one.
+      permutation: whether a second set of spans, as large, is permuted among itself.
+    """
+
+    max_predictions_per_seq: int
+    masked_lm_prob: float = 0.15
+    ngram: int = 3
+    favor_shorter_ngram: bool = True
+    whole_words: bool = True
+    permutation: bool = False
+
+    def __post_init__(self):
+        for name in ("max_predictions_per_seq", "ngram"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1. Received: {getattr(self, name)}")
+        if not 0 < self.masked_lm_prob < 1:
+            raise ValueError(f"masked_lm_prob must be between 0 and 1. Received: {self.masked_lm_prob}")
+
+    @property
+    def record_predictions(self) -> int:
+        """Length of the masked_lm features: the permuted positions are predicted too."""
+        return self.max_predictions_per_seq * (2 if self.permutation else 1)
+
+    def goal(self, length: int) -> int:
+        """How many of `length` tokens, specials included, are to be masked."""
+        return min(self.max_predictions_per_seq, max(1, round(length * self.masked_lm_prob)))
+
+
+class Masked(NamedTuple):
+    """An example's input after masking."""
+
+    input_ids: np.ndarray  # int32 [length]
+    positions: np.ndarray  # [masked], ascending
+    labels: np.ndarray  # [masked], the ids that were at positions
+
+
+class Masker:
+    """Masks examples.
+
+    Args:
+      options: what is masked.
+      mask_id: id of [MASK].
+      vocab_size: random pieces are drawn from all of it.
+    """
+
+    def __init__(self, options: MaskingOptions, mask_id: int, vocab_size: int):
+        self._options, self._mask_id, self._vocab_size = options, mask_id, vocab_size
+        weights = 1.0 / np.arange(1, options.ngram + 1)
+        if not options.favor_shorter_ngram:
+            weights = weights[::-1]
+        self._cumulative = np.cumsum(weights / weights.sum())[:-1]
+
+    def mask(self, ids: np.ndarray, starts: np.ndarray, special: np.ndarray, rng: np.random.Generator) -> Masked:
+        """Masks one example.
+
+        Args:
+          ids: int32 [length], with [CLS] and [SEP].
+          starts: bool [length], whether a token starts a word; at specials it does not matter.
+          special: bool [length], what is never masked.
+          rng: the only source of chance.
+        """
+        tokens = np.flatnonzero(~special)
+        word_of_token = np.cumsum(starts[tokens]) if self._options.whole_words else np.arange(1, len(tokens) + 1)
+        word_of_token = word_of_token - word_of_token[0]
+        word_ends = np.searchsorted(word_of_token, np.arange(word_of_token[-1] + 2))  # tokens before each word, and all
+        taken = [False] * (len(word_ends) - 1)
+        goal = self._options.goal(len(ids))
+
+        masked = tokens[self._draw_words(word_ends, taken, goal, rng)[word_of_token]]
+        output, labels = ids.copy(), ids[masked]
+        fate = rng.random(len(masked))
+        random_ids = rng.integers(self._vocab_size, size=len(masked), dtype=ids.dtype)
+        kept = np.where(fate < AS_MASK + AS_ITSELF, labels, random_ids)
+        output[masked] = np.where(fate < AS_MASK, self._mask_id, kept)
+        if not self._options.permutation:
+            return Masked(output, masked, labels)
+
+        permuted = tokens[self._draw_words(word_ends, taken, goal, rng)[word_of_token]]
+        output[permuted] = ids[rng.permutation(permuted)]
+        positions = np.concatenate([masked, permuted])
+        order = np.argsort(positions, kind="stable")
+        return Masked(output, positions[order], ids[positions[order]])
+
+    def _draw_words(self, word_ends: np.ndarray, taken: list[bool], goal: int, rng) -> np.ndarray:
+        """Which words are drawn now, bool [words]; they are noted in `taken`, from which none is drawn again."""
+        ends, count = word_ends.tolist(), len(taken)
+        drawn = np.zeros(count, bool)
+        sizes = (np.searchsorted(self._cumulative, rng.random(count), side="right") + 1).tolist()
+        masked = 0
+        for first, size in zip(rng.permutation(count).tolist(), sizes):
+            if masked >= goal:
+                break
+            last = min(first + size, count)
+            while last > first and masked + ends[last] - ends[first] > goal:
+                last -= 1
+            if last == first or any(taken[first:last]):
+                continue
+            taken[first:last] = [True] * (last - first)
+            drawn[first:last] = True
+            masked += ends[last] - ends[first]
+        return drawn

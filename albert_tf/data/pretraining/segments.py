@@ -1,0 +1,146 @@
+"""From a document to pairs of segments, as the sentence objectives want them (Lan et al., 2020, section 3.1).
+
+Sentences are packed into a chunk of about max_seq_length - 3 tokens, the chunk is cut at a sentence into A and B, and
+what is too long is trimmed. Sentence order ("sop"): half the time A and B are swapped. Next sentence ("nsp"): half the
+time B comes from another document. "none": A and B stay as they are, and the label is 0.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from typing import Callable, Iterator, NamedTuple
+
+import numpy as np
+
+OBJECTIVES = ("sop", "nsp", "none")
+# [CLS] A [SEP] B [SEP]
+NUM_SPECIALS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentOptions:
+    """How documents are cut.
+
+    Args:
+      max_seq_length: tokens of an example at most, specials included.
+      short_seq_prob: share of the examples with a random shorter target length.
+      objective: "sop", "nsp" or "none".
+      release_compatible: as the release: the short length is drawn per document, a chunk of one sentence is paired with
+        a random document and labelled 1, and a trimmed segment may begin inside a word.
+    """
+
+    max_seq_length: int
+    short_seq_prob: float
+    objective: str = "sop"
+    release_compatible: bool = False
+
+    def __post_init__(self):
+        if self.max_seq_length < NUM_SPECIALS + 2:
+            raise ValueError(f"max_seq_length must be at least {NUM_SPECIALS + 2}. Received: {self.max_seq_length}")
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"sentence_objective must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}")
+
+
+class Pair(NamedTuple):
+    """Two segments, int32 ids, and their label: 1 where they are swapped, or B is from another document."""
+
+    a: np.ndarray
+    b: np.ndarray
+    label: int
+    is_short: bool
+
+
+class Segmenter:
+    """Cuts documents into pairs.
+
+    Args:
+      options: how.
+      starts_word: bool [vocab_size].
+      random_document: for a generator and the index of a document, another document, as (ids, ends) of Corpus.document.
+    """
+
+    def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_document: Callable):
+        self._options = options
+        self._starts_word = starts_word
+        self._random_document = random_document
+        self._room = options.max_seq_length - NUM_SPECIALS
+        self._pairs_randomly = options.objective == "nsp"
+
+    def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
+        """The pairs of a document; None for a chunk that was left out because it is one word.
+
+        Args:
+          index: the document's, so that a random one is another.
+          ids: int32 [tokens].
+          ends: where each sentence ends in ids, with a 0 in front.
+          rng: the only source of chance.
+        """
+        first, last = 0, len(ends) - 1
+        target, is_short = self._target_length(rng)
+        while first < last:
+            if not self._options.release_compatible:
+                target, is_short = self._target_length(rng)
+            end = min(bisect.bisect_left(ends, ends[first] + target, first + 1), last)
+            cut = int(rng.integers(first + 1, end)) if end - first > 1 else end
+            a, b = ids[ends[first] : ends[cut]], ids[ends[cut] : ends[end]]
+            first = end
+            if self._takes_random_b(len(b), rng):
+                b, label = self._random_b(index, target - len(a), rng), 1
+                first = cut  # the sentences that B would have had are used again
+            elif not len(b):
+                a, b, label = *self._cut_at_word(a, rng), 0
+            else:
+                label = 0
+            if not len(b):
+                yield None
+                continue
+            if label == 0 and self._options.objective == "sop" and rng.random() < 0.5:
+                a, b, label = b, a, 1
+            yield Pair(*self._trim(a, b, rng), label, is_short)
+
+    def _target_length(self, rng) -> tuple[int, bool]:
+        if rng.random() < self._options.short_seq_prob:
+            return int(rng.integers(2, self._room + 1)), True
+        return self._room, False
+
+    def _takes_random_b(self, b_length: int, rng) -> bool:
+        if self._pairs_randomly:
+            return (b_length == 0 and self._options.release_compatible) or rng.random() < 0.5
+        return b_length == 0 and self._options.release_compatible
+
+    def _random_b(self, index: int, length: int, rng) -> np.ndarray:
+        """Sentences of another document from a random one on, until they have `length` tokens."""
+        ids, ends = self._random_document(rng, index)
+        first = int(rng.integers(len(ends) - 1))
+        end = min(bisect.bisect_left(ends, ends[first] + max(length, 1), first + 1), len(ends) - 1)
+        return ids[ends[first] : ends[end]]
+
+    def _cut_at_word(self, sentence: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+        """One sentence as two segments; the second is empty where there is only one word."""
+        words = np.flatnonzero(self._starts_word[sentence[1:]]) + 1
+        cut = int(rng.choice(words)) if len(words) else len(sentence)
+        return sentence[:cut], sentence[cut:]
+
+    def _trim(self, a: np.ndarray, b: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+        """Takes tokens off random ends of the longer segment, one by one, until both fit: all at once."""
+        excess = len(a) + len(b) - self._room
+        if excess <= 0:
+            return a, b
+        longer_by = len(a) - len(b)
+        alone = min(excess, abs(longer_by))  # the longer one loses until both are as long
+        both = excess - alone  # then they take turns, B first
+        from_a, from_b = both // 2, both - both // 2
+        if longer_by > 0:
+            from_a += alone
+        else:
+            from_b += alone
+        return self._take_off(a, from_a, rng), self._take_off(b, from_b, rng)
+
+    def _take_off(self, segment: np.ndarray, count: int, rng) -> np.ndarray:
+        front = int(rng.binomial(count, 0.5)) if count else 0
+        if front and not self._options.release_compatible:
+            # A segment begins with a word: the front gives up to the next start, and the back so much less.
+            starts = np.flatnonzero(self._starts_word[segment[front:]])
+            front = front + int(starts[0]) if len(starts) else 0
+        return segment[front : len(segment) - max(count - front, 0)]

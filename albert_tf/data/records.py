@@ -1,0 +1,126 @@
+"""TFRecord files with a manifest beside them, and the release's record features.
+
+A TFRecord file that was cut between two records reads as a shorter one without an error. So a file here is written
+under a temporary name and renamed when whole, and x.manifest.json beside x.tfrecord says how many records and bytes
+there are and what they were made from. Files without a manifest (the release's) are taken, with one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from typing import Iterator
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.files import write_text, written_whole
+
+
+class CountingWriter:
+    """Writes serialized records and counts them."""
+
+    def __init__(self, writer: tf.io.TFRecordWriter):
+        self._writer, self.count = writer, 0
+
+    def write(self, record: bytes) -> None:
+        self._writer.write(record)
+        self.count += 1
+
+
+@contextlib.contextmanager
+def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
+    """Gives a writer of the records of `path`. File and manifest appear when the block ends without an error.
+
+    Args:
+      path: the file to be. An older manifest of it goes first, so that it never stands beside other records.
+      made_from: what a reader may want to know: sequence length, objective, source. JSON values.
+
+    Example:
+      with record_writer("x.tfrecord", dict(max_seq_length=128)) as writer:
+          writer.write(example.SerializeToString())
+    """
+    manifest = manifest_path(path)
+    with written_whole(path) as temporary:
+        with tf.io.TFRecordWriter(temporary) as writer:
+            counting = CountingWriter(writer)
+            yield counting
+        size = tf.io.gfile.stat(temporary).length
+        if tf.io.gfile.exists(manifest):
+            tf.io.gfile.remove(manifest)
+    write_text(manifest, json.dumps(dict(count=counting.count, size=size, made_from=made_from), indent=2, sort_keys=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """A TFRecord file that has been checked: count is None, and made_from empty, where it has no manifest."""
+
+    path: str
+    count: int | None
+    made_from: dict
+
+
+def manifest_path(path: str) -> str:
+    """x.tfrecord -> x.manifest.json; another ending stays in the name."""
+    stem = path[: -len(".tfrecord")] if path.endswith(".tfrecord") else path
+    return stem + ".manifest.json"
+
+
+def check_records(paths: list[str]) -> list[RecordFile]:
+    """Compares each file with its manifest.
+
+    Raises:
+      ValueError: a file is empty, has another size than its manifest says, or its manifest cannot be read.
+    """
+    files = [_check(path) for path in paths]
+    without = [file.path for file in files if file.count is None]
+    if without:
+        logging.warning("%d record file(s) without a manifest, such as %s: a cut file would not be noticed", len(without), without[0])
+    return files
+
+
+def _check(path: str) -> RecordFile:
+    size = tf.io.gfile.stat(path).length
+    if size == 0:
+        raise ValueError(f"{path} is empty: there are no records in it")
+    beside = manifest_path(path)
+    if not tf.io.gfile.exists(beside):
+        return RecordFile(path, None, {})
+    try:
+        with tf.io.gfile.GFile(beside) as file:
+            manifest = json.loads(file.read())
+        count, expected, made_from = manifest["count"], manifest["size"], manifest["made_from"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{beside} is no manifest of records: make the records anew") from error
+    if size != expected:
+        raise ValueError(f"{path} has {size:,} bytes and its manifest says {expected:,}: it was cut or changed; make it anew")
+    return RecordFile(path, count, made_from)
+
+
+def shard_paths(path: str, num_shards: int) -> list[str]:
+    """x.tfrecord -> x-00000-of-00008.tfrecord, ...; one shard is the path itself."""
+    if num_shards == 1:
+        return [path]
+    stem, ending = os.path.splitext(path)
+    return [f"{stem}-{shard:05d}-of-{num_shards:05d}{ending}" for shard in range(num_shards)]
+
+
+def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> dict[str, tf.io.FixedLenFeature]:
+    """The features of a pre-training record (release: create_pretraining_data.py), for tf.io.parse_example.
+
+    next_sentence_labels holds the sentence-order label: 1 where the segments are swapped.
+    """
+    tokens = tf.io.FixedLenFeature([max_seq_length], tf.int64)
+    predictions = tf.io.FixedLenFeature([max_predictions_per_seq], tf.int64)
+    return dict(
+        input_ids=tokens,
+        input_mask=tokens,
+        segment_ids=tokens,
+        token_boundary=tokens,
+        masked_lm_positions=predictions,
+        masked_lm_ids=predictions,
+        masked_lm_weights=tf.io.FixedLenFeature([max_predictions_per_seq], tf.float32),
+        next_sentence_labels=tf.io.FixedLenFeature([1], tf.int64),
+    )

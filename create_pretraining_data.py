@@ -1,0 +1,71 @@
+"""Makes pre-training records from text: sentence-order pairs with n-gram masks.
+
+    python create_pretraining_data.py --input_file=text/*.txt --output_file=data/train.tfrecord \\
+        --spm_model_file=30k-clean.model --max_seq_length=512 --max_predictions_per_seq=77
+
+The text has one sentence a line and a blank line between documents.
+"""
+
+import os
+import signal
+import sys
+
+from albert_tf import cli
+
+from absl import flags, logging
+
+from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.segments import OBJECTIVES, SegmentOptions
+from albert_tf.data.records import shard_paths
+from albert_tf.files import expand_globs
+from albert_tf.text.tokenization import FullTokenizer
+
+flags.DEFINE_string("input_file", None, "Text files: a comma-separated list of paths and globs.", required=True)
+flags.DEFINE_string("output_file", None, "TFRecord files to write, comma-separated.", required=True)
+flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary, for models without a SentencePiece model.")
+flags.DEFINE_string("spm_model_file", None, "The SentencePiece model. It wins over --vocab_file.")
+flags.DEFINE_string("input_file_mode", "r", "Kept for the release's scripts: text is read as UTF-8 in every mode.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower the case of the text.")
+flags.DEFINE_bool("do_whole_word_mask", True, "Whether words are masked as a whole.")
+flags.DEFINE_bool("do_permutation", False, "Whether to permute a second set of spans, which is predicted too.")
+flags.DEFINE_bool("favor_shorter_ngram", True, "Whether an n-gram of n words has probability ~ 1/n; else longer ones are favoured.")
+flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
+flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "Sentence order, next sentence, or no sentence label.")
+flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.")
+flags.DEFINE_integer("ngram", 3, "The longest n-gram that is masked, in words.")
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of an example at most.")
+flags.DEFINE_integer("random_seed", 12345, "All chance comes from it, whatever the number of workers.", lower_bound=0)
+flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time cut and masked anew.", lower_bound=1)
+flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
+flags.DEFINE_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
+flags.DEFINE_integer("num_workers", os.cpu_count(), "Processes.", lower_bound=1)
+flags.DEFINE_integer("num_shards", 1, "Cuts each output file x.tfrecord into x-00000-of-0000N.tfrecord, ...", lower_bound=1)
+flags.DEFINE_bool("release_compatible", False, "As the release, where it is wrong: a chunk of one sentence is paired with a random document, "
+                  "short lengths are drawn per document, a segment may begin inside a word.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files go
+    tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
+    options = CreationOptions(segment_options(), masking_options(), FLAGS.dupe_factor, FLAGS.random_seed)
+    input_files = expand_globs(FLAGS.input_file)
+    output_files = [shard for path in FLAGS.output_file.split(",") for shard in shard_paths(path, FLAGS.num_shards)]
+    logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files), FLAGS.num_workers)
+    statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
+    logging.info(summary(statistics))
+
+
+def segment_options() -> SegmentOptions:
+    objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
+    return SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
+
+
+def masking_options() -> MaskingOptions:
+    return MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram, FLAGS.favor_shorter_ngram,
+                          FLAGS.do_whole_word_mask, FLAGS.do_permutation)
+
+
+if __name__ == "__main__":
+    cli.run(main)
