@@ -1,0 +1,51 @@
+"""The learning rate over the steps (release: optimization.create_optimizer)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+class WarmupThenDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up, then the polynomial decay to 0 that was under way all along.
+
+    At the end of the warm-up the rate drops to the decayed one, and before start_warmup_step it is negative: both as
+    in the release.
+    """
+
+    def __init__(self, learning_rate, num_train_steps, num_warmup_steps, start_warmup_step=0, poly_power=1.0):
+        self._arguments = dict(learning_rate=learning_rate, num_train_steps=num_train_steps, num_warmup_steps=num_warmup_steps,
+                               start_warmup_step=start_warmup_step, poly_power=poly_power)
+
+    def __call__(self, step):
+        step = tf.cast(step, tf.float32)
+        rate, total, warmup, start, power = (tf.constant(float(value)) for value in self._arguments.values())
+        decayed = rate * tf.pow(1.0 - tf.minimum(step, total) / total, power)
+        if not self._arguments["num_warmup_steps"]:
+            return decayed
+        since_start = step - start
+        return tf.where(since_start < warmup, rate * (since_start / warmup), decayed)
+
+    def get_config(self):
+        return dict(self._arguments)
+
+
+def learning_rate_schedule(
+    learning_rate: float, num_train_steps: int, num_warmup_steps: int, start_warmup_step: int = 0, poly_power: float = 1.0
+) -> WarmupThenDecay:
+    """The release's schedule: callable on a step (from 0), returns a float32 rate.
+
+    Args:
+      learning_rate: the peak.
+      num_train_steps: the step at which the rate has decayed to 0.
+      num_warmup_steps: steps of linear warm-up; 0 for none.
+      start_warmup_step: the step at which it begins.
+      poly_power: power of the decay; 1 is linear.
+
+    Raises:
+      ValueError: num_train_steps is not positive, or num_warmup_steps is negative.
+    """
+    if num_train_steps < 1:
+        raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
+    if num_warmup_steps < 0:
+        raise ValueError(f"num_warmup_steps must be at least 0. Received: {num_warmup_steps}")
+    return WarmupThenDecay(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)

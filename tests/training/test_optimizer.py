@@ -1,0 +1,93 @@
+"""Optimizers and schedule, step by step as the release computes them."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.schedule import learning_rate_schedule
+
+
+@pytest.fixture(params=["lamb", "adamw"])
+def recorded(request, golden):
+    """(optimizer's name, the golden file of its 12 steps)"""
+    return request.param, np.load(golden / f"optimizer_{request.param}.npz")
+
+
+def variables_of(recorded):
+    return [tf.Variable(recorded["init|" + name.replace("/", "|")], name=name) for name in map(str, recorded["names"])]
+
+
+def test_twelve_steps_as_the_release_takes_them(recorded):
+    name, numbers = recorded
+    variables = variables_of(numbers)
+    keys = [str(key).replace("/", "|") for key in numbers["names"]]
+    optimizer = create_optimizer(name, learning_rate=0.01, num_train_steps=12, num_warmup_steps=0)
+    for step, rate in enumerate(numbers["lr"]):
+        optimizer.learning_rate = float(rate)
+        gradients, norm = tf.clip_by_global_norm([numbers["grads|" + key][step] for key in keys], 1.0)
+        np.testing.assert_allclose(norm, numbers["global_norm"][step], rtol=1e-5)
+        optimizer.apply_gradients(zip(gradients, variables))
+        for variable, key in zip(variables, keys):
+            np.testing.assert_allclose(variable, numbers["vars|" + key][step], atol=3e-6, rtol=0)
+    for variable, key in zip(variables, keys):
+        np.testing.assert_allclose(optimizer.get_slot(variable, "m"), numbers["adam_m|" + key], atol=3e-6, rtol=0)
+        np.testing.assert_allclose(optimizer.get_slot(variable, "v"), numbers["adam_v|" + key], atol=3e-6, rtol=0)
+
+
+def test_a_step_that_must_not_update_changes_no_bit(recorded):
+    name, numbers = recorded
+    variables = variables_of(numbers)
+    optimizer = create_optimizer(name, learning_rate=0.01, num_train_steps=12, num_warmup_steps=0)
+    gradients = [tf.ones_like(variable) for variable in variables]
+
+    @tf.function
+    def step(updates):
+        optimizer.updates = updates
+        optimizer.apply_gradients(zip(gradients, variables))
+
+    step(tf.constant(True))
+    before = [value.numpy() for value in [*variables, *optimizer.weights[1:]]]
+    step(tf.constant(False))
+    assert all(np.array_equal(old, new) for old, new in zip(before, [*variables, *optimizer.weights[1:]]))
+    assert optimizer.iterations == 2
+    step(tf.constant(True))
+    assert not np.array_equal(before[0], variables[0])
+
+
+def test_the_schedule_is_the_releases(golden):
+    rows = json.loads((golden / "lr_schedule.json").read_text())
+    rows = rows["rows"] if isinstance(rows, dict) else rows
+    for row in rows:
+        step, rate = row.pop("step"), row.pop("lr")
+        peak = row.pop("init_lr")
+        tolerance = peak * (1e-6 if row["poly_power"] >= 1 else 1e-3)
+        assert abs(float(learning_rate_schedule(peak, **row)(step)) - rate) <= tolerance
+
+
+def test_the_optimizer_follows_the_schedule_from_step_0():
+    optimizer = create_optimizer("lamb", learning_rate=1.0, num_train_steps=10, num_warmup_steps=4)
+    variable = tf.Variable(1.0)
+    optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert variable == 1.0  # the first rate is 0
+    optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert variable < 1.0
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(name="adam"), "one of lamb, adamw"),
+    (dict(num_train_steps=0), "num_train_steps must be at least 1"),
+    (dict(num_warmup_steps=-1), "num_warmup_steps must be at least 0"),
+])
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        create_optimizer(**arguments)
+
+
+def test_the_notice_of_addons_end_of_life_is_not_shown():
+    import subprocess
+    import sys
+    shown = subprocess.run([sys.executable, "-c", "import albert_tf.training.optimizer"], capture_output=True, text=True, check=True)
+    assert "TensorFlow Addons" not in shown.stderr + shown.stdout
