@@ -23,3 +23,12 @@ def real_data() -> pathlib.Path:
     if not folder:
         pytest.skip("ALBERT_TF_DATA is not set")
     return pathlib.Path(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def two_cpu_devices():
+    """Two logical devices, for tests of the mirrored strategy; they must be asked for before TensorFlow is used."""
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

@@ -1,0 +1,73 @@
+"""Pre-training: the masked-LM and sentence losses, and their metrics (release: run_pretraining.py)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+
+class PretrainingTask:
+    """What the trainer needs to know of pre-training.
+
+    Args:
+      model: the model to train.
+      has_sentence_loss: False with the objective "none".
+    """
+
+    best_metric = "masked_lm_accuracy"
+
+    def __init__(self, model: AlbertPretrainer, has_sentence_loss: bool = True):
+        self.model = model
+        self._has_sentence_loss = has_sentence_loss
+        names = ["masked_lm_accuracy", "masked_lm_loss"]
+        names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
+        self._means = {name: tf.keras.metrics.Mean(name=name) for name in names}
+
+    def normalizers(self, batch: dict) -> dict[str, tf.Tensor]:
+        """What the losses are divided by: sums over a part of the batch, to be added up over all of it."""
+        return dict(masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]),
+                    examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
+
+    def loss(self, outputs: dict, batch: dict, normalizers: dict) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """The part of the whole batch's loss that is this part of the batch's, in all and by name.
+
+        Masked LM: weighted sum / (sum of weights + 1e-5); sentence order: mean cross entropy; total: their sum.
+        """
+        masked_lm = tf.reduce_sum(_masked_lm_losses(outputs, batch) * batch["masked_lm_weights"])
+        parts = dict(masked_lm_loss=masked_lm / (normalizers["masked_tokens"] + 1e-5))
+        if self._has_sentence_loss:
+            parts["sentence_order_loss"] = tf.reduce_sum(_sentence_losses(outputs, batch)) / normalizers["examples"]
+        return tf.add_n(list(parts.values())), parts
+
+    @property
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
+        return list(self._means.values())
+
+    def update_metrics(self, batch: dict, outputs: dict) -> None:
+        """Adds a batch of evaluation; rows with is_real_example 0 only fill it up."""
+        real = batch["is_real_example"]
+        weights = batch["masked_lm_weights"] * real[:, None]
+        hits = tf.equal(tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32), batch["masked_lm_ids"])
+        self._means["masked_lm_accuracy"].update_state(tf.cast(hits, tf.float32), weights)
+        self._means["masked_lm_loss"].update_state(_masked_lm_losses(outputs, batch), weights)
+        if self._has_sentence_loss:
+            labels = batch["next_sentence_labels"][:, 0]
+            hits = tf.equal(tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32), labels)
+            self._means["sentence_order_accuracy"].update_state(tf.cast(hits, tf.float32), real)
+            self._means["sentence_order_loss"].update_state(_sentence_losses(outputs, batch), real)
+
+    def results(self) -> dict[str, float]:
+        """The metrics' values, with the release's keys; loss is the sum of the losses."""
+        values = {name: float(mean.result()) for name, mean in self._means.items()}
+        return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
+
+
+def _masked_lm_losses(outputs: dict, batch: dict) -> tf.Tensor:
+    """[batch, predictions]"""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["masked_lm_ids"], outputs["mlm_logits"])
+
+
+def _sentence_losses(outputs: dict, batch: dict) -> tf.Tensor:
+    """[batch]"""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], outputs["sop_logits"])

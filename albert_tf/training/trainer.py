@@ -1,0 +1,149 @@
+"""Trainer: one Keras train_step under all tasks.
+
+A step splits its batch into micro-batches, adds up their gradients, adds those of all replicas, clips them to a global
+norm of 1 and updates once. Losses are divided by what the whole batch holds, so neither the number of micro-batches
+nor that of replicas changes them.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+CLIP_NORM = 1.0
+# A run whose gradients are not finite this often in a row will not recover.
+MOST_SKIPPED_IN_A_ROW = 100
+
+
+class Trainer(tf.keras.Model):
+    """Trains and evaluates a task's model by Keras' own loop.
+
+    Args:
+      task: see albert_tf.tasks: model, normalizers, loss, metrics, update_metrics.
+      random_seed: dropout comes from it, the step, the micro-batch and the replica.
+      gradient_accumulation_steps: micro-batches of a step.
+      jit_compile: whether what computes gradients is compiled by XLA.
+      loss_scaling: whether losses are scaled against float16's underflow.
+
+    Example:
+      trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
+      trainer.compile(optimizer=create_optimizer("lamb"))
+      trainer.fit(batches)
+    """
+
+    def __init__(self, task, random_seed: int = 0, gradient_accumulation_steps: int = 1, jit_compile: bool = False,
+                 loss_scaling: bool = False):
+        super().__init__()
+        self.task = task
+        self.model = task.model
+        self._seed = random_seed
+        self._accumulation = gradient_accumulation_steps
+        self._gradients = tf.function(self._gradients_of_micro_batch, jit_compile=jit_compile or None)
+        self.loss_scale = LossScale() if loss_scaling else None
+        self.skipped_in_a_row = _counter("skipped_in_a_row")
+        self.skipped_steps = _counter("skipped_steps")
+
+    @property
+    def metrics(self):
+        return self.task.metrics
+
+    def call(self, inputs, training=False):
+        return self.model(inputs, training=training)
+
+    def train_step(self, batch):
+        replica = tf.distribute.get_replica_context()
+        normalizers = self.task.normalizers(batch)
+        # The model's own parameters, by position: LAMB's slots are made in this order.
+        variables = self.model.trainable_variables
+        normalizers = replica.all_reduce(tf.distribute.ReduceOp.SUM, normalizers)
+        gradients, losses = self._accumulated(batch, normalizers, variables, _replica_id(replica))
+        gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
+        norm = tf.linalg.global_norm(gradients)
+        return dict(losses, learning_rate=self._learning_rate(), gradient_norm=norm,
+                    skipped_steps=self._update(gradients, norm, variables))
+
+    def test_step(self, batch):
+        self.task.update_metrics(batch, self.model(batch, training=False))
+        return {}
+
+    def _accumulated(self, batch, normalizers, variables, replica_id):
+        """Gradients and losses, summed over the micro-batches."""
+        seed = tf.random.experimental.stateless_fold_in([self._seed, 0], self.optimizer.iterations)
+        seed = tf.random.experimental.stateless_fold_in(seed, replica_id)
+        if self._accumulation == 1:
+            return self._gradients(batch, normalizers, seed)
+        parts = {name: _split(name, tensor, self._accumulation) for name, tensor in batch.items()}
+
+        def add(i, gradients, losses):
+            micro_batch = {name: part[i] for name, part in parts.items()}
+            micro_seed = tf.random.experimental.stateless_fold_in(seed, i)
+            more_gradients, more_losses = self._gradients(micro_batch, normalizers, micro_seed)
+            return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
+                    {name: losses[name] + more_losses[name] for name in losses})
+
+        first = self._gradients({name: part[0] for name, part in parts.items()}, normalizers, seed)
+        _, gradients, losses = tf.while_loop(lambda i, *_: i < self._accumulation, add, (1, *first))
+        return gradients, losses
+
+    def _gradients_of_micro_batch(self, batch, normalizers, seed):
+        with tf.GradientTape() as tape:
+            outputs = self.model(dict(batch, dropout_seed=seed), training=True)
+            total, losses = self.task.loss(outputs, batch, normalizers)
+            scaled = total if self.loss_scale is None else total * self.loss_scale.value
+        variables = self.model.trainable_variables
+        gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # the word table's are sparse in part
+        if self.loss_scale is not None:
+            gradients = [gradient / self.loss_scale.value for gradient in gradients]
+        return gradients, dict(losses, loss=total)
+
+    def _update(self, gradients, norm, variables):
+        """One update, or none where the gradients are not finite. Returns how many were left out so far."""
+        finite = tf.math.is_finite(norm)
+        clipped, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
+        self.optimizer.updates = finite
+        self.optimizer.apply_gradients(
+            [(tf.where(finite, gradient, tf.zeros_like(gradient)), variable) for gradient, variable in zip(clipped, variables)],
+            experimental_aggregate_gradients=False)
+        self.optimizer.updates = None
+        skipped = tf.cast(~finite, tf.int64)
+        self.skipped_steps.assign_add(skipped)
+        self.skipped_in_a_row.assign((self.skipped_in_a_row + 1) * skipped)
+        if self.loss_scale is not None:
+            self.loss_scale.update(finite)
+        return self.skipped_steps.read_value()
+
+    def _learning_rate(self):
+        return self.optimizer.learning_rate(self.optimizer.iterations)
+
+
+class LossScale(tf.Module):
+    """The factor that keeps float16 gradients from vanishing: halved when they overflow, doubled after 2,000 good steps."""
+
+    _GOOD_STEPS = 2000
+
+    def __init__(self, initial: float = 2.0**15):
+        super().__init__()
+        self.value = tf.Variable(initial, trainable=False, dtype=tf.float32, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+        self.good_steps = _counter("good_steps")
+
+    def update(self, finite: tf.Tensor) -> None:
+        good = (self.good_steps + 1) * tf.cast(finite, tf.int64)
+        grows = good >= self._GOOD_STEPS
+        self.value.assign(tf.where(finite, tf.where(grows, self.value * 2, self.value), tf.maximum(self.value / 2, 1.0)))
+        self.good_steps.assign(tf.where(grows, tf.zeros_like(good), good))
+
+
+def _counter(name: str) -> tf.Variable:
+    return tf.Variable(0, trainable=False, dtype=tf.int64, name=name, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+
+def _replica_id(replica) -> tf.Tensor:
+    return tf.convert_to_tensor(replica.replica_id_in_sync_group)
+
+
+def _split(name: str, tensor: tf.Tensor, parts: int) -> tf.Tensor:
+    """[batch, ...] -> [parts, batch / parts, ...]"""
+    size = tensor.shape[0]
+    if size is None or size % parts:
+        raise ValueError(f"gradient_accumulation_steps must divide the batch of a replica. Received: {parts} for {name} of {size} rows")
+    return tf.reshape(tensor, [parts, size // parts, *tensor.shape[1:]])

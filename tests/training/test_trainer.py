@@ -1,0 +1,110 @@
+"""The trainer's step: the release's recorded training, and what must not change it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.trainer import Trainer
+
+INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights", "next_sentence_labels")
+LOSSES = dict(loss="total_loss", masked_lm_loss="masked_lm_loss", sentence_order_loss="sentence_order_loss")
+
+
+@pytest.fixture(scope="module")
+def initial(golden):
+    config = AlbertConfig.from_json_file(str(golden / "training_init/albert_config.json"))
+    reader = tf.train.load_checkpoint(str(golden / "training_init/model.ckpt-init"))
+    return config, {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def new_trainer(initial, name="lamb", steps=8, **arguments):
+    config, values = initial
+    model = AlbertPretrainer(config)
+    for variable in model.weights:
+        variable.assign(values[variable.name[:-2]])
+    trainer = Trainer(PretrainingTask(model), **arguments)
+    trainer.compile(optimizer=create_optimizer(name, learning_rate=0.01, num_train_steps=steps, num_warmup_steps=2))
+    return trainer
+
+
+def batches_of(numbers):
+    return tf.data.Dataset.from_tensor_slices({name: numbers[f"batch_{name}"] for name in INPUTS})
+
+
+class StepLogs(tf.keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.logs = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.logs.append(logs)
+
+
+@pytest.mark.parametrize("name", ["lamb", "adamw"])
+@pytest.mark.parametrize("arguments", [{}, dict(gradient_accumulation_steps=2), dict(jit_compile=True)], ids=str)
+def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments):
+    numbers = np.load(golden / f"training_{name}.npz")
+    trainer, steps = new_trainer(initial, name, **arguments), StepLogs()
+    trainer.fit(batches_of(numbers), epochs=1, verbose=0, callbacks=[steps])
+    for ours, release in LOSSES.items():
+        np.testing.assert_allclose([log[ours] for log in steps.logs], numbers[f"{release}_onehot"], atol=5e-5, rtol=0)
+    np.testing.assert_allclose([log["gradient_norm"] for log in steps.logs], numbers["global_norm_onehot"], rtol=1e-4)
+    np.testing.assert_allclose([log["learning_rate"] for log in steps.logs], numbers["lr"], atol=1e-8)
+    for variable in trainer.model.trainable_variables:
+        key = "end_onehot|" + variable.name[:-2].replace("/", "|")
+        # The key's bias has a gradient of 0 in exact arithmetic: Adam makes steps of its rounding noise.
+        np.testing.assert_allclose(variable, numbers[key], atol=1e-3 if "self/key/bias" in variable.name else 1e-4, rtol=0)
+    assert trainer.optimizer.iterations == 8
+
+
+def test_two_replicas_train_as_one(golden, initial):
+    numbers = np.load(golden / "training_lamb.npz")
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        trainer = new_trainer(initial)
+    steps = StepLogs()
+    trainer.fit(strategy.experimental_distribute_dataset(batches_of(numbers)), steps_per_epoch=8, verbose=0, callbacks=[steps])
+    np.testing.assert_allclose([log["loss"] for log in steps.logs], numbers["total_loss_onehot"], atol=5e-5, rtol=0)
+
+
+def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted(golden, initial):
+    numbers = dict(np.load(golden / "training_lamb.npz"))
+    weights = numbers["batch_masked_lm_weights"].copy()
+    weights[3] = np.nan
+    trainer = new_trainer(initial)
+    batches = batches_of(dict(numbers, batch_masked_lm_weights=weights))
+    for step in range(8):
+        before = [variable.numpy() for variable in trainer.model.weights]
+        trainer.fit(batches.skip(step).take(1), verbose=0)
+        changed = any(not np.array_equal(a, b) for a, b in zip(before, trainer.model.weights))
+        assert changed == (step not in (0, 3))  # the rate of step 0 is 0
+    assert (trainer.skipped_steps, trainer.skipped_in_a_row, trainer.optimizer.iterations) == (1, 0, 8)
+
+
+def test_dropout_is_a_function_of_seed_and_step(golden, initial):
+    config, values = initial
+    dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
+    batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
+    losses = [new_trainer(dropped, random_seed=seed).fit(batch, verbose=0).history["loss"] for seed in (1, 1, 2)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize("scale, expected", [(2.0, 4.0), (3.0, 6.0)])
+def test_the_loss_scale_doubles_after_2000_good_steps_and_halves_at_once(scale, expected):
+    from albert_tf.training.trainer import LossScale
+    loss_scale = LossScale(scale)
+    for _ in range(2000):
+        loss_scale.update(tf.constant(True))
+    assert loss_scale.value == expected
+    loss_scale.update(tf.constant(False))
+    assert loss_scale.value == scale
+
+
+def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial):
+    batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
+    with pytest.raises(ValueError, match="gradient_accumulation_steps must divide"):
+        new_trainer(initial, gradient_accumulation_steps=3).fit(batch, verbose=0)
