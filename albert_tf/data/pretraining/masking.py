@@ -8,6 +8,7 @@ tokens taken, 80 % become [MASK], 10 % stay and 10 % become a random piece.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,14 @@ class MaskingOptions:
         """Length of the masked_lm features: the permuted positions are predicted too."""
         return self.max_predictions_per_seq * (2 if self.permutation else 1)
 
+    @functools.cached_property
+    def ngram_bounds(self) -> np.ndarray:
+        """What cuts [0, 1) into the probabilities of n-grams of 1, 2, ... words; [ngram - 1]."""
+        weights = 1.0 / np.arange(1, self.ngram + 1)
+        if not self.favor_shorter_ngram:
+            weights = weights[::-1]
+        return np.cumsum(weights / weights.sum())[:-1]
+
     def goal(self, length: int) -> int:
         """How many of `length` tokens, specials included, are to be masked."""
         return min(self.max_predictions_per_seq, max(1, round(length * self.masked_lm_prob)))
@@ -71,10 +80,6 @@ class Masker:
 
     def __init__(self, options: MaskingOptions, mask_id: int, vocab_size: int):
         self._options, self._mask_id, self._vocab_size = options, mask_id, vocab_size
-        weights = 1.0 / np.arange(1, options.ngram + 1)
-        if not options.favor_shorter_ngram:
-            weights = weights[::-1]
-        self._cumulative = np.cumsum(weights / weights.sum())[:-1]
 
     def mask(self, ids: np.ndarray, starts: np.ndarray, special: np.ndarray, rng: np.random.Generator) -> Masked:
         """Masks one example.
@@ -111,7 +116,7 @@ class Masker:
         """Which words are drawn now, bool [words]; they are noted in `taken`, from which none is drawn again."""
         ends, count = word_ends.tolist(), len(taken)
         drawn = np.zeros(count, bool)
-        sizes = (np.searchsorted(self._cumulative, rng.random(count), side="right") + 1).tolist()
+        sizes = (np.searchsorted(self._options.ngram_bounds, rng.random(count), side="right") + 1).tolist()
         masked = 0
         for first, size in zip(rng.permutation(count).tolist(), sizes):
             if masked >= goal:

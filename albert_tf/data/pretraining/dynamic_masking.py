@@ -1,0 +1,148 @@
+"""New masks for the same records each time that they are read: masking.py's rules as TensorFlow ops on batches.
+
+The masks that a record came with are undone by masked_lm_ids, and new ones are drawn from token_boundary. An example's
+masks are a function of the seed and of its number in the endless order of the data, so they differ from epoch to
+epoch, and neither a restart nor the number of replicas changes them.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import tensorflow as tf
+
+from albert_tf.data.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
+from albert_tf.data.records import RecordFile, pretraining_features
+
+# Records whose masks are looked at to find the id of [MASK].
+_RECORDS_TO_FIND_MASK = 200
+
+
+def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[[dict, tf.Tensor], dict]:
+    """A function that masks a parsed batch anew.
+
+    Args:
+      options: what is masked; nothing is permuted.
+      mask_id: id of [MASK].
+      vocab_size: random pieces are drawn from all of it.
+      seed: of the masks.
+
+    Returns:
+      For a batch (pretraining_features, int32 and float32) and the examples' numbers, int64 [rows]: the batch with
+      other input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights.
+    """
+
+    def mask(batch: dict, numbers: tf.Tensor) -> dict:
+        ids = original_ids(batch)  # [rows, seq]
+        rows, seq = tf.shape(ids)[0], ids.shape[1]
+        # One draw per example for all that chance decides: words' order, n-grams' sizes, tokens' fates, random pieces.
+        chance = tf.map_fn(lambda number: tf.random.stateless_uniform([4, seq], [seed, number]), numbers, tf.float32)
+        order, sizes, fates, pieces = tf.unstack(chance, axis=1)
+        free = _maskable(ids, batch["input_mask"])
+        goals = _goals(batch["input_mask"], options)
+        masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
+
+        predictions = batch["masked_lm_positions"].shape[1]
+        outside = tf.fill([rows, predictions], seq)  # more columns than there may be tokens
+        positions = tf.sort(tf.concat([tf.where(masked, tf.range(seq), seq), outside], axis=1))[:, :predictions]
+        used = positions < seq
+        positions = tf.where(used, positions, 0)
+        random_ids = tf.cast(pieces * vocab_size, tf.int32)
+        kept = tf.where(fates < AS_MASK + AS_ITSELF, ids, random_ids)
+        return dict(
+            batch,
+            input_ids=tf.where(masked, tf.where(fates < AS_MASK, mask_id, kept), ids),
+            masked_lm_positions=positions,
+            masked_lm_ids=tf.where(used, tf.gather(ids, positions, batch_dims=1), 0),
+            masked_lm_weights=tf.cast(used, tf.float32),
+        )
+
+    return mask
+
+
+def original_ids(batch: dict) -> tf.Tensor:
+    """input_ids [rows, seq] as they were before masking."""
+    ids = batch["input_ids"]
+    rows, seq = tf.shape(ids)[0], ids.shape[1]
+    # What fills up the predictions goes into a column of its own.
+    columns = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_positions"], seq)  # [rows, predictions]
+    row_of = tf.broadcast_to(tf.range(rows)[:, None], tf.shape(columns))
+    wider = tf.concat([ids, tf.zeros([rows, 1], ids.dtype)], axis=1)
+    return tf.tensor_scatter_nd_update(wider, tf.stack([row_of, columns], axis=-1), batch["masked_lm_ids"])[:, :seq]
+
+
+def options_of_records(files: list[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
+    """The masking that records were made with, by the first manifest; without one, the release's defaults."""
+    known = ("masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
+    made_from = files[0].made_from
+    return MaskingOptions(max_predictions_per_seq, **{name: made_from[name] for name in known if name in made_from})
+
+
+def find_mask_id(files: list[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
+    """The id of [MASK]: what most masked positions of the first records hold, since they hold it four times in five.
+
+    Raises:
+      ValueError: nothing is masked in them.
+    """
+    features = pretraining_features(max_seq_length, max_predictions_per_seq)
+    records = tf.data.TFRecordDataset([file.path for file in files]).batch(_RECORDS_TO_FIND_MASK)
+    batch = tf.io.parse_example(next(iter(records)), features)
+    at_masked = tf.gather(batch["input_ids"], batch["masked_lm_positions"], batch_dims=1)[batch["masked_lm_weights"] > 0]
+    if not len(at_masked):
+        raise ValueError(f"{files[0].path}: nothing is masked in its first records, so the id of [MASK] cannot be found")
+    return int(tf.argmax(tf.math.bincount(tf.cast(at_masked, tf.int32))))
+
+
+def _maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+    """Bool [rows, seq]: all tokens but [CLS] and [SEP], the first token and those equal to the last one."""
+    last = tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1
+    sep_ids = tf.gather(ids, last, batch_dims=1)  # [rows, 1]
+    return (input_mask > 0) & (ids != sep_ids) & (tf.range(ids.shape[1]) > 0)
+
+
+def _goals(input_mask: tf.Tensor, options: MaskingOptions) -> tf.Tensor:
+    """int32 [rows]: MaskingOptions.goal of each row's length; both round halves to even."""
+    lengths = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64)
+    goals = tf.cast(tf.round(lengths * tf.constant(options.masked_lm_prob, tf.float64)), tf.int32)
+    return tf.minimum(tf.maximum(goals, 1), options.max_predictions_per_seq)
+
+
+def _words(boundary: tf.Tensor, free: tf.Tensor, options: MaskingOptions) -> tf.Tensor:
+    """int32 [rows, seq]: which word of its row a token belongs to, from 0. At specials and padding it means nothing."""
+    starts = free & (boundary > 0) if options.whole_words else free
+    # The first token that is free starts a word, whatever the record says.
+    starts |= free & (tf.cumsum(tf.cast(free, tf.int32), axis=1) == 1)
+    return tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
+
+
+def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> tf.Tensor:
+    """Which tokens are masked, bool [rows, seq]: n-grams at words in random order, until the goal is reached.
+
+    An n-gram is shortened where it would pass the goal, and left out where it meets one that was taken before.
+    """
+    seq = free.shape[1]
+    num_words = tf.reduce_max(tf.where(free, words + 1, 0), axis=1)  # [rows]
+    lengths = tf.math.bincount(words, weights=tf.cast(free, tf.int32), minlength=seq, maxlength=seq, axis=-1)
+    before = tf.pad(tf.cumsum(lengths, axis=1), [[0, 0], [1, options.ngram]])  # tokens before each word
+    index = tf.range(seq)
+    order = tf.argsort(tf.where(index < num_words[:, None], order, 2.0), axis=1)
+    sizes = 1 + tf.searchsorted(tf.constant(options.ngram_bounds, tf.float32), tf.reshape(sizes, [-1]), side="right")
+    sizes = tf.reshape(sizes, tf.shape(order))
+    grams = tf.range(1, options.ngram + 1)
+
+    def wants_more(visited, taken, missing):
+        return tf.reduce_any((missing > 0) & (visited < num_words))
+
+    def visit(visited, taken, missing):
+        first = order[:, visited][:, None]  # [rows, 1]
+        tokens = tf.gather(before, first + grams, batch_dims=1) - tf.gather(before, first, batch_dims=1)  # [rows, ngram]
+        fits = (grams <= sizes[:, visited][:, None]) & (first + grams <= num_words[:, None]) & (tokens <= missing[:, None])
+        size = tf.reduce_sum(tf.cast(fits, tf.int32), axis=1, keepdims=True)  # [rows, 1]
+        span = (index >= first) & (index < first + size)  # [rows, seq] over words
+        is_free = ~tf.reduce_any(taken & span, axis=1, keepdims=True) & (visited < num_words)[:, None]
+        new = tf.reduce_max(tf.where(fits & is_free, tokens, 0), axis=1)
+        return visited + 1, taken | (span & is_free), missing - new
+
+    start = (0, tf.zeros_like(free), goals)
+    _, taken, _ = tf.while_loop(wants_more, visit, start)
+    return tf.gather(taken, words, batch_dims=1) & free

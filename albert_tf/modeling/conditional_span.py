@@ -1,0 +1,97 @@
+"""AlbertConditionalSpan: the head of SQuAD 2.0, where the end depends on the start (release: squad_utils.create_v2_model)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layers import Dense, LayerNorm, dropouts
+
+# What the release gives a position that p_mask bars.
+BARRED_LOGIT = -1e30
+
+
+class AlbertConditionalSpan(tf.keras.Model):
+    """AlbertModel with start logits, end logits conditioned on a start, and an answerability logit.
+
+    Args:
+      config: of the encoder.
+      start_n_top, end_n_top: width of the beam: starts, and ends for each start.
+      dropout_prob: in the answerability branch, in training.
+
+    Called with AlbertModel's inputs and p_mask, int32 [batch, seq], 1 where no answer may start or end. With
+    start_positions, int32 [batch], among the inputs (training) the end is conditioned on that start; returns AlbertModel's
+    outputs and
+      start_log_probs, end_log_probs [batch, seq], cls_logits [batch].
+    Without, the beam is searched; returns besides AlbertModel's outputs
+      start_top_log_probs, start_top_index [batch, start_n_top],
+      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], the ends of a start side by side, cls_logits [batch].
+    All are float32, the indexes int32.
+
+    Raises:
+      ValueError: the sequence is shorter than the beam is wide.
+    """
+
+    def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.albert = AlbertModel(config)
+        size, spread = config.hidden_size, config.initializer_range
+        self.start = Dense("start_logits/dense", size, 1, spread)
+        self.end_hidden = Dense("end_logits/dense_0", 2 * size, size, spread)
+        self.end_layer_norm = LayerNorm("end_logits/LayerNorm", size)
+        self.end = Dense("end_logits/dense_1", size, 1, spread)
+        self.answer_hidden = Dense("answer_class/dense_0", 2 * size, size, spread)
+        self.answer = Dense("answer_class/dense_1", size, 1, spread, use_bias=False)
+        self._start_n_top, self._end_n_top, self._dropout_prob = start_n_top, end_n_top, dropout_prob
+        self.built = True
+
+    def call(self, inputs, training=False):
+        dropout = dropouts(inputs, training)
+        outputs = self.albert.encode(inputs, dropout)
+        tokens = outputs["sequence_output"]  # [batch, seq, H]
+        barred = tf.cast(inputs["p_mask"], tf.float32)  # [batch, seq]
+        start_logits = _bar(_logit(self.start(tokens)), barred)
+        start_log_probs = tf.nn.log_softmax(start_logits)
+        cls_logits = self._answerability(tokens, start_logits, dropout)
+        if "start_positions" in inputs:
+            start_tokens = tf.gather(tokens, inputs["start_positions"][:, None], batch_dims=1)  # [batch, 1, H]
+            end_log_probs = self._end_log_probs(tokens, start_tokens, barred)[:, 0]
+            return dict(outputs, start_log_probs=start_log_probs, end_log_probs=end_log_probs, cls_logits=cls_logits)
+        return dict(outputs, **self._beam(tokens, start_log_probs, barred), cls_logits=cls_logits)
+
+    def _beam(self, tokens, start_log_probs, barred):
+        seq, widest = tokens.shape[1], max(self._start_n_top, self._end_n_top)
+        if seq is not None and seq < widest:
+            raise ValueError(f"the beam is {widest} wide, and the sequence has {seq} tokens")
+        start_top_log_probs, start_top_index = tf.math.top_k(start_log_probs, self._start_n_top)
+        start_tokens = tf.gather(tokens, start_top_index, batch_dims=1)  # [batch, start_n_top, H]
+        end_log_probs = self._end_log_probs(tokens, start_tokens, barred)  # [batch, start_n_top, seq]
+        end_top_log_probs, end_top_index = tf.math.top_k(end_log_probs, self._end_n_top)
+        flat = [-1, self._start_n_top * self._end_n_top]
+        return dict(start_top_log_probs=start_top_log_probs, start_top_index=start_top_index,
+                    end_top_log_probs=tf.reshape(end_top_log_probs, flat), end_top_index=tf.reshape(end_top_index, flat))
+
+    def _end_log_probs(self, tokens, start_tokens, barred):
+        """tokens [batch, seq, H], start_tokens [batch, starts, H]: float32 [batch, starts, seq]."""
+        shape = tf.concat([tf.shape(start_tokens)[:2], tf.shape(tokens)[1:]], axis=0)  # [batch, starts, seq, H]
+        pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape), tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)
+        hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)))
+        return tf.nn.log_softmax(_bar(_logit(self.end(hidden)), barred[:, None]))
+
+    def _answerability(self, tokens, start_logits, dropout):
+        """A logit that the question has no answer, from the tokens weighted by the start and from [CLS]: [batch]."""
+        weights = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
+        expected_start = tf.einsum("bsh,bs->bh", tokens, weights)
+        hidden = tf.tanh(self.answer_hidden(tf.concat([expected_start, tokens[:, 0]], axis=-1)))
+        return _logit(self.answer(dropout(hidden, self._dropout_prob)))
+
+
+def _logit(x: tf.Tensor) -> tf.Tensor:
+    """[..., 1] -> float32 [...]"""
+    return tf.cast(tf.squeeze(x, axis=-1), tf.float32)
+
+
+def _bar(logits: tf.Tensor, barred: tf.Tensor) -> tf.Tensor:
+    return logits * (1.0 - barred) + BARRED_LOGIT * barred

@@ -1,0 +1,28 @@
+"""AlbertSpan: the head of SQuAD 1.1, start and end by one dense layer (release: squad_utils.create_v1_model)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layers import OutputDense, dropouts
+
+
+class AlbertSpan(tf.keras.Model):
+    """AlbertModel and a dense layer to a start and an end logit for each token.
+
+    Called with AlbertModel's inputs; returns its outputs, start_logits and end_logits, float32 [batch, seq].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.albert = AlbertModel(config)
+        self.span = OutputDense("cls/squad/", config.hidden_size, 2, config.initializer_range)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        outputs = self.albert.encode(inputs, dropouts(inputs, training))
+        start, end = tf.unstack(self.span(outputs["sequence_output"]), axis=-1)  # [batch, seq] each
+        return dict(outputs, start_logits=start, end_logits=end)

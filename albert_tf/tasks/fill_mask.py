@@ -1,0 +1,73 @@
+"""What is behind a [MASK]: the masked-LM head asked about raw text."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+MASK = "[MASK]"
+_WORD_START = "\u2581"
+
+
+class Filling(NamedTuple):
+    """A piece of the vocabulary and its probability behind the mask."""
+
+    piece: str
+    probability: float
+
+
+def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling]]:
+    """The top_k likeliest pieces behind each [MASK] of a text, best first.
+
+    Args:
+      model: an AlbertPretrainer.
+      tokenizer: the FullTokenizer of its vocabulary.
+      text: raw text with at least one [MASK].
+      top_k: how many pieces to give for each.
+
+    Raises:
+      ValueError: there is no [MASK], or the text is longer than the model's positions.
+    """
+    ids = masked_ids(tokenizer, text)
+    positions = [i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id]
+    if not positions:
+        raise ValueError(f"there is no {MASK} in the text: {text[:80]!r}")
+    longest = model.albert.config.max_position_embeddings
+    if len(ids) > longest:
+        raise ValueError(f"the text has {len(ids)} pieces, and the model takes {longest}: {text[:80]!r}")
+    row = np.array([ids], np.int32)  # [1, seq]
+    outputs = model(dict(input_ids=row, input_mask=np.ones_like(row), segment_ids=np.zeros_like(row),
+                         masked_lm_positions=np.array([positions], np.int32)))
+    logits = np.asarray(outputs["mlm_logits"], np.float32)[0]  # [masks, vocab]
+    return [_best(row, tokenizer, top_k) for row in _softmax(logits)]
+
+
+def masked_ids(tokenizer, text: str) -> list[int]:
+    """[CLS] text [SEP], with the id of [MASK] where the text says so.
+
+    SentencePiece puts a word start before every text that it is given. What follows a mask without a blank
+    goes on with the mask's word (the full stop in "a [MASK]."), so there that mark is taken off again.
+    """
+    before, *after = text.split(MASK)
+    ids = [tokenizer.cls_id, *tokenizer.encode(before)]
+    for part in after:
+        ids.append(tokenizer.mask_id)
+        pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode(part))
+        if pieces and pieces[0].startswith(_WORD_START) and not part[0].isspace():
+            inside_word = pieces[0][len(_WORD_START):]
+            if not inside_word or inside_word in tokenizer.vocab:
+                pieces[:1] = [inside_word] if inside_word else []
+        ids += tokenizer.convert_tokens_to_ids(pieces)
+    return [*ids, tokenizer.sep_id]
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def _best(probabilities: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
+    best = np.argsort(-probabilities, kind="stable")[:top_k]
+    pieces = tokenizer.convert_ids_to_tokens(best.tolist())
+    return [Filling(piece, float(probabilities[i])) for piece, i in zip(pieces, best)]

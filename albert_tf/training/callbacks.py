@@ -1,0 +1,118 @@
+"""What goes on beside training: what a person sees, and when a run stops."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+import tensorflow as tf
+from absl import logging
+from tqdm import tqdm
+
+from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
+
+# Steps between two points of a curve, and seconds between two log lines.
+_CURVE_STEPS = 20
+_LINE_SECONDS = 30
+
+
+class StepCallback(tf.keras.callbacks.Callback):
+    """A callback that is told the step of the run, which goes on counting after a restart."""
+
+    def __init__(self, first_step: int):
+        super().__init__()
+        self._first_step = first_step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.on_step(self._first_step + batch + 1, logs)
+
+    def on_step(self, step: int, logs: dict) -> None:
+        raise NotImplementedError
+
+
+class Progress(StepCallback):
+    """A progress bar on a terminal, a plain line now and then elsewhere: steps, examples per second, time left, loss."""
+
+    def __init__(self, first_step: int, num_train_steps: int, batch_size: int):
+        super().__init__(first_step)
+        self._total, self._batch_size = num_train_steps, batch_size
+        self._bar = tqdm(total=num_train_steps, initial=first_step, unit="step", desc="training") if sys.stderr.isatty() else None
+        self._start = self._last_line = time.monotonic()
+
+    def on_step(self, step, logs):
+        if self._bar is not None:
+            rate = self._bar.format_dict["rate"] or 0.0
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}, {rate * self._batch_size:.0f} examples/s", refresh=False)
+            self._bar.update(step - self._bar.n)
+            return
+        now = time.monotonic()
+        if now - self._last_line >= _LINE_SECONDS or step == self._total:
+            self._last_line = now
+            seconds_per_step = (now - self._start) / (step - self._first_step)
+            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %.1f examples/s, %d minutes left", step, self._total, logs["loss"],
+                         logs["learning_rate"], self._batch_size / seconds_per_step, (self._total - step) * seconds_per_step / 60)
+
+    def on_train_end(self, logs=None):
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Curves(StepCallback):
+    """Losses, learning rate and gradient norm for TensorBoard."""
+
+    def __init__(self, first_step: int, directory: str):
+        super().__init__(first_step)
+        self._writer = tf.summary.create_file_writer(directory)
+
+    def on_step(self, step, logs):
+        if step % _CURVE_STEPS == 0:
+            with self._writer.as_default(step=step):
+                for name, value in logs.items():
+                    tf.summary.scalar(name, value)
+
+    def on_train_end(self, logs=None):
+        self._writer.close()
+
+
+class Saving(StepCallback):
+    """Every so many steps, and at the last one: save(step)."""
+
+    def __init__(self, first_step: int, num_train_steps: int, every: int, save):
+        super().__init__(first_step)
+        self._total, self._every, self._save, self._saved = num_train_steps, every, save, first_step
+
+    def on_step(self, step, logs):
+        if step // self._every > self._saved // self._every or step == self._total:
+            self._saved = step
+            self._save(step)
+
+
+class EndOnSignal(StepCallback):
+    """SIGTERM: save(step), then end the process with the status that the signal would have given."""
+
+    def __init__(self, first_step: int, save):
+        super().__init__(first_step)
+        self._save, self._received = save, False
+        self._previous = signal.signal(signal.SIGTERM, self._receive)
+
+    def _receive(self, *_):
+        self._received = True
+
+    def on_step(self, step, logs):
+        if self._received:
+            self._save(step)
+            logging.info("ended by SIGTERM; step %d is saved", step)
+            sys.exit(128 + signal.SIGTERM)
+
+    def on_train_end(self, logs=None):
+        signal.signal(signal.SIGTERM, self._previous)
+
+
+class StopWithoutUpdates(tf.keras.callbacks.Callback):
+    """Ends a run whose gradients have not been finite for a long time."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if logs["skipped_steps"] and self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+            raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: lower --learning_rate, "
+                             "or train in another --precision")

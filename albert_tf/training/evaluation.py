@@ -1,0 +1,50 @@
+"""Evaluating checkpoints: the results as files, and which checkpoint is the best."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Callable
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.files import write_text
+
+RESULTS = "eval_results.txt"
+HISTORY = "eval_history.jsonl"
+
+
+class Evaluator:
+    """Evaluates a run's model, step after step.
+
+    Args:
+      directory: gets eval_results.txt (the last results, "key = value") and eval_history.jsonl (all, a line each).
+      evaluate: gives the results of the model as it is, as a dict of floats.
+      best_metric: the key of which more is better.
+      save_best: called when the results are the best so far.
+    """
+
+    def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str, save_best: Callable[[], None]):
+        self._directory, self._evaluate, self._best_metric, self._save_best = directory, evaluate, best_metric, save_best
+        self._history = read_history(directory)
+
+    def __call__(self, step: int) -> dict[str, float]:
+        results = dict(self._evaluate(), global_step=step)
+        write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+        logging.info("step %d: %s", step, ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step"))
+        best_before = max((row[self._best_metric] for row in self._history if row["global_step"] != step), default=-float("inf"))
+        if results[self._best_metric] > best_before:
+            self._save_best()
+        self._history = [row for row in self._history if row["global_step"] != step] + [results]
+        write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
+        return results
+
+
+def read_history(directory: str) -> list[dict]:
+    """The results of a run's evaluations so far, oldest first."""
+    path = os.path.join(directory, HISTORY)
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        return [json.loads(line) for line in file]

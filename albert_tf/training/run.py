@@ -1,0 +1,82 @@
+"""A training run in its directory: from where it was to its last step."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import Callable
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.training import callbacks
+from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.trainer import Trainer
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """How long a run is, and how often it is saved.
+
+    Args:
+      output_dir: of the run.
+      num_train_steps: the last step.
+      train_batch_size: examples of a step, over all replicas.
+      save_checkpoints_steps: steps between two checkpoints.
+      keep_checkpoint_max: how many of them are kept.
+      iterations_per_loop: steps between two returns to the host, on TPU.
+    """
+
+    output_dir: str
+    num_train_steps: int
+    train_batch_size: int
+    save_checkpoints_steps: int = 1000
+    keep_checkpoint_max: int = 5
+    iterations_per_loop: int = 1000
+
+
+def train(
+    trainer: Trainer,
+    checkpoints: Checkpoints,
+    batches_from: Callable[[int], Callable],
+    options: RunOptions,
+    strategy: tf.distribute.Strategy,
+    evaluate: Callable[[int], object] | None = None,
+) -> None:
+    """Trains to num_train_steps, going on from the latest checkpoint of the directory.
+
+    Args:
+      trainer: compiled under the strategy.
+      checkpoints: of the run.
+      batches_from: for a first step, the function of an InputContext that makes the batches.
+      options: see RunOptions.
+      strategy: where it runs.
+      evaluate: called with the step after each save.
+    """
+    first_step = checkpoints.restore_latest()
+    if first_step >= options.num_train_steps:
+        logging.info("nothing to train: step %d of %d is done", first_step, options.num_train_steps)
+        return
+    logging.info("training from step %d to %d", first_step, options.num_train_steps)
+
+    def save(step: int) -> None:
+        checkpoints.save(step)
+        if evaluate is not None:
+            evaluate(step)
+
+    beside = [callbacks.StopWithoutUpdates(), callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
+              callbacks.EndOnSignal(first_step, checkpoints.save)]
+    if is_chief(strategy):
+        beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
+                   callbacks.Curves(first_step, os.path.join(options.output_dir, "train"))]
+    batches = strategy.distribute_datasets_from_function(batches_from(first_step))
+    trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=beside)
+
+
+def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:
+    """Steps between two returns to the host: 1, but on TPU, where returning costs; a checkpoint falls on a return."""
+    if not isinstance(strategy, tf.distribute.TPUStrategy):
+        return 1
+    return math.gcd(options.iterations_per_loop, options.save_checkpoints_steps)

@@ -1,0 +1,126 @@
+"""Pre-trains ALBERT on records of create_pretraining_data.py, and evaluates it.
+
+    python run_pretraining.py --albert_config_file=configs/albert_base_v2.json --input_file=data/train*.tfrecord \\
+        --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --max_seq_length=512
+
+Started again with the same flags, it goes on from the latest checkpoint, to the same weights bit for bit.
+"""
+
+import os
+
+from albert_tf import cli
+
+from absl import flags, logging
+
+from albert_tf import flags as shared
+from albert_tf.config import AlbertConfig
+from albert_tf.data import batching
+from albert_tf.data.pretraining import reading
+from albert_tf.files import expand_globs, write_text
+from albert_tf.interchange.from_pretrained import CONFIG_NAME, load_checkpoint
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.training import checkpoints as checkpoint_files
+from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.run import steps_per_execution, train
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.trainer import Trainer
+
+shared.define_model_flags()
+shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096, save_checkpoints_steps=5000)
+shared.define_device_flags()
+flags.DEFINE_string("input_file", None, "Training records: a comma-separated list of paths and globs.")
+flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is a set of its own. "
+                          "Default: --input_file.")
+flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.")
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.")
+flags.DEFINE_bool("do_train", True, "Whether to train.")
+flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it is saved; without --do_train, those that are there.")
+flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", lower_bound=1)
+flags.DEFINE_integer("max_eval_steps", 100, "Steps of an evaluation at most; 0 for all records.", lower_bound=0)
+flags.DEFINE_float("poly_power", 1.0, "Power of the learning rate's decay.")
+flags.DEFINE_integer("num_train_steps", 125000, "The last step.", lower_bound=1)
+flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of warm-up.", lower_bound=0)
+flags.DEFINE_integer("start_warmup_step", 0, "The step at which the warm-up begins.")
+flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"], "Whether there is a sentence loss; default: what the records were made for.")
+flags.DEFINE_bool("init_from_group0", False, "Whether every group starts from group 0 of --init_checkpoint.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    strategy = shared.set_up()
+    config = shared.config()
+    options = shared.run_options(FLAGS.num_train_steps)
+    training_files = open_records(FLAGS.input_file, "input_file") if FLAGS.do_train else []
+    evaluation_sets = [open_records(files, "eval_input_file") for files in FLAGS.eval_input_file or [FLAGS.input_file]] if FLAGS.do_eval else []
+
+    trainer = build_trainer(config, strategy, training_files + sum(evaluation_sets, []), options)
+    checkpoint_files.remove_leftovers(options.output_dir)
+    checkpoints = Checkpoints(options.output_dir, trainer, options.keep_checkpoint_max, is_chief(strategy))
+    write_text(os.path.join(options.output_dir, CONFIG_NAME), config.to_json_string())
+    evaluator = None
+    if FLAGS.do_eval:
+        evaluator = Evaluator(options.output_dir, lambda: evaluate(trainer, evaluation_sets, strategy), PretrainingTask.best_metric,
+                              checkpoints.save_best)
+    if FLAGS.do_train:
+        train(trainer, checkpoints, lambda first_step: training_batches(training_files, first_step), options, strategy, evaluator)
+    elif FLAGS.do_eval:
+        evaluate_checkpoints(checkpoints, evaluator)
+
+
+def open_records(patterns, flag):
+    if not patterns:
+        raise ValueError(f"--{flag} is missing")
+    return reading.open_records(expand_globs(patterns), FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+
+
+def build_trainer(config: AlbertConfig, strategy, files, options) -> Trainer:
+    made_for = {file.made_from.get("objective", "sop") for file in files}
+    objective = FLAGS.sentence_objective or ("none" if made_for == {"none"} else "sop")
+    with strategy.scope():
+        model = AlbertPretrainer(config)
+        if FLAGS.init_checkpoint:
+            load_checkpoint(model, FLAGS.init_checkpoint, FLAGS.init_from_group0)
+        trainer = Trainer(PretrainingTask(model, has_sentence_loss=objective != "none"), **shared.trainer_arguments())
+        optimizer = shared.optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps, start_warmup_step=FLAGS.start_warmup_step,
+                                     poly_power=FLAGS.poly_power)
+        trainer.compile(optimizer=optimizer, steps_per_execution=steps_per_execution(options, strategy))
+    return trainer
+
+
+def training_batches(files, first_step):
+    parse = reading.parser(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+    return lambda context: batching.training_batches(files, parse, FLAGS.train_batch_size, FLAGS.random_seed, first_step, context)
+
+
+def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
+    """The results on each set; with several, those on the second and later have the name of its first file in front."""
+    results = {}
+    parse = reading.parser(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+    for files in evaluation_sets:
+        steps = -(-batching.count_records(files) // FLAGS.eval_batch_size)
+        steps = min(steps, FLAGS.max_eval_steps or steps)
+        batches = strategy.distribute_datasets_from_function(
+            lambda context: batching.evaluation_batches(files, parse, FLAGS.eval_batch_size, context))
+        trainer.evaluate(batches, steps=steps, verbose=0)
+        prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
+        results.update({prefix + name: value for name, value in trainer.task.results().items()})
+    return results
+
+
+def evaluate_checkpoints(checkpoints, evaluator) -> None:
+    """Evaluates what is there: all model.ckpt-STEP of the directory, else --init_checkpoint."""
+    saved = checkpoint_files.numbered(FLAGS.output_dir)
+    for prefix in saved:
+        checkpoints.restore(prefix)
+        evaluator(checkpoint_files.step_of(prefix))
+    if not saved:
+        if not FLAGS.init_checkpoint:
+            raise ValueError(f"there is no checkpoint to evaluate in {FLAGS.output_dir}, and no --init_checkpoint")
+        logging.info("no checkpoint in %s: evaluating %s", FLAGS.output_dir, FLAGS.init_checkpoint)
+        evaluator(0)
+
+
+if __name__ == "__main__":
+    cli.run(main)
