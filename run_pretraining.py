@@ -15,7 +15,7 @@ from absl import flags, logging
 from albert_tf import flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
-from albert_tf.data.pretraining import reading
+from albert_tf.data.pretraining import dynamic_masking, reading
 from albert_tf.files import expand_globs, write_text
 from albert_tf.interchange.from_pretrained import CONFIG_NAME, load_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -35,6 +35,8 @@ flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the 
                           "Default: --input_file.")
 flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.")
+flags.DEFINE_bool("dynamic_masking", False, "Whether training masks the records anew in each epoch, by the rules that they were made with.")
+flags.DEFINE_integer("masked_lm_budget", 0, "The release's name for it: above 0 means --dynamic_masking.", lower_bound=0)
 flags.DEFINE_bool("do_train", True, "Whether to train.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it is saved; without --do_train, those that are there.")
 flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", lower_bound=1)
@@ -64,7 +66,8 @@ def main():
         evaluator = Evaluator(options.output_dir, lambda: evaluate(trainer, evaluation_sets, strategy), PretrainingTask.best_metric,
                               checkpoints.save_best)
     if FLAGS.do_train:
-        train(trainer, checkpoints, lambda first_step: training_batches(training_files, first_step), options, strategy, evaluator)
+        parse = training_parser(training_files, config.vocab_size)
+        train(trainer, checkpoints, lambda first_step: training_batches(training_files, parse, first_step), options, strategy, evaluator)
     elif FLAGS.do_eval:
         evaluate_checkpoints(checkpoints, evaluator)
 
@@ -89,8 +92,20 @@ def build_trainer(config: AlbertConfig, strategy, files, options) -> Trainer:
     return trainer
 
 
-def training_batches(files, first_step):
-    parse = reading.parser(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+def training_parser(files, vocab_size: int):
+    """Records to batches, with the records' own masks or with new ones."""
+    lengths = FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
+    parse = reading.parser(*lengths)
+    if not (FLAGS.dynamic_masking or FLAGS.masked_lm_budget):
+        return parse
+    options = dynamic_masking.options_of_records(files, FLAGS.max_predictions_per_seq)
+    mask_id = dynamic_masking.find_mask_id(files, *lengths)
+    logging.info("new masks in each epoch: %s, [MASK] is %d", options, mask_id)
+    mask = dynamic_masking.dynamic_masking(options, mask_id, vocab_size, FLAGS.random_seed)
+    return lambda records, numbers: mask(parse(records, numbers), numbers)
+
+
+def training_batches(files, parse, first_step):
     return lambda context: batching.training_batches(files, parse, FLAGS.train_batch_size, FLAGS.random_seed, first_step, context)
 
 

@@ -36,7 +36,8 @@ def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed
         ids = original_ids(batch)  # [rows, seq]
         rows, seq = tf.shape(ids)[0], ids.shape[1]
         # One draw per example for all that chance decides: words' order, n-grams' sizes, tokens' fates, random pieces.
-        chance = tf.map_fn(lambda number: tf.random.stateless_uniform([4, seq], [seed, number]), numbers, tf.float32)
+        chance = tf.map_fn(lambda number: tf.random.stateless_uniform([4, seq], [seed, number]), numbers,
+                           fn_output_signature=tf.TensorSpec([4, seq], tf.float32))  # [rows, 4, seq]
         order, sizes, fates, pieces = tf.unstack(chance, axis=1)
         free = _maskable(ids, batch["input_mask"])
         goals = _goals(batch["input_mask"], options)
@@ -73,9 +74,9 @@ def original_ids(batch: dict) -> tf.Tensor:
 
 def options_of_records(files: list[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
     """The masking that records were made with, by the first manifest; without one, the release's defaults."""
-    known = ("masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
-    made_from = files[0].made_from
-    return MaskingOptions(max_predictions_per_seq, **{name: made_from[name] for name in known if name in made_from})
+    known = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
+    made_from = {name: files[0].made_from[name] for name in known if name in files[0].made_from}
+    return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **made_from})
 
 
 def find_mask_id(files: list[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
