@@ -27,7 +27,6 @@ class Checkpoints:
 
     def __init__(self, directory: str, trainer, keep: int = 5, writes: bool = True):
         self.directory, self._keep, self._writes = directory, keep, writes
-        trainer.optimizer._create_all_weights(trainer.model.trainable_variables)  # slots are there before they are restored
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
                      skipped_steps=trainer.skipped_steps, skipped_in_a_row=trainer.skipped_in_a_row)
         if trainer.loss_scale is not None:

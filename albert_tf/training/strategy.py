@@ -32,21 +32,20 @@ def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.di
     """
     if name not in STRATEGIES:
         raise ValueError(f"distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}")
-    gpus = tf.config.list_logical_devices("GPU")
     if name == "auto":
-        name = "multi_worker_mirrored" if _num_workers() > 1 else "mirrored" if len(gpus) > 1 else "one_device"
+        several_gpus = len(tf.config.list_physical_devices("GPU")) > 1
+        name = "multi_worker_mirrored" if _num_workers() > 1 else "mirrored" if several_gpus else "one_device"
     if name == "tpu":
         return _tpu_strategy(tpu)
-    if name == "multi_worker_mirrored":
+    if name == "multi_worker_mirrored":  # before any logical device is asked for: that starts TensorFlow, and it would be too late
         return tf.distribute.MultiWorkerMirroredStrategy()
-    devices = [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
+    devices = [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
     return tf.distribute.MirroredStrategy(devices) if name == "mirrored" else tf.distribute.OneDeviceStrategy(devices[0])
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the one that writes files."""
-    resolver = strategy.cluster_resolver
-    return resolver is None or not resolver.task_type or resolver.task_type == "chief" or resolver.task_id == 0
+    return strategy.extended.should_checkpoint
 
 
 def _num_workers() -> int:

@@ -39,8 +39,14 @@ class Trainer(tf.keras.Model):
         self._accumulation = gradient_accumulation_steps
         self._gradients = tf.function(self._gradients_of_micro_batch, jit_compile=jit_compile or None)
         self.loss_scale = LossScale() if loss_scaling else None
+        self.distribute_reduction_method = "first"  # train_step's results are of the whole batch on each replica
         self.skipped_in_a_row = _counter("skipped_in_a_row")
         self.skipped_steps = _counter("skipped_steps")
+
+    def compile(self, optimizer, **arguments):
+        super().compile(optimizer=optimizer, **arguments)
+        # Now, and not within the first step: a checkpoint is restored before it.
+        optimizer._create_all_weights(self.model.trainable_variables)
 
     @property
     def metrics(self):
@@ -67,21 +73,20 @@ class Trainer(tf.keras.Model):
 
     def _accumulated(self, batch, normalizers, variables, replica_id):
         """Gradients and losses, summed over the micro-batches."""
-        seed = tf.random.experimental.stateless_fold_in([self._seed, 0], self.optimizer.iterations)
-        seed = tf.random.experimental.stateless_fold_in(seed, replica_id)
-        if self._accumulation == 1:
-            return self._gradients(batch, normalizers, seed)
         parts = {name: _split(name, tensor, self._accumulation) for name, tensor in batch.items()}
 
+        def of_part(i):
+            seed = _dropout_seed(self._seed, self.optimizer.iterations, replica_id * self._accumulation + i)
+            return self._gradients({name: part[i] for name, part in parts.items()}, normalizers, seed)
+
         def add(i, gradients, losses):
-            micro_batch = {name: part[i] for name, part in parts.items()}
-            micro_seed = tf.random.experimental.stateless_fold_in(seed, i)
-            more_gradients, more_losses = self._gradients(micro_batch, normalizers, micro_seed)
+            more_gradients, more_losses = of_part(i)
             return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
                     {name: losses[name] + more_losses[name] for name in losses})
 
-        first = self._gradients({name: part[0] for name, part in parts.items()}, normalizers, seed)
-        _, gradients, losses = tf.while_loop(lambda i, *_: i < self._accumulation, add, (1, *first))
+        if self._accumulation == 1:
+            return of_part(0)
+        _, gradients, losses = tf.while_loop(lambda i, *_: i < self._accumulation, add, (1, *of_part(0)), parallel_iterations=1)
         return gradients, losses
 
     def _gradients_of_micro_batch(self, batch, normalizers, seed):
@@ -135,6 +140,16 @@ class LossScale(tf.Module):
 
 def _counter(name: str) -> tf.Variable:
     return tf.Variable(0, trainable=False, dtype=tf.int64, name=name, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+
+def _dropout_seed(random_seed: int, step: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
+    """int32 [2], a function of the step and of the part of its batch.
+
+    Dropouts adds small numbers to the seed, and folding in alone would leave it a small number: hence the last split.
+    """
+    seed = tf.random.experimental.stateless_fold_in([random_seed, 0], tf.cast(step, tf.int32))
+    seed = tf.random.experimental.stateless_fold_in(seed, part)
+    return tf.random.experimental.stateless_split(seed, 1)[0]
 
 
 def _replica_id(replica) -> tf.Tensor:
