@@ -16,8 +16,8 @@ from albert_tf import flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
-from albert_tf.files import expand_globs, write_text
-from albert_tf.interchange.from_pretrained import CONFIG_NAME, load_checkpoint
+from albert_tf.files import expand_globs
+from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training import checkpoints as checkpoint_files
@@ -54,33 +54,38 @@ def main():
     strategy = shared.set_up()
     config = shared.config()
     options = shared.run_options(FLAGS.num_train_steps)
-    training_files = open_records(FLAGS.input_file, "input_file") if FLAGS.do_train else []
-    evaluation_sets = [open_records(files, "eval_input_file") for files in FLAGS.eval_input_file or [FLAGS.input_file]] if FLAGS.do_eval else []
+    training_files = open_records(FLAGS.input_file, config) if FLAGS.do_train else []
+    evaluation_sets = [open_records(files, config) for files in FLAGS.eval_input_file or [FLAGS.input_file]] if FLAGS.do_eval else []
+    all_files = training_files + sum(evaluation_sets, [])
+    objective = FLAGS.sentence_objective or objective_of(training_files or all_files)
 
-    trainer = build_trainer(config, strategy, training_files + sum(evaluation_sets, []), options)
-    checkpoint_files.remove_leftovers(options.output_dir)
-    checkpoints = Checkpoints(options.output_dir, trainer, options.keep_checkpoint_max, is_chief(strategy))
-    write_text(os.path.join(options.output_dir, CONFIG_NAME), config.to_json_string())
+    trainer = build_trainer(config, objective, strategy, options)
+    checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if FLAGS.do_eval:
         evaluator = Evaluator(options.output_dir, lambda: evaluate(trainer, evaluation_sets, strategy), PretrainingTask.best_metric,
-                              checkpoints.save_best)
-    if FLAGS.do_train:
-        parse = training_parser(training_files, config.vocab_size)
-        train(trainer, checkpoints, lambda first_step: training_batches(training_files, parse, first_step), options, strategy, evaluator)
-    elif FLAGS.do_eval:
-        evaluate_checkpoints(checkpoints, evaluator)
+                              checkpoints.save_best, is_chief(strategy))
+    with batching.naming_changed_files(all_files):
+        if FLAGS.do_train:
+            parse = training_parser(training_files, config.vocab_size)
+            train(trainer, checkpoints, lambda first_step: training_batches(training_files, parse, first_step), options, strategy, evaluator)
+        elif FLAGS.do_eval:
+            evaluate_checkpoints(checkpoints, evaluator)
 
 
-def open_records(patterns, flag):
+def open_records(patterns, config: AlbertConfig):
     if not patterns:
-        raise ValueError(f"--{flag} is missing")
-    return reading.open_records(expand_globs(patterns), FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+        raise ValueError("--input_file is missing")
+    return reading.open_records(expand_globs(patterns), FLAGS.max_seq_length, FLAGS.max_predictions_per_seq, config.vocab_size)
 
 
-def build_trainer(config: AlbertConfig, strategy, files, options) -> Trainer:
-    made_for = {file.made_from.get("objective", "sop") for file in files}
-    objective = FLAGS.sentence_objective or ("none" if made_for == {"none"} else "sop")
+def objective_of(files) -> str:
+    """What records were made for, by their manifests; the release's records are for sentence order."""
+    objectives = {file.made_from.get("objective", "sop") for file in files}
+    return objectives.pop() if len(objectives) == 1 else "sop"
+
+
+def build_trainer(config: AlbertConfig, objective: str, strategy, options) -> Trainer:
     with strategy.scope():
         model = AlbertPretrainer(config)
         if FLAGS.init_checkpoint:
@@ -114,13 +119,15 @@ def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
     results = {}
     parse = reading.parser(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
     for files in evaluation_sets:
-        steps = -(-batching.count_records(files) // FLAGS.eval_batch_size)
+        steps = -(-sum(file.count for file in files) // FLAGS.eval_batch_size)
         steps = min(steps, FLAGS.max_eval_steps or steps)
         batches = strategy.distribute_datasets_from_function(
             lambda context: batching.evaluation_batches(files, parse, FLAGS.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
-        results.update({prefix + name: value for name, value in trainer.task.results().items()})
+        has_sentences = objective_of(files) != "none"
+        results.update({prefix + name: value for name, value in trainer.task.results().items()
+                        if has_sentences or not name.startswith("sentence_order")})
     return results
 
 

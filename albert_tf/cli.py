@@ -24,6 +24,7 @@ def run(main: Callable[[], None]) -> None:
         import tensorflow as tf
 
         logging.set_verbosity(max(logging.get_verbosity(), logging.INFO))
+        tf.get_logger().setLevel("ERROR")  # how tensors are reduced, and that saving takes time, is not for users
         try:
             main()
         except (ValueError, OSError, tf.errors.OpError) as error:

@@ -7,6 +7,8 @@ import json
 
 import tensorflow as tf
 
+# The config's name beside a checkpoint.
+CONFIG_NAME = "albert_config.json"
 SHARING = ("all", "attention", "ffn", "none")
 HIDDEN_ACTS = ("gelu", "gelu_exact", "relu", "tanh", "linear")
 

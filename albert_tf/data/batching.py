@@ -5,8 +5,11 @@ A run that was killed and started again asks for the batches from its step on, a
 
 from __future__ import annotations
 
-from typing import Callable
+import contextlib
+import dataclasses
+from typing import Callable, Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.records import RecordFile
@@ -15,9 +18,28 @@ from albert_tf.data.records import RecordFile
 _SHUFFLE_BUFFER = 20_000
 
 
-def count_records(files: list[RecordFile]) -> int:
-    """Records in all files: by their manifests, and where one has none, by reading it."""
-    return sum(_count(file.path) if file.count is None else file.count for file in files)
+def counted(files: list[RecordFile]) -> list[RecordFile]:
+    """The files with their counts: by their manifests, and where one has none, by reading it.
+
+    Raises:
+      ValueError: a file without a manifest cannot be read to its end, or has no records.
+    """
+    files = [file if file.count is not None else dataclasses.replace(file, count=_count(file.path)) for file in files]
+    for file in files:
+        if not file.count:
+            raise ValueError(f"there are no records in {file.path}")
+    return files
+
+
+@contextlib.contextmanager
+def naming_changed_files(files: list[RecordFile]) -> Iterator[None]:
+    """Where records turn out to be damaged while they are read, raises a ValueError that names their file."""
+    try:
+        yield
+    except tf.errors.DataLossError:
+        for file in files:
+            _count(file.path)
+        raise
 
 
 def training_batches(
@@ -26,7 +48,7 @@ def training_batches(
     """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
 
     Args:
-      files: the records.
+      files: the records, counted.
       parse: for a string tensor of serialized records [rows], the global numbers of the rows (int64 [rows]), gives
         the batch as a dict. The global number is the position in the endless order, so it differs in each epoch.
       batch_size: over all replicas.
@@ -34,9 +56,7 @@ def training_batches(
       first_step: steps that were taken before.
       context: says which rows of each batch this process and its replicas have.
     """
-    total = count_records(files)
-    if total < 1:
-        raise ValueError(f"there are no records in {files[0].path}")
+    total = sum(file.count for file in files)
     epoch, used = divmod(first_step * batch_size, total)
     paths = tf.constant([file.path for file in files])
 
@@ -47,7 +67,10 @@ def training_batches(
     epochs = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(shuffled)
     batches = epochs.skip(used).batch(batch_size, drop_remainder=True).enumerate(first_step)
     numbers = tf.range(batch_size, dtype=tf.int64)
-    return _per_replica(batches.map(lambda step, records: (records, step * batch_size + numbers)), parse, batch_size, context)
+    batches = batches.map(lambda step, records: (records, step * batch_size + numbers))
+    # Several workers keep the static batch size only of a data set that says that it has no end.
+    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    return _per_replica(batches, parse, batch_size, context).apply(endless)
 
 
 def evaluation_batches(
@@ -57,7 +80,7 @@ def evaluation_batches(
 
     Args: as training_batches; batches have is_real_example, float32 [rows], besides what `parse` gives.
     """
-    total = count_records(files)
+    total = sum(file.count for file in files)
     records = tf.data.TFRecordDataset([file.path for file in files])
     filling = records.take(1).repeat(-total % batch_size)
     numbers = tf.data.Dataset.range(total + -total % batch_size)
@@ -86,4 +109,8 @@ def _per_replica(batches: tf.data.Dataset, parse: Callable, batch_size: int, con
 
 
 def _count(path: str) -> int:
-    return sum(1 for _ in tf.data.TFRecordDataset(path))
+    """How many records there are, each of them checked."""
+    try:
+        return int(tf.data.TFRecordDataset(path).reduce(np.int64(0), lambda count, _: count + 1))
+    except tf.errors.DataLossError as error:
+        raise ValueError(f"{path} was cut or changed, or is no TFRecord file: {error.message.splitlines()[0]}") from error

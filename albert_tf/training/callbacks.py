@@ -50,8 +50,9 @@ class Progress(StepCallback):
         if now - self._last_line >= _LINE_SECONDS or step == self._total:
             self._last_line = now
             seconds_per_step = (now - self._start) / (step - self._first_step)
-            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %.1f examples/s, %d minutes left", step, self._total, logs["loss"],
-                         logs["learning_rate"], self._batch_size / seconds_per_step, (self._total - step) * seconds_per_step / 60)
+            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %.1f examples/s, %s left", step, self._total, logs["loss"],
+                         logs["learning_rate"], self._batch_size / seconds_per_step,
+                         tqdm.format_interval((self._total - step) * seconds_per_step))
 
     def on_train_end(self, logs=None):
         if self._bar is not None:
@@ -89,12 +90,16 @@ class Saving(StepCallback):
 
 
 class EndOnSignal(StepCallback):
-    """SIGTERM: save(step), then end the process with the status that the signal would have given."""
+    """SIGTERM: save(step), then end the process with the status that the signal would have given.
 
-    def __init__(self, first_step: int, save):
+    Only the process that writes does so. Others would keep it waiting for them in its last step, so they go on until it
+    is gone.
+    """
+
+    def __init__(self, first_step: int, save, writes: bool):
         super().__init__(first_step)
         self._save, self._received = save, False
-        self._previous = signal.signal(signal.SIGTERM, self._receive)
+        self._previous = signal.signal(signal.SIGTERM, self._receive if writes else signal.SIG_IGN)
 
     def _receive(self, *_):
         self._received = True

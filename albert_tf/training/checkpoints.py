@@ -1,7 +1,7 @@
 """Checkpoints: model.ckpt-STEP of a run, the latest few, and model.ckpt-best.
 
-TensorFlow writes a checkpoint's index last and under a temporary name, so a checkpoint with an index is whole; what a
-kill left behind has none, and is not looked at.
+A checkpoint is written under another name, and its index is renamed last: one that has an index is whole, and what a
+kill left behind is not looked at.
 """
 
 from __future__ import annotations
@@ -10,77 +10,109 @@ import os
 import re
 
 import tensorflow as tf
+from absl import logging
+
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.files import write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
+_WRITING = f".writing.{NAME}."
+
+
+class DamagedCheckpoint(ValueError):
+    """A checkpoint whose files are cut, changed or missing."""
 
 
 class Checkpoints:
-    """The checkpoints of a run in its output directory.
+    """The checkpoints of a run in its output directory, and the config beside them.
 
     Args:
-      directory: where they are.
+      directory: where they are. What a killed run was writing there is removed.
       trainer: a compiled Trainer; model, optimizer, step and counters are saved.
+      config: written to albert_config.json with each checkpoint.
       keep: how many of model.ckpt-STEP to keep.
       writes: whether this process writes: one of several does.
     """
 
-    def __init__(self, directory: str, trainer, keep: int = 5, writes: bool = True):
-        self.directory, self._keep, self._writes = directory, keep, writes
+    def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
+        self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
+        self._saved_step = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
                      skipped_steps=trainer.skipped_steps, skipped_in_a_row=trainer.skipped_in_a_row)
         if trainer.loss_scale is not None:
             state["loss_scale"] = trainer.loss_scale
         self._checkpoint = tf.train.Checkpoint(**state)
+        if writes:
+            _remove(directory, _WRITING)
 
     def save(self, step: int) -> None:
         """Writes model.ckpt-STEP, and removes the oldest that are too many."""
+        if not self._writes or step == self._saved_step:
+            return
         self._write(f"{NAME}-{step}")
-        for old in numbered(self.directory)[: -self._keep] if self._writes else []:
-            _remove(old)
+        self._saved_step = step
+        saved = numbered(self._directory)
+        # What tf.train.latest_checkpoint reads.
+        write_text(os.path.join(self._directory, "checkpoint"), f'model_checkpoint_path: "{os.path.basename(saved[-1])}"\n')
+        for old in saved[:-self._keep]:
+            _remove(self._directory, f"{os.path.basename(old)}.")
 
     def save_best(self) -> None:
         """Writes model.ckpt-best."""
-        self._write(BEST)
+        if self._writes:
+            self._write(BEST)
 
     def restore(self, prefix: str) -> None:
         """Takes over everything that a checkpoint of such a run holds.
 
         Raises:
-          ValueError: it is of another model or optimizer, or cannot be read.
+          DamagedCheckpoint: it cannot be read to its end.
+          ValueError: it is of another model or optimizer.
         """
         try:
-            status = self._checkpoint.read(prefix)
-            status.assert_existing_objects_matched().expect_partial()
+            self._checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError, tf.errors.NotFoundError) as error:
+            raise DamagedCheckpoint(f"{prefix} is cut or changed: {_first_line(error)}") from error
         except (AssertionError, ValueError, tf.errors.OpError) as error:
-            raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {str(error).splitlines()[0]}") from error
+            raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {_first_line(error)}") from error
 
     def restore_latest(self) -> int:
-        """Goes on from the latest model.ckpt-STEP. Returns its step, 0 where there is none."""
-        whole = numbered(self.directory)
-        if not whole:
-            return 0
-        self.restore(whole[-1])
-        return step_of(whole[-1])
+        """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is no checkpoint.
+
+        Raises:
+          ValueError: all are damaged, or it is of another model or optimizer.
+        """
+        saved = numbered(self._directory)
+        for prefix in reversed(saved):
+            try:
+                self.restore(prefix)
+                return step_of(prefix)
+            except DamagedCheckpoint as error:
+                logging.warning("%s; trying the one before it", error)
+        if saved:
+            raise ValueError(f"no checkpoint in {self._directory} can be read: remove them to start anew")
+        return 0
 
     def _write(self, name: str) -> None:
-        if not self._writes:
-            return
-        prefix = os.path.join(self.directory, name)
-        fresh = os.path.join(self.directory, f".writing.{name}")
-        self._checkpoint.write(fresh)
-        # A best checkpoint replaces one: without its index it is none, until all of the new one is in place.
-        if tf.io.gfile.exists(prefix + ".index"):
-            tf.io.gfile.remove(prefix + ".index")
-        parts = sorted(tf.io.gfile.glob(f"{fresh}.data-*")) + [f"{fresh}.index"]
-        for part in parts:
-            tf.io.gfile.rename(part, prefix + part[len(fresh):], overwrite=True)
+        fresh = _WRITING + name
+        write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
+        try:
+            self._checkpoint.write(os.path.join(self._directory, fresh))
+            # A checkpoint that is replaced is none from here on, until all of the new one is in place.
+            _remove(self._directory, f"{name}.index")
+            for part in sorted(_names(self._directory, f"{fresh}.")):  # data, index
+                new_name = name + part[len(fresh):]
+                tf.io.gfile.rename(os.path.join(self._directory, part), os.path.join(self._directory, new_name), overwrite=True)
+        except BaseException:
+            _remove(self._directory, fresh)
+            raise
 
 
 def numbered(directory: str) -> list[str]:
     """The prefixes of all whole model.ckpt-STEP of a directory, by step."""
-    found = [path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(directory, f"{NAME}-*.index"))]
-    return sorted((prefix for prefix in found if step_of(prefix) is not None), key=step_of)
+    found = [name[: -len(".index")] for name in _names(directory, f"{NAME}-") if name.endswith(".index")]
+    return [os.path.join(directory, name) for name in sorted((name for name in found if step_of(name) is not None), key=step_of)]
 
 
 def step_of(prefix: str) -> int | None:
@@ -98,12 +130,18 @@ def best_or_latest(directory: str) -> str | None:
     return whole[-1] if whole else None
 
 
-def remove_leftovers(directory: str) -> None:
-    """Removes what a killed run was writing."""
-    for path in tf.io.gfile.glob(os.path.join(directory, f".writing.{NAME}*")):
+def _names(directory: str, start: str) -> list[str]:
+    """Names in a directory, by their start. A glob would stumble over brackets in the directory's name."""
+    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+    return [name for name in names if name.startswith(start)]
+
+
+def _remove(directory: str, start: str) -> None:
+    """Removes the files and directories of a directory whose names start so; an index goes first."""
+    for name in sorted(_names(directory, start), reverse=True):
+        path = os.path.join(directory, name)
         tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
 
 
-def _remove(prefix: str) -> None:
-    for path in [f"{prefix}.index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
-        tf.io.gfile.remove(path)
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -23,21 +23,28 @@ class Evaluator:
       evaluate: gives the results of the model as it is, as a dict of floats.
       best_metric: the key of which more is better.
       save_best: called when the results are the best so far.
+      writes: whether this process writes: one of several does.
     """
 
-    def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str, save_best: Callable[[], None]):
+    def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str, save_best: Callable[[], None],
+                 writes: bool = True):
         self._directory, self._evaluate, self._best_metric, self._save_best = directory, evaluate, best_metric, save_best
+        self._writes = writes
         self._history = read_history(directory)
+
+    def has_evaluated(self, step: int) -> bool:
+        return any(row["global_step"] == step for row in self._history)
 
     def __call__(self, step: int) -> dict[str, float]:
         results = dict(self._evaluate(), global_step=step)
-        write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+        others = [row for row in self._history if row["global_step"] != step]
         logging.info("step %d: %s", step, ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step"))
-        best_before = max((row[self._best_metric] for row in self._history if row["global_step"] != step), default=-float("inf"))
-        if results[self._best_metric] > best_before:
+        if all(results[self._best_metric] > row[self._best_metric] for row in others):
             self._save_best()
-        self._history = [row for row in self._history if row["global_step"] != step] + [results]
-        write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
+        self._history = [*others, results]
+        if self._writes:
+            write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+            write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
         return results
 
 

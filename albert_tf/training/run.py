@@ -12,6 +12,7 @@ from absl import logging
 
 from albert_tf.training import callbacks
 from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.trainer import Trainer
 
@@ -43,7 +44,7 @@ def train(
     batches_from: Callable[[int], Callable],
     options: RunOptions,
     strategy: tf.distribute.Strategy,
-    evaluate: Callable[[int], object] | None = None,
+    evaluator: Evaluator | None = None,
 ) -> None:
     """Trains to num_train_steps, going on from the latest checkpoint of the directory.
 
@@ -53,9 +54,18 @@ def train(
       batches_from: for a first step, the function of an InputContext that makes the batches.
       options: see RunOptions.
       strategy: where it runs.
-      evaluate: called with the step after each save.
+      evaluator: called with the step after each save.
+
+    Raises:
+      ValueError: the batch cannot be divided among replicas and micro-batches.
     """
+    replicas, parts = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
+    if options.train_batch_size % (replicas * parts):
+        raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {parts} gradient_accumulation_steps. "
+                         f"Received: {options.train_batch_size}")
     first_step = checkpoints.restore_latest()
+    if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
+        evaluator(first_step)  # the run was ended between save and evaluation
     if first_step >= options.num_train_steps:
         logging.info("nothing to train: step %d of %d is done", first_step, options.num_train_steps)
         return
@@ -63,12 +73,13 @@ def train(
 
     def save(step: int) -> None:
         checkpoints.save(step)
-        if evaluate is not None:
-            evaluate(step)
+        if evaluator is not None:
+            evaluator(step)
 
+    writes = is_chief(strategy)
     beside = [callbacks.StopWithoutUpdates(), callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
-              callbacks.EndOnSignal(first_step, checkpoints.save)]
-    if is_chief(strategy):
+              callbacks.EndOnSignal(first_step, checkpoints.save, writes)]
+    if writes:
         beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
                    callbacks.Curves(first_step, os.path.join(options.output_dir, "train"))]
     batches = strategy.distribute_datasets_from_function(batches_from(first_step))

@@ -36,7 +36,7 @@ class Trainer(tf.keras.Model):
         self.task = task
         self.model = task.model
         self._seed = random_seed
-        self._accumulation = gradient_accumulation_steps
+        self.gradient_accumulation_steps = gradient_accumulation_steps
         self._gradients = tf.function(self._gradients_of_micro_batch, jit_compile=jit_compile or None)
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # train_step's results are of the whole batch on each replica
@@ -73,10 +73,10 @@ class Trainer(tf.keras.Model):
 
     def _accumulated(self, batch, normalizers, variables, replica_id):
         """Gradients and losses, summed over the micro-batches."""
-        parts = {name: _split(name, tensor, self._accumulation) for name, tensor in batch.items()}
+        parts = {name: _split(name, tensor, self.gradient_accumulation_steps) for name, tensor in batch.items()}
 
         def of_part(i):
-            seed = _dropout_seed(self._seed, self.optimizer.iterations, replica_id * self._accumulation + i)
+            seed = _dropout_seed(self._seed, self.optimizer.iterations, replica_id * self.gradient_accumulation_steps + i)
             return self._gradients({name: part[i] for name, part in parts.items()}, normalizers, seed)
 
         def add(i, gradients, losses):
@@ -84,9 +84,9 @@ class Trainer(tf.keras.Model):
             return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
                     {name: losses[name] + more_losses[name] for name in losses})
 
-        if self._accumulation == 1:
+        if self.gradient_accumulation_steps == 1:
             return of_part(0)
-        _, gradients, losses = tf.while_loop(lambda i, *_: i < self._accumulation, add, (1, *of_part(0)), parallel_iterations=1)
+        _, gradients, losses = tf.while_loop(lambda i, *_: i < self.gradient_accumulation_steps, add, (1, *of_part(0)), parallel_iterations=1)
         return gradients, losses
 
     def _gradients_of_micro_batch(self, batch, normalizers, seed):

@@ -5,29 +5,34 @@ from __future__ import annotations
 from typing import Callable
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
+from albert_tf.data import batching
 from albert_tf.data.records import RecordFile, check_records, pretraining_features
 
+# Records of each file that are looked at before a run.
+_LOOKED_AT = 200
 
-def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int) -> list[RecordFile]:
-    """Checks that records are whole and have the given lengths.
+
+def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> list[RecordFile]:
+    """Checks that records are whole and fit the given lengths and vocabulary, and counts them.
 
     Raises:
-      ValueError: a file was cut or changed, or its records have other lengths or are no pre-training records.
+      ValueError: a file was cut or changed, or its records have other lengths, ids beyond the vocabulary, or are no
+        pre-training records.
     """
-    files = check_records(paths)
+    files = batching.counted(check_records(paths))
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
+        with batching.naming_changed_files([file]):
+            records = next(iter(tf.data.TFRecordDataset(file.path).batch(_LOOKED_AT)))
         try:
-            record = next(tf.data.TFRecordDataset(file.path).take(1).as_numpy_iterator())
-            tf.io.parse_single_example(record, features)
-        except StopIteration:
-            raise ValueError(f"there are no records in {file.path}") from None
-        except tf.errors.DataLossError as error:
-            raise ValueError(f"{file.path} is no TFRecord file, or was changed: {error.message}") from error
+            largest_id = int(tf.reduce_max(tf.io.parse_example(records, features)["input_ids"]))
         except tf.errors.InvalidArgumentError as error:
-            raise ValueError(f"{file.path} does not hold pre-training records of --max_seq_length={max_seq_length} and "
-                             f"--max_predictions_per_seq={max_predictions_per_seq}: {_lengths(record)}") from error
+            raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
+                             f"max_predictions_per_seq {max_predictions_per_seq}: {_lengths(records[0].numpy())}") from error
+        if largest_id >= vocab_size:
+            raise ValueError(f"{file.path} was made with another vocabulary: it has id {largest_id}, and the config's vocab_size is {vocab_size}")
     return files
 
 
@@ -44,6 +49,9 @@ def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
 
 
 def _lengths(record: bytes) -> str:
-    features = tf.train.Example.FromString(record).features.feature
+    try:
+        features = tf.train.Example.FromString(record).features.feature
+    except DecodeError:
+        return "a record is no tf.Example"
     found = {name: len(features[name].int64_list.value) for name in ("input_ids", "masked_lm_ids") if name in features}
-    return "it has " + " and ".join(f"{name} of length {length}" for name, length in found.items()) if found else "it has other features"
+    return "a record has " + " and ".join(f"{length} {name}" for name, length in found.items()) if found else "a record has other features"
