@@ -7,9 +7,8 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import Encoder
+from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import Dense, dropouts
-
-INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class AlbertModel(tf.keras.Model):
@@ -43,7 +42,10 @@ class AlbertModel(tf.keras.Model):
 
     def encode(self, inputs: dict, dropouts) -> dict:
         """`call`, with dropouts that the caller goes on using."""
-        input_ids, input_mask, segment_ids = _checked(inputs, self.config)
+        input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
+        seq, longest = input_ids.shape[1], self.config.max_position_embeddings
+        if seq is not None and seq > longest:
+            raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings={longest}")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
         encoder_outputs = self.encoder(embedding_output, input_mask, dropouts)
         sequence_output = encoder_outputs[-1]
@@ -54,19 +56,3 @@ class AlbertModel(tf.keras.Model):
             embedding_output=embedding_output,
             word_embedding_output=word_embedding_output,
         )
-
-
-def _checked(inputs: dict, config: AlbertConfig) -> list[tf.Tensor]:
-    missing = [name for name in INPUTS if name not in inputs]
-    if missing:
-        raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
-    tensors = [tf.convert_to_tensor(inputs[name]) for name in INPUTS]
-    for name, tensor in zip(INPUTS, tensors):
-        if tensor.shape.rank != 2 or not tensor.shape.is_compatible_with(tensors[0].shape):
-            raise ValueError(f"{name} must be [batch, seq], like input_ids. Received: {name} of shape {tensor.shape}, "
-                             f"input_ids of shape {tensors[0].shape}")
-    seq = tensors[0].shape[1]
-    if seq is not None and seq > config.max_position_embeddings:
-        raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings="
-                         f"{config.max_position_embeddings}")
-    return tensors

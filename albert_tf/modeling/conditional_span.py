@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.inputs import required
 from albert_tf.modeling.layers import Dense, LayerNorm, dropouts
 
 # What the release gives a position that p_mask bars.
@@ -30,7 +31,7 @@ class AlbertConditionalSpan(tf.keras.Model):
     All are float32, the indexes int32.
 
     Raises:
-      ValueError: the sequence is shorter than the beam is wide.
+      ValueError: an input is missing or misshapen, or the sequence is shorter than the beam is wide.
     """
 
     def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1, **kwargs):
@@ -48,15 +49,17 @@ class AlbertConditionalSpan(tf.keras.Model):
         self.built = True
 
     def call(self, inputs, training=False):
+        _, p_mask = required(inputs, ("input_ids", "p_mask"), "[batch, seq]")
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)
         tokens = outputs["sequence_output"]  # [batch, seq, H]
-        barred = tf.cast(inputs["p_mask"], tf.float32)  # [batch, seq]
+        barred = tf.cast(p_mask, tf.float32)
         start_logits = _bar(_logit(self.start(tokens)), barred)
         start_log_probs = tf.nn.log_softmax(start_logits)
         cls_logits = self._answerability(tokens, start_logits, dropout)
         if "start_positions" in inputs:
-            start_tokens = tf.gather(tokens, inputs["start_positions"][:, None], batch_dims=1)  # [batch, 1, H]
+            start_positions, = required(inputs, ("start_positions",), "[batch]")
+            start_tokens = tf.gather(tokens, start_positions[:, None], batch_dims=1)  # [batch, 1, H]
             end_log_probs = self._end_log_probs(tokens, start_tokens, barred)[:, 0]
             return dict(outputs, start_log_probs=start_log_probs, end_log_probs=end_log_probs, cls_logits=cls_logits)
         return dict(outputs, **self._beam(tokens, start_log_probs, barred), cls_logits=cls_logits)

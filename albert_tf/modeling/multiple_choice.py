@@ -5,7 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import INPUTS, AlbertModel
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import OutputDense, dropouts
 
 
@@ -15,28 +16,39 @@ class AlbertMultipleChoice(tf.keras.Model):
     Args:
       config: of the encoder.
       dropout_prob: of the pooled output, in training.
+      num_choices: of a question, where the choices come side by side in one row, as in the release's records.
 
-    Called with AlbertModel's inputs as [batch, choices, seq]; returns AlbertModel's outputs, for batch * choices rows, and
-    logits, float32 [batch, choices].
+    Called with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]; returns AlbertModel's outputs,
+    for batch * choices rows, and logits, float32 [batch, choices].
 
     Raises:
-      ValueError: the inputs are not [batch, choices, seq].
+      ValueError: the inputs have neither shape.
     """
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs):
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, num_choices: int = 4, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
-        self._dropout_prob = dropout_prob
+        self._dropout_prob, self._num_choices = dropout_prob, num_choices
         self.built = True
 
     def call(self, inputs, training=False):
-        ids = tf.convert_to_tensor(inputs["input_ids"])
-        if ids.shape.rank != 3:
-            raise ValueError(f"inputs must be [batch, choices, seq]. Received: input_ids of shape {ids.shape}")
-        rows = {name: tf.reshape(inputs[name], [-1, ids.shape[2] or tf.shape(ids)[2]]) for name in INPUTS}  # [batch * choices, seq]
+        rows, choices = self._rows(inputs)
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(rows, dropout)
-        logits = self.classifier(dropout(outputs["pooled_output"], self._dropout_prob))
-        return dict(outputs, logits=tf.reshape(logits, tf.shape(ids)[:2]))
+        logits = self.classifier(dropout(outputs["pooled_output"], self._dropout_prob))  # [batch * choices, 1]
+        return dict(outputs, logits=tf.reshape(logits, [-1, choices]))
+
+    def _rows(self, inputs) -> tuple[dict, int]:
+        """The inputs as [batch * choices, seq], and how many choices there are."""
+        if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
+            tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self._num_choices
+            seq, rest = divmod(tensors[0].shape[1] or 0, choices)
+        else:
+            tensors, rest = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]"), 0
+            _, choices, seq = tensors[0].shape
+        if not (choices and seq) or rest:
+            raise ValueError(f"the inputs must hold {choices or 'a fixed number of'} choices of one fixed length. "
+                             f"Received: input_ids of shape {tensors[0].shape}")
+        return {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}, choices

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.inputs import required
 from albert_tf.modeling.layers import Dense, LayerNorm, OutputDense, ReleaseLayer, activation, dropouts
 
 
@@ -46,7 +47,7 @@ class AlbertPretrainer(tf.keras.Model):
         self.built = True
 
     def call(self, inputs, training=False):
+        positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
-        mlm_logits = self.masked_lm(outputs["sequence_output"], inputs["masked_lm_positions"],
-                                    self.albert.embeddings.word_embeddings)
+        mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.word_embeddings)
         return dict(outputs, mlm_logits=mlm_logits, sop_logits=self.sentence_order(outputs["pooled_output"]))

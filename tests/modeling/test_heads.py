@@ -1,0 +1,166 @@
+"""The fine-tuning heads against the release's: outputs, losses and the gradient of every variable."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.span import AlbertSpan
+
+
+class Recorded:
+    """A head of golden/finetuned_heads: its model, its inputs, what the release computed."""
+
+    def __init__(self, golden, head, kind, **arguments):
+        folder = golden / "finetuned_heads" / head
+        self.numbers = np.load(folder / "io.npz")
+        self.inputs = {key[3:]: self.numbers[key] for key in self.numbers.files if key.startswith("in/")}
+        self.model = from_pretrained(str(folder / "model.ckpt"), model=kind, **arguments)
+
+    def without(self, *names):
+        return {name: value for name, value in self.inputs.items() if name not in names}
+
+    def check(self, name, ours):
+        theirs = self.numbers[f"out/{name}"]
+        if theirs.dtype.kind == "i":
+            np.testing.assert_array_equal(ours, theirs)
+        else:  # masked positions are about -1e30: there only the relative tolerance says something
+            np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)
+
+    def check_gradients(self, loss_of):
+        """loss_of: a function of nothing that runs the model."""
+        with tf.GradientTape() as tape:
+            loss = loss_of()
+        variables = self.model.trainable_variables
+        recorded = {key[5:] for key in self.numbers.files if key.startswith("grad/")}
+        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+            name = variable.name[:-2]
+            assert (gradient is None) == (name not in recorded), name
+            if gradient is not None:
+                np.testing.assert_allclose(tf.convert_to_tensor(gradient), self.numbers[f"grad/{name}"], atol=2e-5, rtol=1e-4,
+                                           err_msg=name)
+        return loss
+
+
+def cross_entropy(logits, labels):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
+def test_classifier(golden):
+    head = Recorded(golden, "classifier", "classifier", num_labels=3)
+    logits = head.model(head.inputs)["logits"]
+    head.check("logits", logits)
+    head.check("probabilities", tf.nn.softmax(logits))
+    head.check("predictions", tf.argmax(logits, axis=-1, output_type=tf.int32))
+    head.check("per_example_loss", cross_entropy(logits, head.inputs["labels"]))
+    head.check("loss", head.check_gradients(
+        lambda: tf.reduce_mean(cross_entropy(head.model(head.inputs)["logits"], head.inputs["labels"]))))
+
+
+def test_regression(golden):
+    head = Recorded(golden, "regression", "classifier", num_labels=1)
+    logits = head.model(head.inputs)["logits"]
+    assert logits.shape == [6, 1]
+    head.check("logits", logits[:, 0])
+    head.check("loss", head.check_gradients(
+        lambda: tf.reduce_mean(tf.square(head.model(head.inputs)["logits"][:, 0] - head.inputs["labels"]))))
+
+
+def test_multiple_choice_with_the_choices_side_by_side(golden):
+    head = Recorded(golden, "race", "multiple_choice")
+    logits = head.model(head.inputs)["logits"]
+    head.check("logits", logits)
+    head.check("probabilities", tf.nn.softmax(logits))
+    head.check("loss", head.check_gradients(
+        lambda: tf.reduce_mean(cross_entropy(head.model(head.inputs)["logits"], head.inputs["labels"]))))
+
+
+def test_multiple_choice_with_an_axis_for_the_choices(golden):
+    head = Recorded(golden, "race", "multiple_choice")
+    rows = {name: head.inputs[name].reshape([6, 4, 24]) for name in ("input_ids", "input_mask", "segment_ids")}
+    head.check("logits", head.model(rows)["logits"])
+    two = {name: value[:, :2] for name, value in rows.items()}
+    np.testing.assert_allclose(head.model(two)["logits"], head.numbers["out/logits"][:, :2], atol=1e-5)
+
+
+def test_span(golden):
+    head = Recorded(golden, "squad_v1", "span")
+    outputs = head.model(head.inputs)
+    head.check("start_logits", outputs["start_logits"])
+    head.check("end_logits", outputs["end_logits"])
+
+    def loss():
+        outputs = head.model(head.inputs, training=True)
+        start = cross_entropy(outputs["start_logits"], head.inputs["start_positions"])
+        end = cross_entropy(outputs["end_logits"], head.inputs["end_positions"])
+        return tf.reduce_mean(start + end) / 2
+
+    head.check("training_loss", head.check_gradients(loss))
+
+
+@pytest.mark.parametrize("jit_compile", [None, True])
+def test_conditional_span_searches_the_beam(golden, jit_compile):
+    head = Recorded(golden, "squad_v2", "conditional_span", start_n_top=5, end_n_top=4)
+    outputs = tf.function(head.model, jit_compile=jit_compile)(
+        {name: tf.constant(value) for name, value in head.without("start_positions", "end_positions").items()})
+    for name in ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"):
+        head.check(name, outputs[name])
+
+
+def test_conditional_span_is_taught_the_start_in_training(golden):
+    head = Recorded(golden, "squad_v2", "conditional_span", dropout_prob=0.0)
+    positions = {kind: head.inputs[f"{kind}_positions"] for kind in ("start", "end")}
+
+    def loss():
+        outputs = head.model(head.inputs, training=True)
+        for name in ("start_log_probs", "end_log_probs", "cls_logits"):
+            head.check(f"training_{name}", outputs[name])
+        losses = {kind: -tf.reduce_mean(tf.gather(outputs[f"{kind}_log_probs"], positions[kind], batch_dims=1))
+                  for kind in positions}
+        impossible = tf.cast(head.inputs["is_impossible"], tf.float32)
+        regression = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(impossible, outputs["cls_logits"]))
+        return (losses["start"] + losses["end"]) / 2 + regression / 2
+
+    head.check("total_loss", head.check_gradients(loss))
+
+
+@pytest.mark.parametrize("make", [
+    lambda config: AlbertClassifier(config, 2), AlbertSpan, AlbertConditionalSpan, AlbertMultipleChoice], ids=range(4))
+def test_heads_keep_float32_variables_and_outputs_in_bfloat16(tiny_config, tiny_batch, policy, make):
+    policy("mixed_bfloat16")
+    model = make(tiny_config)
+    outputs = model(dict(tiny_batch, p_mask=np.zeros([3, 12], np.int32)))
+    assert {variable.dtype for variable in model.weights} == {tf.float32}
+    encoder = set(model.albert(tiny_batch))
+    assert all(output.dtype in (tf.float32, tf.int32) for name, output in outputs.items() if name not in encoder)
+
+
+def test_the_heads_drop_out_in_training_only(tiny_config, tiny_batch):
+    batch = dict(tiny_batch, p_mask=np.zeros([3, 12], np.int32), start_positions=np.zeros([3], np.int32))
+    for model, output in ((AlbertClassifier(tiny_config, 2, classifier_dropout_prob=0.5), "logits"),
+                          (AlbertMultipleChoice(tiny_config, dropout_prob=0.5, num_choices=3), "logits"),
+                          (AlbertConditionalSpan(tiny_config, dropout_prob=0.5), "cls_logits")):
+        plain, *dropped = (model(dict(batch, dropout_seed=[1, seed]), training=seed > 0)[output] for seed in (0, 1, 2))
+        assert not np.allclose(dropped[0], dropped[1])
+        np.testing.assert_array_equal(plain, model(batch)[output])
+
+
+@pytest.mark.parametrize("make, change, message", [
+    (AlbertMultipleChoice, dict(input_ids=np.zeros([3, 13], np.int32)), r"must be \[batch, choices \* seq\]"),
+    (lambda config: AlbertMultipleChoice(config, num_choices=5), {}, "5 choices of one fixed length.*shape \\(3, 12\\)"),
+    (AlbertMultipleChoice, dict(input_ids=np.zeros([3], np.int32)), r"must be \[batch, choices, seq\]"),
+    (AlbertMultipleChoice, dict(input_ids=None), "missing input: input_ids"),
+    (AlbertConditionalSpan, {}, "missing input: p_mask"),
+    (AlbertConditionalSpan, dict(p_mask=np.zeros([3, 11], np.int32)), "p_mask must be"),
+    (AlbertConditionalSpan, dict(p_mask=np.zeros([3, 12], np.int32), start_positions=np.zeros([3, 1], np.int32)),
+     r"start_positions must be \[batch\]"),
+    (lambda config: AlbertConditionalSpan(config, start_n_top=13), dict(p_mask=np.zeros([3, 12], np.int32)),
+     "the beam is 13 wide, and the sequence has 12 tokens"),
+])
+def test_wrong_inputs_are_named(tiny_config, tiny_batch, make, change, message):
+    batch = {name: value for name, value in dict(tiny_batch, **change).items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        make(tiny_config)(batch)

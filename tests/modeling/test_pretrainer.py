@@ -1,0 +1,172 @@
+"""The pre-training model against the release's recorded outputs, and what must hold in any precision."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layers import activation
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.pretraining import PretrainingTask
+
+# One group; two groups; as many groups as layers and E = H; two inner groups.
+MODELS = ("model_a", "model_b", "model_c", "model_d")
+# The golden files' README: what another order of operations may change.
+TOLERANCE = dict(atol=5e-5, rtol=0)
+
+
+@pytest.fixture(params=MODELS)
+def recorded(request, golden):
+    """(the model, its inputs, its outputs)"""
+    folder = golden / request.param
+    numbers = np.load(folder / "inputs_outputs.npz")
+    inputs, outputs = ({key[len(kind):]: numbers[key] for key in numbers.files if key.startswith(kind)}
+                       for kind in ("in_", "out_"))
+    return from_pretrained(str(folder), model="pretrainer"), inputs, outputs
+
+
+def close(ours, theirs):
+    np.testing.assert_allclose(ours, theirs, **TOLERANCE)
+
+
+def test_every_output_is_the_releases(recorded):
+    model, inputs, expected = recorded
+    outputs = model(inputs)
+    for name in ("word_embedding_output", "embedding_output", "sequence_output", "pooled_output"):
+        close(outputs[name], expected[name])
+    assert f"encoder_outputs_{len(outputs['encoder_outputs'])}" not in expected
+    for i, output in enumerate(outputs["encoder_outputs"]):
+        close(output, expected[f"encoder_outputs_{i}"])
+    log_probs = tf.nn.log_softmax(outputs["mlm_logits"])
+    close(tf.reshape(log_probs, [-1, log_probs.shape[-1]]), expected["masked_lm_log_probs"])
+    close(tf.nn.log_softmax(outputs["sop_logits"]), expected["sentence_order_log_probs"])
+
+
+def test_the_losses_are_the_releases(recorded):
+    model, inputs, expected = recorded
+    task = PretrainingTask(model)
+    total, parts = task.loss(model(inputs), inputs, task.normalizers(inputs))
+    close(total, expected["total_loss"])
+    close(parts["masked_lm_loss"], expected["masked_lm_loss"])
+    close(parts["sentence_order_loss"], expected["sentence_order_loss"])
+
+
+def test_xla_computes_the_same(recorded):
+    model, inputs, expected = recorded
+    outputs = tf.function(model, jit_compile=True)({name: tf.constant(value) for name, value in inputs.items()})
+    close(outputs["sequence_output"], expected["sequence_output"])
+    close(tf.reshape(tf.nn.log_softmax(outputs["mlm_logits"]), [-1, model.config.vocab_size]), expected["masked_lm_log_probs"])
+
+
+def test_the_encoder_alone_gives_what_the_pretrainer_gives(golden):
+    inputs = {key[3:]: value for key, value in np.load(golden / "model_b/inputs_outputs.npz").items() if key.startswith("in_")}
+    whole, encoder = (from_pretrained(str(golden / "model_b"), model=kind)(inputs) for kind in ("pretrainer", "encoder"))
+    np.testing.assert_array_equal(whole["pooled_output"], encoder["pooled_output"])
+
+
+def gradients_of(model, inputs, jit_compile=None):
+    task = PretrainingTask(model)
+
+    @tf.function(jit_compile=jit_compile)
+    def gradients(batch):
+        with tf.GradientTape() as tape:
+            total, _ = task.loss(model(batch, training=True), batch, task.normalizers(batch))
+        return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(total, model.trainable_variables)]
+
+    return gradients({name: tf.constant(value) for name, value in inputs.items()})
+
+
+def test_xla_computes_the_same_gradients(recorded):
+    model, inputs, _ = recorded
+    for variable, plain, compiled in zip(model.trainable_variables, gradients_of(model, inputs), gradients_of(model, inputs, True)):
+        np.testing.assert_allclose(plain, compiled, atol=2e-5, rtol=1e-4, err_msg=variable.name)
+
+
+@pytest.mark.parametrize("precision, worst", [("mixed_bfloat16", 0.06), ("mixed_float16", 0.01)])
+def test_half_precision_is_close_and_keeps_variables_and_logits_float32(golden, policy, precision, worst):
+    numbers = np.load(golden / "model_b/inputs_outputs.npz")
+    inputs = {key[3:]: numbers[key] for key in numbers.files if key.startswith("in_")}
+    full = from_pretrained(str(golden / "model_b"), model="pretrainer")
+    policy(precision)
+    half = from_pretrained(str(golden / "model_b"), model="pretrainer")
+    outputs = half(inputs)
+    assert {variable.dtype for variable in half.weights} == {tf.float32}
+    assert outputs["mlm_logits"].dtype == outputs["sop_logits"].dtype == tf.float32
+    assert outputs["sequence_output"].dtype == tf.as_dtype(tf.keras.mixed_precision.global_policy().compute_dtype)
+    for name in ("sequence_output", "mlm_logits", "sop_logits"):
+        exact, off = full(inputs)[name], tf.cast(outputs[name], tf.float32) - full(inputs)[name]
+        assert 0 < tf.norm(off) < worst * tf.norm(exact), name
+    pairs = list(zip(half.trainable_variables, gradients_of(half, inputs), gradients_of(full, inputs)))
+    assert all(gradient.dtype == tf.float32 for _, gradient, _ in pairs)
+    norm = tf.linalg.global_norm([exact for _, _, exact in pairs])
+    assert tf.linalg.global_norm([off - exact for _, off, exact in pairs]) < 2 * worst * norm
+
+
+@pytest.mark.parametrize("name, values", [
+    ("gelu", [-0.045402, 0.345714, 1.954598]),  # the tanh approximation
+    ("gelu_exact", [-0.045500, 0.345731, 1.954500]),
+    ("relu", [0, 0.5, 2]),
+    ("tanh", [-0.964028, 0.462117, 0.964028]),
+    ("linear", [-2, 0.5, 2]),
+])
+def test_activations_are_what_their_names_say(name, values):
+    np.testing.assert_allclose(activation(name)(tf.constant([-2, 0.5, 2])), values, atol=1e-6)
+
+
+def test_the_activation_is_used_in_the_encoder_and_in_the_head(tiny_config, tiny_batch):
+    relu, linear = (AlbertPretrainer(tiny_config.replace(hidden_act=name)) for name in ("relu", "linear"))
+    for ours, theirs in zip(relu.weights, linear.weights):
+        theirs.assign(ours)
+    assert not np.allclose(relu(tiny_batch)["sequence_output"], linear(tiny_batch)["sequence_output"], atol=1e-4)
+    sequence, positions = tf.random.stateless_normal([1, 5, 16], seed=[1, 2]), tf.constant([[0, 3]])
+    words = linear.albert.embeddings.word_embeddings
+    assert not np.allclose(relu.masked_lm(sequence, positions, words), linear.masked_lm(sequence, positions, words), atol=1e-4)
+
+
+def test_dropout_is_a_function_of_its_seed(tiny_config, tiny_batch):
+    model = AlbertPretrainer(tiny_config.replace(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2))
+    first, again, other = (model(dict(tiny_batch, dropout_seed=np.array([1, seed], np.int32)), training=True)["pooled_output"]
+                           for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    np.testing.assert_array_equal(model(tiny_batch)["pooled_output"], model(tiny_batch)["pooled_output"])
+
+
+def test_dropout_drops_the_share_that_the_config_says(tiny_config, tiny_batch):
+    model = AlbertModel(tiny_config.replace(hidden_dropout_prob=0.25, embedding_size=64))
+    outputs = model(dict(tiny_batch, dropout_seed=[1, 2]), training=True)["embedding_output"].numpy()
+    kept = model(tiny_batch)["embedding_output"].numpy()
+    share = (outputs == 0).mean()
+    assert 0.2 < share < 0.3
+    np.testing.assert_allclose(outputs[outputs != 0], (kept / 0.75)[outputs != 0], atol=1e-5)
+
+
+def test_padding_changes_no_real_token(tiny_config, tiny_batch):
+    model = AlbertModel(tiny_config)
+    padded = model(tiny_batch)["sequence_output"][1, :7]
+    alone = model({name: tiny_batch[name][1:2, :7] for name in ("input_ids", "input_mask", "segment_ids")})["sequence_output"][0]
+    np.testing.assert_allclose(padded, alone, atol=1e-5)
+    other = tiny_batch["input_ids"].copy()
+    other[1, 7:] = 3
+    np.testing.assert_array_equal(padded, model(dict(tiny_batch, input_ids=other))["sequence_output"][1, :7])
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(segment_ids=None), "missing input: segment_ids"),
+    (dict(masked_lm_positions=None), "missing input: masked_lm_positions"),
+    (dict(input_ids=np.zeros([3], np.int32)), r"input_ids must be \[batch, seq\]. Received: input_ids of shape \(3,\)"),
+    (dict(input_mask=np.ones([3, 11], np.int32)), r"input_mask must be .* shape \(3, 11\); input_ids of shape \(3, 12\)"),
+    (dict(masked_lm_positions=np.zeros([3], np.int32)), r"masked_lm_positions must be \[batch, predictions\]"),
+    (dict.fromkeys(["input_ids", "input_mask", "segment_ids"], np.zeros([3, 17], np.int32)),
+     "the sequence has 17 tokens, and the model max_position_embeddings=16"),
+])
+def test_wrong_inputs_are_named(tiny_config, tiny_batch, change, message):
+    batch = {name: value for name, value in dict(tiny_batch, **change).items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        AlbertPretrainer(tiny_config)(batch)
+
+
+def test_inputs_that_are_no_dict_are_refused(tiny_config, tiny_batch):
+    with pytest.raises(ValueError, match="the model takes a dict of input_ids"):
+        AlbertModel(tiny_config)(tiny_batch["input_ids"])
