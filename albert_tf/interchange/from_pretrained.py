@@ -7,9 +7,10 @@ import os
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.ours import is_ours, load_our_checkpoint
-from albert_tf.interchange.restoring import RestoreReport
-from albert_tf.interchange.tf1 import load_tf1_checkpoint
+from albert_tf.interchange.ours import is_ours, our_source
+from albert_tf.interchange.restoring import RestoreReport, restore
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -26,7 +27,6 @@ MODELS = {
     "conditional_span": AlbertConditionalSpan,
     "multiple_choice": AlbertMultipleChoice,
 }
-CONFIG_NAME = "albert_config.json"
 
 
 def from_pretrained(path: str, model: str = "encoder", **arguments) -> tf.keras.Model:
@@ -36,7 +36,7 @@ def from_pretrained(path: str, model: str = "encoder", **arguments) -> tf.keras.
       path: a released directory or a run's (model.ckpt-best, else the latest checkpoint), or a checkpoint's prefix; the
         albert_config.json beside the checkpoint is its config.
       model: "encoder", "pretrainer", "classifier", "span", "conditional_span" or "multiple_choice".
-      **arguments: of that model's constructor, such as num_labels.
+      **arguments: of that model's constructor; a classifier's num_labels is the checkpoint's, where not given.
 
     Raises:
       ValueError: there is no such kind of model, no checkpoint or config at the path, or nothing in it fits.
@@ -46,10 +46,11 @@ def from_pretrained(path: str, model: str = "encoder", **arguments) -> tf.keras.
     """
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}. Received: {model!r}")
-    prefix = checkpoint_prefix(path)
-    config = AlbertConfig.from_json_file(os.path.join(os.path.dirname(prefix), CONFIG_NAME))
-    built = MODELS[model](config, **arguments)
-    load_checkpoint(built, prefix)
+    source = open_source(path)
+    if model == "classifier" and "num_labels" not in arguments:
+        arguments["num_labels"] = _num_labels(source)
+    built = MODELS[model](AlbertConfig.from_json_file(source.config_file), **arguments)
+    restore(built, source)
     return built
 
 
@@ -58,24 +59,45 @@ def load_checkpoint(model: tf.keras.Model, path: str, init_from_group0: bool = F
 
     Args:
       model: any model of albert_tf.modeling.
-      path: a directory or a prefix, of the release's kind or ours.
+      path: as from_pretrained takes it.
       init_from_group0: whether every group starts from group 0.
 
     Raises:
       ValueError: there is no checkpoint, its shapes are of another model, or nothing fits.
     """
-    prefix = checkpoint_prefix(path)
-    load = load_our_checkpoint if is_ours(prefix) else load_tf1_checkpoint
-    return load(model, prefix, init_from_group0)
+    return restore(model, open_source(path), init_from_group0)
+
+
+def open_source(path: str) -> Source:
+    """The weights at a path, of any kind that is known here.
+
+    Raises:
+      ValueError: there is nothing of a known kind.
+    """
+    checkpoint = tf1_source(checkpoint_prefix(path))
+    return our_source(checkpoint) if is_ours(checkpoint) else checkpoint
 
 
 def checkpoint_prefix(path: str) -> str:
-    """The prefix of the checkpoint that a path means: its own, or the best or latest of a directory.
+    """The prefix of the checkpoint that a path means: its own, or of a directory the best, the latest or the only one.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is none, or it is not clear which.
     """
-    prefix = best_or_latest(path) if tf.io.gfile.isdir(path) else path
-    if prefix is None or not tf.io.gfile.exists(prefix + ".index"):
+    if not tf.io.gfile.isdir(path):
+        found = [path] if tf.io.gfile.exists(f"{path}.index") else []
+    else:
+        chosen = best_or_latest(path)
+        others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]
+        found = [chosen] if chosen else others
+    if not found:
         raise ValueError(f"no checkpoint at {path}: a directory with model.ckpt-* or the path of one, without .index, is wanted")
-    return prefix
+    if len(found) > 1:
+        raise ValueError(f"several checkpoints in {path}, name one: {', '.join(map(os.path.basename, found))}")
+    return found[0]
+
+
+def _num_labels(source: Source) -> int:
+    if "output_weights" not in source.shapes:
+        raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
+    return source.shapes["output_weights"][0]

@@ -1,27 +1,25 @@
-"""Our own checkpoints, whose keys are the paths of Keras objects: into a model of any kind that shares some of them."""
+"""Our own checkpoints, whose keys are the paths of Keras objects, as a source under the release's names.
+
+So a checkpoint of one kind of model serves any other that shares some of its variables.
+"""
 
 from __future__ import annotations
 
-import tensorflow as tf
-
-from albert_tf.interchange.restoring import RestoreReport, restore
-from albert_tf.interchange.tf1 import open_checkpoint
+from albert_tf.interchange.source import Source
 
 _END = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-def is_ours(prefix: str) -> bool:
-    """Whether a checkpoint was written by tf.train.Checkpoint, and not by TensorFlow 1."""
-    return "_CHECKPOINTABLE_OBJECT_GRAPH" in open_checkpoint(prefix).get_variable_to_shape_map()
+def is_ours(checkpoint: Source) -> bool:
+    """Whether a checkpoint that was opened by its own keys is tf.train.Checkpoint's, and not TensorFlow 1's."""
+    return "_CHECKPOINTABLE_OBJECT_GRAPH" in checkpoint.shapes
 
 
-def load_our_checkpoint(model: tf.keras.Model, prefix: str, init_from_group0: bool = False) -> RestoreReport:
-    """Puts the model's part of one of our checkpoints into a model. Arguments and errors: as load_tf1_checkpoint."""
-    reader = open_checkpoint(prefix)
-    shapes = reader.get_variable_to_shape_map()
-    keys = {_release_name(key): key for key in shapes if _is_of_the_model(key)}
-    return restore(model, {name: shapes[key] for name, key in keys.items()}, lambda name: reader.get_tensor(keys[name]),
-                   prefix, init_from_group0)
+def our_source(checkpoint: Source) -> Source:
+    """The model's part of one of our checkpoints; optimizer, step and counters are left out."""
+    keys = {_release_name(key): key for key in checkpoint.shapes if _is_of_the_model(key)}
+    return checkpoint._replace(shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
+                               read=lambda name: checkpoint.read(keys[name]))
 
 
 def _is_of_the_model(key: str) -> bool:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
+import numpy as np
 import tensorflow as tf
 
-from albert_tf.interchange.restoring import RestoreReport, release_name, restore
+from albert_tf.config import CONFIG_NAME
+from albert_tf.interchange.restoring import release_name
+from albert_tf.interchange.source import Source
 
 
-def load_tf1_checkpoint(model: tf.keras.Model, prefix: str, init_from_group0: bool = False) -> RestoreReport:
-    """Puts the values of a release checkpoint into a model. Optimizer slots and global_step are left aside.
+def tf1_source(prefix: str) -> Source:
+    """A release checkpoint, with the albert_config.json beside it.
 
     Args:
-      model: any model of albert_tf.modeling.
       prefix: path without ".index".
-      init_from_group0: whether every group starts from group 0 of the checkpoint.
 
     Raises:
-      ValueError: it cannot be read, a shape differs, or nothing fits.
+      ValueError: it cannot be read; also later, from `read`.
     """
-    reader = open_checkpoint(prefix)
-    return restore(model, reader.get_variable_to_shape_map(), reader.get_tensor, prefix, init_from_group0)
+    with _clear_errors(prefix):
+        reader = tf.train.load_checkpoint(prefix)
+
+    def read(name: str) -> np.ndarray:
+        with _clear_errors(prefix):
+            return reader.get_tensor(name)
+
+    return Source(prefix, os.path.join(os.path.dirname(prefix), CONFIG_NAME), reader.get_variable_to_shape_map(), read)
 
 
 def save_tf1_checkpoint(model: tf.keras.Model, prefix: str, global_step: int | None = None) -> None:
@@ -30,23 +40,21 @@ def save_tf1_checkpoint(model: tf.keras.Model, prefix: str, global_step: int | N
       prefix: path without ".index".
       global_step: written too where it is given.
     """
-    values = {release_name(variable): variable for variable in model.weights}
+    values = {release_name(variable): variable.read_value() for variable in model.weights}
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
+    if os.path.dirname(prefix):
+        tf.io.gfile.makedirs(os.path.dirname(prefix))
+    if tf.io.gfile.exists(f"{prefix}.index"):
+        tf.io.gfile.remove(f"{prefix}.index")  # written last: old index and new data would look whole
     names = sorted(values)
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
-                      tensors=[tf.convert_to_tensor(values[name]) for name in names])
+                      tensors=[values[name] for name in names])
 
 
-def open_checkpoint(prefix: str):
-    """A reader of a checkpoint of either kind.
-
-    Raises:
-      ValueError: there is none, or it is not whole.
-    """
-    if not tf.io.gfile.exists(prefix + ".index"):
-        raise ValueError(f"no such checkpoint: {prefix}")
+@contextlib.contextmanager
+def _clear_errors(prefix: str):
     try:
-        return tf.train.load_checkpoint(prefix)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        yield
+    except (tf.errors.OpError, ValueError, RuntimeError, LookupError) as error:
         raise ValueError(f"{prefix} cannot be read as a checkpoint: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,124 @@
+"""from_pretrained: which checkpoint a path means, which model comes of it."""
+
+import logging
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.restoring import release_name
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+                    max_position_embeddings=6)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "albert_config.json").write_text(TINY.to_json_string())
+    return tmp_path
+
+
+def pooler(model):
+    return next(variable.numpy() for variable in model.weights if release_name(variable) == "bert/pooler/dense/kernel")
+
+
+def saved(folder, name):
+    model = AlbertPretrainer(TINY)
+    save_tf1_checkpoint(model, str(folder / name))
+    return pooler(model)
+
+
+def test_a_folder_means_its_best_checkpoint_else_its_latest_else_its_only_one(folder):
+    only = saved(folder, "model.ckpt")
+    np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder))), only)
+    saved(folder, "model.ckpt-900")
+    latest = saved(folder, "model.ckpt-1000")
+    np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder))), latest)
+    best = saved(folder, "model.ckpt-best")
+    np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder))), best)
+    np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder / "model.ckpt-1000"))), latest)
+
+
+def test_a_folder_of_several_checkpoints_without_an_order_is_refused(folder):
+    saved(folder, "first"), saved(folder, "second")
+    with pytest.raises(ValueError, match="several checkpoints in .*, name one: first, second"):
+        albert_tf.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "pretrainer", "span", "conditional_span", "multiple_choice"])
+def test_every_kind_of_model_takes_a_pretrained_encoder(folder, kind):
+    kernel = saved(folder, "model.ckpt-best")
+    np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder), model=kind)), kernel)
+
+
+def test_our_own_checkpoints_are_read_by_any_kind_of_model(folder):
+    model = AlbertPretrainer(TINY)
+    optimizer = tf.keras.optimizers.legacy.Adam()
+    optimizer.apply_gradients([(variable * 0, variable) for variable in model.trainable_variables])
+    tf.train.Checkpoint(model=model, optimizer=optimizer, step=optimizer.iterations).write(str(folder / "model.ckpt-7"))
+    again = albert_tf.from_pretrained(str(folder), model="pretrainer")
+    assert all(np.array_equal(a, b) for a, b in zip(model.weights, again.weights))
+    classifier = AlbertClassifier(TINY, num_labels=2)
+    report = load_checkpoint(classifier, str(folder))
+    assert set(report.not_restored) == {"output_weights", "output_bias"}
+    assert len(report.restored) == len(classifier.weights) - 2
+    assert all(name.startswith("cls/") for name in report.not_used)
+
+
+def test_a_classifier_has_the_labels_of_its_checkpoint(folder):
+    save_tf1_checkpoint(AlbertClassifier(TINY, num_labels=5), str(folder / "model.ckpt-best"))
+    assert albert_tf.from_pretrained(str(folder), model="classifier").classifier.kernel.shape == [5, 8]
+    assert albert_tf.from_pretrained(str(folder), model="classifier", num_labels=2).classifier.kernel.shape == [2, 8]
+
+
+def test_a_classifier_of_a_pretrained_model_needs_num_labels(folder):
+    saved(folder, "model.ckpt-best")
+    with pytest.raises(ValueError, match="num_labels is missing"):
+        albert_tf.from_pretrained(str(folder), model="classifier")
+
+
+def test_the_weights_that_training_starts_from_give_its_first_losses(golden):
+    model = albert_tf.from_pretrained(str(golden / "training_init"), model="pretrainer")
+    numbers = np.load(golden / "training_lamb.npz")
+    batch = {key[6:]: numbers[key][0] for key in numbers.files if key.startswith("batch_")}
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], model(batch)["sop_logits"])
+    np.testing.assert_allclose(tf.reduce_mean(losses), numbers["sentence_order_loss_onehot"][0], atol=5e-5)
+
+
+def test_what_was_restored_is_logged(folder, caplog):
+    saved(folder, "model.ckpt-best")
+    with caplog.at_level(logging.INFO, logger="absl"):
+        albert_tf.from_pretrained(str(folder), model="span")
+    assert "25 variables restored; not restored: cls/squad/output_weights (missing), cls/squad/output_bias (missing)" in caplog.text
+
+
+@pytest.mark.parametrize("make, arguments, message", [
+    (lambda folder: saved(folder, "model.ckpt-best"), dict(model="tagger"), "model must be one of encoder, pretrainer.*'tagger'"),
+    (lambda folder: None, {}, "no checkpoint at "),
+    (lambda folder: (saved(folder, "model.ckpt-best"), (folder / "albert_config.json").unlink()), {}, "no such config file: "),
+    (lambda folder: (saved(folder, "model.ckpt-best"),
+                     (folder / "albert_config.json").write_text(TINY.replace(hidden_size=16).to_json_string())), {},
+     r"embedding_hidden_mapping_in/kernel has shape \[4, 8\], and \[4, 16\] is wanted"),
+])
+def test_what_cannot_be_loaded_is_named(folder, make, arguments, message):
+    make(folder)
+    with pytest.raises(ValueError, match=message):
+        albert_tf.from_pretrained(str(folder), **arguments)
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no checkpoint at .*nowhere"):
+        albert_tf.from_pretrained(str(tmp_path / "nowhere"))
+
+
+def test_hugging_faces_names_for_files_do_not_hide_a_checkpoint(folder):
+    kernel = saved(folder, "model.ckpt-best")
+    shutil.copy(folder / "albert_config.json", folder / "config.json")
+    np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder))), kernel)
