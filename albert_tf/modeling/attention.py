@@ -7,6 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.fused import fused
 from albert_tf.modeling.layers import Dense, LayerNorm
 
 
@@ -56,10 +57,17 @@ class AttentionBlock(tf.keras.layers.Layer):
         qkv = tf.nn.bias_add(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)  # [batch * seq, 3 H]
         qkv = tf.reshape(qkv, [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
-        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32) + additive_mask
-        probabilities = tf.cast(tf.nn.softmax(scores), self.compute_dtype)  # [batch, heads, seq, seq]
+        scores = tf.matmul(query, key, transpose_b=True)  # [batch, heads, seq, seq]
+        probabilities = (_fused_masked_softmax if dropouts.training else _masked_softmax)(scores, additive_mask)
         probabilities = dropouts(probabilities, self.config.attention_probs_dropout_prob)
         context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
         attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)
-        return self.layer_norm(x + dropouts(attended, self.config.hidden_dropout_prob))
+        return self.layer_norm(dropouts(attended, self.config.hidden_dropout_prob), x, dropouts.training)
+
+
+def _masked_softmax(scores, additive_mask):
+    return tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32) + additive_mask), scores.dtype)
+
+
+_fused_masked_softmax = fused(_masked_softmax)

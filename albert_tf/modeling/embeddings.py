@@ -32,5 +32,5 @@ class Embeddings(ReleaseLayer):
         # One-hot, as the release does on TPU: the gradient is dense, and the table has two rows.
         segments = tf.matmul(tf.one_hot(segment_ids, self.config.type_vocab_size), self.token_type_embeddings)
         positions = self.position_embeddings[: tf.shape(input_ids)[1]]
-        summed = self.layer_norm(words + segments + positions)
+        summed = self.layer_norm(words + segments + positions, training=dropouts.training)
         return self.in_compute_dtype(words), dropouts(summed, self.config.hidden_dropout_prob)

@@ -34,7 +34,6 @@ class FeedForwardBlock(tf.keras.layers.Layer):
         self.intermediate = Dense(f"{scope}/ffn_1/intermediate/dense", size, wide, spread)
         self.output_dense = Dense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, spread)
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
-        self.activation = activation(config.hidden_act)
         self.built = True
 
     def weights_for_step(self) -> FeedForwardWeights:
@@ -42,6 +41,7 @@ class FeedForwardBlock(tf.keras.layers.Layer):
 
     def call(self, x, weights: FeedForwardWeights, dropouts):
         """x: [batch * seq, H]. Returns the same shape."""
-        wide = self.activation(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
+        act = activation(self.config.hidden_act, dropouts.training)
+        wide = act(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
         narrow = tf.nn.bias_add(tf.matmul(wide, weights.output_kernel), weights.output_bias)
-        return self.layer_norm(x + dropouts(narrow, self.config.hidden_dropout_prob))
+        return self.layer_norm(dropouts(narrow, self.config.hidden_dropout_prob), x, dropouts.training)

@@ -6,7 +6,11 @@ model it is part of. So a variable's TF1 name is its own name, and the optimizer
 
 from __future__ import annotations
 
+from typing import Callable
+
 import tensorflow as tf
+
+from albert_tf.modeling.fused import fused
 
 LAYER_NORM_EPSILON = 1e-12
 
@@ -70,30 +74,47 @@ class OutputDense(ReleaseLayer):
 
 
 class LayerNorm(ReleaseLayer):
-    """Layer normalisation over the last axis, with epsilon 1e-12 and statistics in float32."""
+    """Layer normalisation of x, or of x + residual, over the last axis, with epsilon 1e-12 and statistics in float32.
+
+    Args:
+      scope: release name without "/beta" and "/gamma".
+      size: width.
+    """
 
     def __init__(self, scope: str, size: int):
         super().__init__()
         self.beta = self.variable(f"{scope}/beta", [size], "zeros")
         self.gamma = self.variable(f"{scope}/gamma", [size], "ones")
 
-    def call(self, x):
-        x = tf.cast(x, tf.float32)
-        mean = tf.reduce_mean(x, axis=-1, keepdims=True)
-        centred = x - mean
-        variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-        return self.in_compute_dtype(centred * (tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * self.gamma) + self.beta)
+    def call(self, x, residual=None, training=False):
+        normalise = _fused_layer_norm if training else _layer_norm
+        residual = tf.zeros([], x.dtype) if residual is None else residual
+        return self.in_compute_dtype(normalise(x, residual, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)))
 
 
-def activation(name: str):
+def _layer_norm(x, residual, gamma, beta):
+    total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
+    centred = total - tf.reduce_mean(total, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+    return tf.cast(centred * (tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma) + beta, x.dtype)
+
+
+_fused_layer_norm = fused(_layer_norm)
+
+
+def activation(name: str, training: bool = False) -> Callable:
     """The function that a config's hidden_act names."""
-    return {
-        "gelu": lambda x: tf.nn.gelu(x, approximate=True),
-        "gelu_exact": lambda x: tf.nn.gelu(x, approximate=False),
-        "relu": tf.nn.relu,
-        "tanh": tf.tanh,
-        "linear": tf.identity,
-    }[name]
+    return (_FUSED_ACTIVATIONS if training else _ACTIVATIONS)[name]
+
+
+_ACTIVATIONS = {
+    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_exact": lambda x: tf.nn.gelu(x, approximate=False),
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "linear": tf.identity,
+}
+_FUSED_ACTIVATIONS = {name: fused(function) for name, function in _ACTIVATIONS.items()}
 
 
 class Dropouts:
@@ -109,6 +130,10 @@ class Dropouts:
         self._seed = seed
         self._site = 0
 
+    @property
+    def training(self) -> bool:
+        return self._seed is not None
+
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
         if self._seed is None or not rate:
             return x
@@ -123,4 +148,4 @@ def dropouts(inputs: dict, training) -> Dropouts:
     seed = inputs.get("dropout_seed")
     if seed is None:
         seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    return Dropouts(seed)
+    return Dropouts(tf.convert_to_tensor(seed))
