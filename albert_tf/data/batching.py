@@ -61,8 +61,9 @@ def training_batches(
     paths = tf.constant([file.path for file in files])
 
     def shuffled(epoch):
+        tf.random.set_seed(seed + 1)  # of this function's graph only, in the place of the process' seed; 0 would mean none
         order = tf.random.experimental.stateless_shuffle(paths, seed=[seed, epoch])
-        return tf.data.TFRecordDataset(order).shuffle(_SHUFFLE_BUFFER, seed=seed + epoch)
+        return tf.data.TFRecordDataset(order).shuffle(_SHUFFLE_BUFFER, seed=epoch)
 
     epochs = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(shuffled)
     batches = epochs.skip(used).batch(batch_size, drop_remainder=True).enumerate(first_step)

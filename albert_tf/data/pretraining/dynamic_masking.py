@@ -37,7 +37,8 @@ def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed
         rows, seq = tf.shape(ids)[0], ids.shape[1]
         # One draw per example for all that chance decides: words' order, n-grams' sizes, tokens' fates, random pieces.
         chance = tf.map_fn(lambda number: tf.random.stateless_uniform([4, seq], [seed, number]), numbers,
-                           fn_output_signature=tf.TensorSpec([4, seq], tf.float32))  # [rows, 4, seq]
+                           fn_output_signature=tf.TensorSpec([4, seq], tf.float32))
+        chance = tf.ensure_shape(chance, [ids.shape[0], 4, seq])
         order, sizes, fates, pieces = tf.unstack(chance, axis=1)
         free = _maskable(ids, batch["input_mask"])
         goals = _goals(batch["input_mask"], options)
@@ -124,11 +125,11 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
     seq = free.shape[1]
     num_words = tf.reduce_max(tf.where(free, words + 1, 0), axis=1)  # [rows]
     lengths = tf.math.bincount(words, weights=tf.cast(free, tf.int32), minlength=seq, maxlength=seq, axis=-1)
+    lengths = tf.ensure_shape(lengths, free.shape)  # which bincount does not know
     before = tf.pad(tf.cumsum(lengths, axis=1), [[0, 0], [1, options.ngram]])  # tokens before each word
     index = tf.range(seq)
     order = tf.argsort(tf.where(index < num_words[:, None], order, 2.0), axis=1)
-    sizes = 1 + tf.searchsorted(tf.constant(options.ngram_bounds, tf.float32), tf.reshape(sizes, [-1]), side="right")
-    sizes = tf.reshape(sizes, tf.shape(order))
+    sizes = 1 + tf.reduce_sum(tf.cast(sizes[..., None] >= tf.constant(options.ngram_bounds, tf.float32), tf.int32), axis=-1)
     grams = tf.range(1, options.ngram + 1)
 
     def wants_more(visited, taken, missing):

@@ -1,0 +1,103 @@
+"""The order of the data is a pure function of (seed, step), whoever reads it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.batching import counted, evaluation_batches, naming_changed_files, training_batches
+from albert_tf.data.records import RecordFile, check_records, record_writer
+
+WHOLE = tf.distribute.InputContext()
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Records "0" to "22" in two files."""
+    paths = [str(tmp_path / name) for name in ("a.tfrecord", "b.tfrecord")]
+    for path, numbers in zip(paths, (range(10), range(10, 23))):
+        with record_writer(path, {}) as writer:
+            for number in numbers:
+                writer.write(str(number).encode())
+    return counted(check_records(paths))
+
+
+def parse(records, numbers):
+    return dict(record=tf.strings.to_number(records, tf.int32), number=numbers)
+
+
+def batches(files, steps, first_step=0, seed=1, batch_size=4, context=WHOLE):
+    dataset = training_batches(files, parse, batch_size, seed, first_step, context).take(steps)
+    return [(batch["record"].tolist(), batch["number"].tolist()) for batch in dataset.as_numpy_iterator()]
+
+
+def test_each_epoch_has_every_record_once_in_another_order(files):
+    records = np.concatenate([batch for batch, _ in batches(files, 23)])  # 4 epochs of 23
+    epochs = records.reshape(4, 23)
+    assert all(sorted(epoch) == list(range(23)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_a_batch_depends_on_seed_and_step_and_not_on_where_reading_began(files):
+    whole = batches(files, 20)
+    for first_step in (1, 5, 6, 13):
+        assert batches(files, 20 - first_step, first_step) == whole[first_step:]
+    assert batches(files, 20, seed=2) != whole
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_order_does_not_depend_on_tensorflows_own_seed(files, seed):
+    tf.random.set_seed(0)
+    first = batches(files, 20, seed=seed)
+    tf.random.set_seed(2)
+    assert batches(files, 20, seed=seed) == first != batches(files, 20, seed=seed + 1)
+
+
+def test_numbers_count_examples_without_end(files):
+    numbers = [number for _, batch in batches(files, 5, first_step=3) for number in batch]
+    assert numbers == list(range(12, 32))
+
+
+def test_replicas_of_all_workers_share_a_batch_in_order(files):
+    whole = batches(files, 6, batch_size=8)
+    of_workers = [batches(files, 12, batch_size=8, context=tf.distribute.InputContext(2, worker, num_replicas_in_sync=4))
+                  for worker in (0, 1)]
+    for step, (records, _) in enumerate(whole):
+        parts = [of_workers[worker][2 * step + replica][0] for worker in (0, 1) for replica in (0, 1)]
+        assert sum(parts, []) == records
+
+
+def test_a_batch_that_replicas_cannot_share_is_refused(files):
+    with pytest.raises(ValueError, match="multiple of the number of replicas, 3"):
+        batches(files, 1, context=tf.distribute.InputContext(1, 0, num_replicas_in_sync=3))
+
+
+def test_evaluation_sees_each_record_once_and_marks_what_fills_the_last_batch(files):
+    found = list(evaluation_batches(files, parse, 4, WHOLE).as_numpy_iterator())
+    assert len(found) == 6 and all(len(batch["record"]) == 4 for batch in found)
+    records = np.concatenate([batch["record"] for batch in found])
+    real = np.concatenate([batch["is_real_example"] for batch in found])
+    assert records[real == 1].tolist() == list(range(23)) and real.sum() == 23
+
+
+def test_records_without_a_manifest_are_counted(files):
+    assert [file.count for file in counted([RecordFile(file.path, None, {}) for file in files])] == [10, 13]
+
+
+def test_a_flipped_byte_names_the_file(files):
+    path = files[1].path
+    data = bytearray(open(path, "rb").read())
+    data[-5] ^= 1
+    with open(path, "wb") as file:
+        file.write(data)
+    with pytest.raises(ValueError, match="b.tfrecord was cut or changed"):
+        counted([RecordFile(path, None, {})])
+    with pytest.raises(ValueError, match="b.tfrecord was cut or changed"):
+        with naming_changed_files(files):  # same size: the manifest does not tell
+            batches(counted(check_records([path])), 4)
+
+
+def test_no_records_is_an_error(tmp_path):
+    with record_writer(str(tmp_path / "empty.tfrecord"), {}) as writer:
+        pass
+    with pytest.raises(ValueError, match="empty.tfrecord"):
+        counted(check_records([str(tmp_path / "empty.tfrecord")]))

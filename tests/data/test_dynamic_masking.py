@@ -1,0 +1,146 @@
+"""New masks for old records: by the same rules, other ones each time, the same ones for the same number."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from synthetic_records import CLS, MASK, SEP, VOCAB_SIZE, example, write_records
+
+from albert_tf.data.pretraining.dynamic_masking import dynamic_masking, find_mask_id, options_of_records, original_ids
+from albert_tf.data.pretraining.masking import Masker, MaskingOptions
+from albert_tf.data.records import check_records
+
+SEQ, PREDICTIONS, ROWS = 64, 9, 400
+OPTIONS = MaskingOptions(PREDICTIONS)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    """(parsed batch of ROWS examples, their ids before masking, where words start)"""
+    rng = np.random.default_rng(0)
+    made = [example(rng, SEQ, OPTIONS) for _ in range(ROWS)]
+    features = {name: np.stack([features[name] for features, _, _ in made]) for name in made[0][0]}
+    batch = {name: tf.constant(values, tf.float32 if values.dtype == np.float32 else tf.int32) for name, values in features.items()}
+    return batch, np.stack([ids for _, ids, _ in made]), [starts for _, _, starts in made]
+
+
+@pytest.fixture(scope="module")
+def remask():
+    return tf.function(dynamic_masking(OPTIONS, MASK, VOCAB_SIZE, seed=7))
+
+
+@pytest.fixture(scope="module")
+def many(examples, remask):
+    """The examples masked anew 20 times, as numpy."""
+    batch = examples[0]
+    return [tf.nest.map_structure(np.asarray, remask(batch, tf.range(ROWS, dtype=tf.int64) + ROWS * epoch)) for epoch in range(20)]
+
+
+def masked_tokens(batch):
+    """bool [rows, seq]"""
+    masked = np.zeros(batch["input_ids"].shape, bool)
+    rows, columns = np.nonzero(batch["masked_lm_weights"])
+    masked[rows, batch["masked_lm_positions"][rows, columns]] = True
+    return masked
+
+
+def test_the_records_own_masks_are_undone(examples):
+    batch, ids, _ = examples
+    np.testing.assert_array_equal(original_ids(batch), ids)
+
+
+def test_labels_are_what_was_there_and_all_else_stays(examples, many):
+    batch, ids, _ = examples
+    for again in many:
+        masked = masked_tokens(again)
+        np.testing.assert_array_equal(again["input_ids"][~masked], ids[~masked])
+        labels = np.take_along_axis(ids, again["masked_lm_positions"], axis=1) * (again["masked_lm_weights"] > 0)
+        np.testing.assert_array_equal(again["masked_lm_ids"], labels)
+        np.testing.assert_array_equal(original_ids(again), ids)
+        for name in ("input_mask", "segment_ids", "token_boundary", "next_sentence_labels"):
+            np.testing.assert_array_equal(again[name], batch[name])
+
+
+def test_positions_ascend_and_specials_and_padding_are_never_masked(examples, many):
+    batch, ids, _ = examples
+    for again in many:
+        used = again["masked_lm_weights"].astype(int).sum(axis=1)
+        for positions, count in zip(again["masked_lm_positions"], used):
+            assert (np.diff(positions[:count]) > 0).all() and not positions[count:].any()
+        masked = masked_tokens(again)
+        assert not masked[(ids == CLS) | (ids == SEP) | (np.asarray(batch["input_mask"]) == 0)].any()
+
+
+def test_words_are_masked_as_a_whole(examples, many):
+    _, ids, starts_of_rows = examples
+    for row, starts in enumerate(starts_of_rows):
+        word = np.cumsum(starts) - 1
+        for again in many[:5]:
+            masked = masked_tokens(again)[row, : len(starts)]
+            assert all(len(set(masked[word == w])) == 1 for w in set(word[masked]))
+
+
+def statistics(batches, starts_of_rows):
+    """What masking looks like: shares of the tokens' fates, of the goals reached, and of the runs of masked words."""
+    fates, reached, counts, runs = [], [], [], []
+    for batch, ids in batches:
+        masked = masked_tokens(batch)
+        inputs = batch["input_ids"][masked]
+        fates.append([(inputs == MASK).mean(), (inputs == ids[masked]).mean()])
+        for row, starts in enumerate(starts_of_rows):
+            length = len(starts)
+            counts.append(masked[row].sum())
+            reached.append(masked[row].sum() == OPTIONS.goal(length))
+            words = masked[row, :length][starts].astype(int)
+            edges = np.flatnonzero(np.diff(words, prepend=0, append=0))
+            runs += (edges[1::2] - edges[::2]).tolist()
+    runs = np.bincount(runs, minlength=8)[1:8] / len(runs)
+    return np.concatenate([np.mean(fates, axis=0), [np.mean(reached), np.mean(counts) / 10], runs])
+
+
+def test_the_statistics_are_those_of_masking_at_creation(examples, many):
+    _, ids, starts_of_rows = examples
+    rng = np.random.default_rng(1)
+    masker = Masker(OPTIONS, MASK, VOCAB_SIZE)
+
+    def at_creation():
+        batch = dict(input_ids=ids.copy(), masked_lm_positions=np.zeros((ROWS, PREDICTIONS), int), masked_lm_weights=np.zeros((ROWS, PREDICTIONS)))
+        for row, starts in enumerate(starts_of_rows):
+            real = ids[row, : len(starts)]
+            masked = masker.mask(real, starts, (real == CLS) | (real == SEP), rng)
+            count = len(masked.positions)
+            batch["input_ids"][row, : len(starts)] = masked.input_ids
+            batch["masked_lm_positions"][row, :count] = masked.positions
+            batch["masked_lm_weights"][row, :count] = 1
+        return batch
+
+    static = statistics([(at_creation(), ids) for _ in many], starts_of_rows)
+    dynamic = statistics([(again, ids) for again in many], starts_of_rows)
+    np.testing.assert_allclose(dynamic, static, atol=0.012)
+
+
+def test_masks_differ_from_epoch_to_epoch_and_not_for_the_same_number(examples, remask, many):
+    batch = examples[0]
+    np.testing.assert_array_equal(remask(batch, tf.range(ROWS, dtype=tf.int64))["input_ids"], many[0]["input_ids"])
+    assert (many[0]["masked_lm_positions"] != many[1]["masked_lm_positions"]).any(axis=1).mean() > 0.99
+    part = {name: values[100:108] for name, values in batch.items()}
+    np.testing.assert_array_equal(remask(part, tf.range(100, 108, dtype=tf.int64))["input_ids"], many[0]["input_ids"][100:108])
+
+
+def test_an_example_of_one_word_is_masked(remask):
+    row = lambda values, length: tf.constant([values + [0] * (length - len(values))])  # noqa: E731
+    batch = dict(input_ids=row([CLS, MASK, SEP, SEP], SEQ), input_mask=row([1, 1, 1, 1], SEQ), segment_ids=row([0], SEQ),
+                 token_boundary=row([1, 0, 1, 1], SEQ), masked_lm_positions=row([1], PREDICTIONS), masked_lm_ids=row([9], PREDICTIONS),
+                 masked_lm_weights=row([1.0], PREDICTIONS), next_sentence_labels=row([0], 1))
+    again = remask(batch, tf.constant([5], tf.int64))
+    assert again["masked_lm_positions"][0, 0] == 1 and again["masked_lm_ids"][0, 0] == 9
+    assert tf.reduce_sum(again["masked_lm_weights"]) == 1
+
+
+def test_the_id_of_mask_is_found_in_records(tmp_path):
+    files = check_records([write_records(tmp_path / "x.tfrecord")])
+    assert find_mask_id(files, 16, 3) == MASK
+
+
+def test_records_are_masked_as_their_manifest_says(tmp_path):
+    files = check_records([write_records(tmp_path / "x.tfrecord", ngram=1, whole_words=False, masked_lm_prob=0.3)])
+    assert options_of_records(files, 3) == MaskingOptions(3, masked_lm_prob=0.3, ngram=1, whole_words=False)
