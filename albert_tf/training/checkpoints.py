@@ -6,6 +6,7 @@ kill left behind is not looked at.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 
@@ -17,7 +18,7 @@ from albert_tf.files import write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
-_WRITING = f".writing.{NAME}."
+_WRITING = ".writing."
 
 
 class DamagedCheckpoint(ValueError):
@@ -33,9 +34,14 @@ class Checkpoints:
       config: written to albert_config.json with each checkpoint.
       keep: how many of model.ckpt-STEP to keep.
       writes: whether this process writes: one of several does.
+
+    Raises:
+      ValueError: the directory's name has a character that TensorFlow takes for a pattern when it reads.
     """
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
+        if glob.has_magic(directory):
+            raise ValueError(f"output_dir must have none of * ? [ in its name: what is saved there could not be read. Received: {directory}")
         self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
         self._saved_step = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
@@ -44,7 +50,7 @@ class Checkpoints:
             state["loss_scale"] = trainer.loss_scale
         self._checkpoint = tf.train.Checkpoint(**state)
         if writes:
-            _remove(directory, _WRITING)
+            _remove(directory, _WRITING + NAME)
 
     def save(self, step: int) -> None:
         """Writes model.ckpt-STEP, and removes the oldest that are too many."""
@@ -72,9 +78,9 @@ class Checkpoints:
         """
         try:
             self._checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
-        except (tf.errors.DataLossError, tf.errors.OutOfRangeError, tf.errors.NotFoundError) as error:
+        except (tf.errors.OpError, IndexError, RuntimeError) as error:  # IndexError: the reader met the end of a file
             raise DamagedCheckpoint(f"{prefix} is cut or changed: {_first_line(error)}") from error
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError) as error:
             raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {_first_line(error)}") from error
 
     def restore_latest(self) -> int:
@@ -131,7 +137,7 @@ def best_or_latest(directory: str) -> str | None:
 
 
 def _names(directory: str, start: str) -> list[str]:
-    """Names in a directory, by their start. A glob would stumble over brackets in the directory's name."""
+    """Names in a directory, by their start."""
     names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
     return [name for name in names if name.startswith(start)]
 

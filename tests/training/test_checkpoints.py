@@ -1,0 +1,153 @@
+"""Checkpoints are whole or not there, and a damaged one is passed over."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.trainer import Trainer
+
+
+class OneVariable(tf.keras.Model):
+    def __init__(self, size):
+        super().__init__()
+        self.w = self.add_weight("w", [size])
+        self.built = True
+
+
+class Task:
+    metrics = ()
+
+    def __init__(self, size):
+        self.model = OneVariable(size)
+
+
+def new_run(directory, size=1000, **arguments):
+    trainer = Trainer(Task(size))
+    trainer.compile(create_optimizer("lamb", num_train_steps=10, num_warmup_steps=0))
+    return trainer, Checkpoints(str(directory), trainer, AlbertConfig(vocab_size=60), **arguments)
+
+
+def save_at(trainer, checkpoints, step):
+    trainer.optimizer.iterations.assign(step)
+    trainer.model.w.assign(tf.fill(trainer.model.w.shape, float(step)))
+    checkpoints.save(step)
+
+
+@pytest.fixture
+def run(tmp_path):
+    trainer, checkpoints = new_run(tmp_path)
+    for step in (5, 10):
+        save_at(trainer, checkpoints, step)
+    return tmp_path
+
+
+def test_all_of_the_run_comes_back(run):
+    trainer, checkpoints = new_run(run)
+    assert checkpoints.restore_latest() == 10
+    assert trainer.optimizer.iterations == 10 and trainer.model.w[0] == 10.0
+    assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
+    assert json.loads((run / "albert_config.json").read_text())["vocab_size"] == 60
+
+
+def test_only_the_latest_few_and_the_best_are_kept(tmp_path):
+    trainer, checkpoints = new_run(tmp_path, keep=2)
+    save_at(trainer, checkpoints, 9)
+    checkpoints.save_best()
+    for step in (10, 11):
+        save_at(trainer, checkpoints, step)
+    assert [os.path.basename(prefix) for prefix in numbered(str(tmp_path))] == ["model.ckpt-10", "model.ckpt-11"]
+    assert best_or_latest(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
+
+
+def test_a_new_best_replaces_the_old(tmp_path):
+    trainer, checkpoints = new_run(tmp_path)
+    checkpoints.save_best()
+    trainer.model.w.assign(tf.ones_like(trainer.model.w))
+    checkpoints.save_best()
+    again, checkpoints = new_run(tmp_path)
+    checkpoints.restore(str(tmp_path / "model.ckpt-best"))
+    assert again.model.w[0] == 1.0
+
+
+def cut_data(directory):
+    os.truncate(directory / "model.ckpt-10.data-00000-of-00001", 3000)
+
+
+def flip_data(directory):
+    path = directory / "model.ckpt-10.data-00000-of-00001"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut_index(directory):
+    os.truncate(directory / "model.ckpt-10.index", 100)
+
+
+def remove_data(directory):
+    os.remove(directory / "model.ckpt-10.data-00000-of-00001")
+
+
+@pytest.mark.parametrize("damage", [cut_data, flip_data, cut_index, remove_data], ids=lambda damage: damage.__name__)
+def test_a_damaged_checkpoint_is_passed_over(run, damage):
+    damage(run)
+    trainer, checkpoints = new_run(run)
+    assert checkpoints.restore_latest() == 5
+    assert trainer.optimizer.iterations == 5
+    np.testing.assert_array_equal(trainer.model.w, np.full(1000, 5.0))
+
+
+def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
+    for prefix in numbered(str(run)):
+        os.truncate(prefix + ".index", 10)
+    with pytest.raises(ValueError, match="no checkpoint in .* can be read"):
+        new_run(run)[1].restore_latest()
+
+
+def test_what_a_kill_left_behind_is_not_a_checkpoint_and_goes(run):
+    (run / ".writing.model.ckpt-15.data-00000-of-00001").write_bytes(b"half")
+    (run / ".writing.model.ckpt-15_temp").mkdir()
+    (run / "model.ckpt-15.data-00000-of-00001").write_bytes(b"renamed before its index")
+    trainer, checkpoints = new_run(run)
+    assert checkpoints.restore_latest() == 10
+    assert not [name for name in os.listdir(run) if name.startswith(".writing")]
+    save_at(trainer, checkpoints, 15)
+    assert new_run(run)[1].restore_latest() == 15
+
+
+def test_a_failed_save_leaves_nothing_behind(run, monkeypatch):
+    trainer, checkpoints = new_run(run)
+
+    def full_disk(prefix):
+        with open(prefix + ".data-00000-of-00001", "wb"):
+            pass
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    before = sorted(os.listdir(run))
+    monkeypatch.setattr(checkpoints._checkpoint, "write", full_disk)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        checkpoints.save(15)
+    assert sorted(os.listdir(run)) == before
+
+
+def test_a_checkpoint_of_another_model_is_refused(run):
+    with pytest.raises(ValueError, match="model.ckpt-10 is not a checkpoint of this model and optimizer"):
+        new_run(run, size=7)[1].restore_latest()
+
+
+def test_one_of_several_processes_writes(tmp_path):
+    trainer, checkpoints = new_run(tmp_path, writes=False)
+    save_at(trainer, checkpoints, 5)
+    checkpoints.save_best()
+    assert not os.listdir(tmp_path)
+
+
+def test_a_directory_that_could_not_be_read_again_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="output_dir must have none of"):
+        new_run(tmp_path / "run[1]")
