@@ -1,0 +1,74 @@
+"""Record files: whole or not there, and their manifests."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.records import check_records, manifest_path, pretraining_features, record_writer, shard_paths
+
+
+def write(path, records=(b"one", b"two"), **made_from):
+    with record_writer(str(path), made_from) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def test_records_and_their_manifest_appear_together(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    write(path, objective="sop")
+    assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == [b"one", b"two"]
+    assert json.loads((tmp_path / "x.manifest.json").read_text()) == dict(count=2, size=path.stat().st_size, made_from=dict(objective="sop"))
+    file, = check_records([str(path)])
+    assert (file.path, file.count, file.made_from) == (str(path), 2, dict(objective="sop"))
+
+
+def test_an_error_leaves_nothing_behind_and_the_old_file_in_place(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    write(path)
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="full"), record_writer(str(path), {}) as writer:
+        writer.write(b"new")
+        raise OSError("the disk is full")
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.manifest.json", "x.tfrecord"]
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: content + b"x"])
+def test_a_file_that_was_cut_or_has_grown_is_refused(tmp_path, damage):
+    path = tmp_path / "x.tfrecord"
+    write(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"x.tfrecord has .* bytes and its manifest says .*: it was cut or changed"):
+        check_records([str(path)])
+
+
+def test_the_releases_records_without_a_manifest_are_taken(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    write(path)
+    (tmp_path / "x.manifest.json").unlink()
+    file, = check_records([str(path)])
+    assert (file.count, file.made_from) == (None, {})
+
+
+def test_an_empty_file_and_a_manifest_that_is_none_are_refused(tmp_path):
+    (tmp_path / "empty.tfrecord").write_bytes(b"")
+    with pytest.raises(ValueError, match="empty.tfrecord is empty"):
+        check_records([str(tmp_path / "empty.tfrecord")])
+    write(tmp_path / "x.tfrecord")
+    (tmp_path / "x.manifest.json").write_text("[]")
+    with pytest.raises(ValueError, match="x.manifest.json is no manifest"):
+        check_records([str(tmp_path / "x.tfrecord")])
+
+
+def test_names():
+    assert manifest_path("a/x.tfrecord") == "a/x.manifest.json"
+    assert manifest_path("a/x.tf_record") == "a/x.tf_record.manifest.json"
+    assert shard_paths("a/x.tfrecord", 1) == ["a/x.tfrecord"]
+    assert shard_paths("a/x.tfrecord", 2) == ["a/x-00000-of-00002.tfrecord", "a/x-00001-of-00002.tfrecord"]
+
+
+def test_the_features_are_the_releases():
+    shapes = {name: feature.shape for name, feature in pretraining_features(128, 20).items()}
+    assert shapes == dict(input_ids=[128], input_mask=[128], segment_ids=[128], token_boundary=[128], masked_lm_positions=[20],
+                          masked_lm_ids=[20], masked_lm_weights=[20], next_sentence_labels=[1])
