@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 
 import tensorflow as tf
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+_ANSWER_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +59,17 @@ def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:
     address = tpu.master or tpu.tpu_name
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=tpu.tpu_zone, project=tpu.gcp_project)
+        _knock(resolver)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
         reason = str(error).strip().splitlines()
         raise ValueError(f"no TPU answers at {address or 'this machine'}: {reason[0] if reason else type(error).__name__}") from error
     return tf.distribute.TPUStrategy(resolver)
+
+
+def _knock(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
+    """Raises OSError where nobody answers at the resolver's addresses: TensorFlow would wait for ever."""
+    for address in resolver.cluster_spec().as_dict().get("worker", []):
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()

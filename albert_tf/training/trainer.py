@@ -32,7 +32,7 @@ class Trainer(tf.keras.Model):
 
     def __init__(self, task, random_seed: int = 0, gradient_accumulation_steps: int = 1, jit_compile: bool = False,
                  loss_scaling: bool = False):
-        super().__init__()
+        super().__init__(dtype="float32")  # else Keras would wrap the optimizer in a loss scale of its own under mixed_float16
         self.task = task
         self.model = task.model
         self._seed = random_seed

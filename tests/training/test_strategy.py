@@ -1,5 +1,7 @@
 """Which strategy a name means, and that the release's TPU flags arrive where a TPU is looked for."""
 
+import socket
+
 import pytest
 import tensorflow as tf
 
@@ -31,10 +33,11 @@ def test_an_unknown_strategy_is_refused():
 def fake_tpu(monkeypatch):
     """TPUClusterResolver and TPUStrategy replaced; gives what they were called with."""
     calls = {}
+    found = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
 
     def resolver(**arguments):
         calls["resolver"] = arguments
-        return "the resolver"
+        return found
 
     def strategy(found):
         calls["strategy"] = found
@@ -44,13 +47,14 @@ def fake_tpu(monkeypatch):
     monkeypatch.setattr(tf.distribute, "TPUStrategy", strategy)
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda found: calls.update(connected=found))
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda found: calls.update(initialized=found))
+    calls["expected"] = found
     return calls
 
 
 def test_the_tpu_flags_reach_the_resolver_and_the_strategy(fake_tpu):
     assert create_strategy("tpu", TpuAddress("node-1", "us-central1-f", "my-project")) == "a TPU strategy"
-    assert fake_tpu == dict(resolver=dict(tpu="node-1", zone="us-central1-f", project="my-project"), connected="the resolver",
-                            initialized="the resolver", strategy="the resolver")
+    assert fake_tpu["resolver"] == dict(tpu="node-1", zone="us-central1-f", project="my-project")
+    assert fake_tpu["connected"] is fake_tpu["initialized"] is fake_tpu["strategy"] is fake_tpu["expected"]
 
 
 def test_master_wins_over_the_name(fake_tpu):
@@ -65,3 +69,11 @@ def test_no_tpu_is_one_clear_line(monkeypatch):
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", nowhere)
     with pytest.raises(ValueError, match="^no TPU answers at node-1: Please provide a TPU Name to connect to.$"):
         create_strategy("tpu", TpuAddress("node-1"))
+
+
+def test_an_address_where_nobody_answers_is_one_clear_line():
+    with socket.socket() as unused:  # bound and not listening: a connection is refused
+        unused.bind(("127.0.0.1", 0))
+        address = "grpc://127.0.0.1:%d" % unused.getsockname()[1]
+        with pytest.raises(ValueError, match=f"^no TPU answers at {address}: .*refused"):
+            create_strategy("tpu", TpuAddress(master=address))

@@ -108,3 +108,53 @@ def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial)
     batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
     with pytest.raises(ValueError, match="gradient_accumulation_steps must divide"):
         new_trainer(initial, gradient_accumulation_steps=3).fit(batch, verbose=0)
+
+
+@pytest.fixture(params=["mixed_bfloat16", "mixed_float16"])
+def half_precision(request):
+    tf.keras.mixed_precision.set_global_policy(request.param)
+    yield request.param
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_half_precision_trains_near_the_release(golden, initial, half_precision, jit_compile):
+    numbers = np.load(golden / "training_lamb.npz")
+    trainer = new_trainer(initial, loss_scaling=half_precision == "mixed_float16", gradient_accumulation_steps=2, jit_compile=jit_compile)
+    steps = StepLogs()
+    trainer.fit(batches_of(numbers), verbose=0, callbacks=[steps])
+    losses, release = np.array([log["loss"] for log in steps.logs]), numbers["total_loss_onehot"]
+    np.testing.assert_allclose(losses[:2], release[:2], atol=0.06, rtol=0)  # the rate of step 0 is 0: both are of the same weights
+    assert np.abs(losses - release).mean() < 0.25
+    np.testing.assert_allclose(steps.logs[1]["gradient_norm"], numbers["global_norm_onehot"][1], rtol=0.03)
+    assert all(variable.dtype == tf.float32 for variable in trainer.model.weights)
+    assert trainer.skipped_steps <= 1  # float16 may begin with a loss scale too large
+
+
+def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved(golden, initial):
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        trainer = new_trainer(initial, loss_scaling=True)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    trainer.loss_scale.value.assign(2.0**30)
+    trainer.fit(batches_of(np.load(golden / "training_lamb.npz")).take(2), verbose=0)
+    assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**28
+
+
+@pytest.mark.parametrize("seq, gradient_accumulation_steps", [(16, 1), (32, 2)])
+def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_accumulation_steps):
+    """What a TPU asks for: gradients, update and evaluation as one XLA program."""
+    one_layer = initial[0].replace(num_hidden_layers=1), initial[1]
+    trainer = new_trainer(one_layer, gradient_accumulation_steps=gradient_accumulation_steps)
+    rng = np.random.default_rng(0)
+    batch = dict(
+        input_ids=rng.integers(5, 60, [4, seq]), input_mask=np.ones([4, seq]), segment_ids=np.zeros([4, seq]), token_boundary=np.ones([4, seq]),
+        masked_lm_positions=rng.integers(1, seq, [4, 4]), masked_lm_ids=rng.integers(5, 60, [4, 4]), next_sentence_labels=np.ones([4, 1]))
+    batch = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
+    batch.update(masked_lm_weights=tf.ones([4, 4]), is_real_example=tf.ones([4]))
+    tf.function(trainer.test_step, jit_compile=True)(batch)
+    evaluated = trainer.task.results()["loss"]
+    trained = tf.function(trainer.train_step, jit_compile=True)(batch)
+    np.testing.assert_allclose(trained["loss"], evaluated, atol=1e-4)
+    assert trainer.optimizer.iterations == 1
