@@ -1,7 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv with a Python 3.9 to 3.11, and the requirements.
 
 PYTHON ?= $(shell for python in python3.11 python3.10 python3.9 python3 python; do \
-	"$$python" -c 'import sys, venv; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 CORPUS ?=
 DEMO_DIR ?= demo_output

@@ -1,0 +1,82 @@
+"""Training a SentencePiece vocabulary as the release's were trained."""
+
+from __future__ import annotations
+
+import io
+from typing import Iterator
+
+import sentencepiece
+import tensorflow as tf
+
+from albert_tf.files import written_whole
+from albert_tf.text.lines import read_lines
+from albert_tf.text.normalization import preprocess_text
+
+# The options of 30k-clean.model.
+_OPTIONS = dict(
+    model_type="unigram",
+    pad_id=0,
+    unk_id=1,
+    bos_id=-1,
+    eos_id=-1,
+    control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+    user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€"],
+    character_coverage=0.99995,
+    input_sentence_size=10_000_000,
+    shuffle_input_sentence=True,
+)
+# SentencePiece passes over longer sentences; a line of a megabyte is to be left out and not to end it.
+_LONGEST_SENTENCE = 16_384
+
+
+def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000, do_lower_case: bool = True) -> None:
+    """Writes model_prefix.model and model_prefix.vocab, each whole or not at all.
+
+    Args:
+      input_files: UTF-8 text, one sentence a line; it is normalised as preprocess_text does.
+      model_prefix: path without ending.
+      vocab_size: number of pieces, the special ones included.
+      do_lower_case: whether to lower the case of the text.
+
+    Raises:
+      ValueError: there is no text, it is not UTF-8, or it is too small for the vocabulary.
+    """
+    model = io.BytesIO()
+    sentences = _sentences(input_files, do_lower_case)
+    first = next(sentences, None)
+    if first is None:
+        raise ValueError(f"there is no text in {', '.join(input_files)}")
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_chain(first, sentences), model_writer=model, vocab_size=vocab_size,
+            max_sentence_length=_LONGEST_SENTENCE, minloglevel=1, **_OPTIONS)
+    except RuntimeError as error:
+        raise ValueError(f"no vocabulary of {vocab_size} pieces from this text: {_reason(error)}") from error
+    _write(model_prefix, model.getvalue())
+
+
+def _sentences(input_files: list[str], do_lower_case: bool) -> Iterator[str]:
+    for path in input_files:
+        for line in read_lines(path):
+            sentence = preprocess_text(line, lower=do_lower_case)
+            if sentence:
+                yield sentence
+
+
+def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _reason(error: RuntimeError) -> str:
+    """What SentencePiece says without the place in its source."""
+    return str(error).rpartition("] ")[2].strip() or "SentencePiece gives no reason"
+
+
+def _write(model_prefix: str, model: bytes) -> None:
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
+    for ending, content in ((".vocab", "".join(lines).encode("utf-8")), (".model", model)):
+        with written_whole(model_prefix + ending) as temporary:
+            with tf.io.gfile.GFile(temporary, "wb") as file:
+                file.write(content)

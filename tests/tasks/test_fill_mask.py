@@ -1,0 +1,62 @@
+"""Filling masks in raw text."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.fill_mask import fill_masks, masked_ids
+from albert_tf.text.tokenization import FullTokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(golden):
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return AlbertPretrainer(AlbertConfig(
+        vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=32))
+
+
+def pieces_of(tokenizer, text):
+    return tokenizer.convert_ids_to_tokens(masked_ids(tokenizer, text))
+
+
+def test_a_mask_takes_the_place_of_a_word(tokenizer):
+    whole = tokenizer.convert_ids_to_tokens(tokenizer.encode("the name of the file"))
+    cut = whole.index("\u2581name")
+    assert pieces_of(tokenizer, "the [MASK] of the file") == ["[CLS]", *whole[:cut], "[MASK]", *whole[cut + 1:], "[SEP]"]
+
+
+def test_what_follows_a_mask_without_a_blank_starts_no_word(tokenizer):
+    assert pieces_of(tokenizer, "[MASK].") == ["[CLS]", "[MASK]", ".", "[SEP]"]
+    assert pieces_of(tokenizer, "[MASK] [MASK]") == ["[CLS]", "[MASK]", "[MASK]", "[SEP]"]
+
+
+def test_the_fillings_are_the_softmax_of_the_masked_lm_logits(tokenizer, model):
+    text = "return the [MASK] of the [MASK]."
+    ids = masked_ids(tokenizer, text)
+    positions = [i for i, piece in enumerate(ids) if piece == tokenizer.mask_id]
+    row = np.array([ids], np.int32)
+    logits = model(dict(input_ids=row, input_mask=row * 0 + 1, segment_ids=row * 0,
+                        masked_lm_positions=np.array([positions], np.int32)))["mlm_logits"].numpy()[0].astype(np.float64)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    fillings = fill_masks(model, tokenizer, text, top_k=3)
+    assert len(fillings) == 2
+    for found, expected in zip(fillings, probabilities):
+        best = np.argsort(-expected)[:3]
+        assert [filling.piece for filling in found] == tokenizer.convert_ids_to_tokens(best.tolist())
+        np.testing.assert_allclose([filling.probability for filling in found], expected[best], rtol=1e-5)
+
+
+def test_a_text_without_a_mask_is_refused(tokenizer, model):
+    with pytest.raises(ValueError, match=r"no \[MASK\] in the text: 'nothing here'"):
+        fill_masks(model, tokenizer, "nothing here")
+
+
+def test_a_text_longer_than_the_model_is_refused(tokenizer, model):
+    with pytest.raises(ValueError, match="the model takes 32"):
+        fill_masks(model, tokenizer, "word " * 40 + "[MASK]")

@@ -1,0 +1,55 @@
+"""Training a vocabulary."""
+
+import pytest
+
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.vocabulary import train_vocabulary
+
+SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+TEXT = "\n".join(f"The number {i} is {'even' if i % 2 == 0 else 'odd'}, and {i + 1} comes after it (£{i})." for i in range(200))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT + "\n\n")
+    return str(path)
+
+
+def test_the_vocabulary_has_the_releases_special_pieces_first(tmp_path, text):
+    prefix = str(tmp_path / "mine")
+    train_vocabulary([text], prefix, vocab_size=60)
+    tokenizer = FullTokenizer(spm_model_file=prefix + ".model")
+    assert tokenizer.vocab_size == 60
+    assert tokenizer.convert_ids_to_tokens(range(13)) == [*SPECIAL, "(", ")", '"', "-", ".", "–", "£", "€"]
+    assert tokenizer.convert_ids_to_tokens(tokenizer.encode("The Number")) == ["\u2581the", "\u2581number"]
+    assert "".join(tokenizer.convert_ids_to_tokens(tokenizer.encode("ÉVEN 7"))) == "\u2581even\u25817"
+
+
+def test_the_vocab_file_lists_what_the_model_holds(tmp_path, text):
+    prefix = str(tmp_path / "mine")
+    train_vocabulary([text], prefix, vocab_size=60)
+    listed = [line.split("\t")[0] for line in (tmp_path / "mine.vocab").read_text(encoding="utf-8").splitlines()]
+    tokenizer = FullTokenizer(spm_model_file=prefix + ".model")
+    assert listed == tokenizer.convert_ids_to_tokens(range(60))
+
+
+def test_case_stays_where_it_is_asked_to(tmp_path, text):
+    prefix = str(tmp_path / "mine")
+    train_vocabulary([text], prefix, vocab_size=60, do_lower_case=False)
+    assert any("T" in piece for piece in FullTokenizer(spm_model_file=prefix + ".model").vocab if piece not in SPECIAL)
+
+
+@pytest.mark.parametrize("content, size, message", [
+    (b"", 60, "there is no text in .*text.txt"),
+    (b"\n \n", 60, "there is no text in .*text.txt"),
+    (TEXT.encode(), 5000, "no vocabulary of 5000 pieces from this text"),
+    (TEXT.encode(), 20, "no vocabulary of 20 pieces from this text"),
+    (b"fine\n\xff\n", 60, "text.txt line 2: not UTF-8"),
+])
+def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message):
+    path = tmp_path / "text.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        train_vocabulary([str(path)], str(tmp_path / "mine"), size)
+    assert [file.name for file in tmp_path.iterdir()] == ["text.txt"]
