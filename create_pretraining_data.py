@@ -51,7 +51,7 @@ def main():
     tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
     options = CreationOptions(segment_options(), masking_options(), FLAGS.dupe_factor, FLAGS.random_seed)
     input_files = expand_globs(FLAGS.input_file)
-    output_files = [shard for path in FLAGS.output_file.split(",") for shard in shard_paths(path, FLAGS.num_shards)]
+    output_files = [shard for path in filter(None, FLAGS.output_file.split(",")) for shard in shard_paths(path, FLAGS.num_shards)]
     logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files), FLAGS.num_workers)
     statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
     logging.info(summary(statistics))

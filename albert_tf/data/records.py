@@ -53,6 +53,18 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
     write_text(manifest, json.dumps(dict(count=counting.count, size=size, made_from=made_from), indent=2, sort_keys=True))
 
 
+@contextlib.contextmanager
+def all_or_none(paths: list[str]) -> Iterator[None]:
+    """Removes the files, and their manifests, when the block that writes them ends with an error: some of them are no data set."""
+    try:
+        yield
+    except BaseException:
+        for path in [*paths, *map(manifest_path, paths)]:
+            if tf.io.gfile.exists(path):
+                tf.io.gfile.remove(path)
+        raise
+
+
 @dataclasses.dataclass(frozen=True)
 class RecordFile:
     """A TFRecord file that has been checked: count is None, and made_from empty, where it has no manifest."""

@@ -38,9 +38,25 @@ def documents():
     return found
 
 
-def random_document(rng, index):
+def random_sentences(rng, index, length):
     other = int(rng.integers(len(documents()) - 1))
-    return documents()[other + (other >= index)]
+    ids, ends = documents()[other + (other >= index)]
+    first = int(rng.integers(len(ends) - 1))
+    last = next((end for end in ends[first + 1 :] if end - ends[first] >= length), ends[-1])
+    return ids[ends[first] : last]
+
+
+class WatchedMasker(Masker):
+    """A masker that counts the n-grams that it takes by their size."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.ngrams = collections.Counter()
+
+    def draw_spans(self, *arguments):
+        spans = super().draw_spans(*arguments)
+        self.ngrams.update(last - first for first, last in spans)
+        return spans
 
 
 @functools.lru_cache(maxsize=None)
@@ -48,10 +64,10 @@ def passes(key, release_compatible):
     """The counts of each pass, and the histograms of all of them."""
     max_seq_length, max_predictions, short_seq_prob = key
     starts = word_starts(tokenizer())
-    segmenter = Segmenter(SegmentOptions(max_seq_length, short_seq_prob, "sop", release_compatible), starts, random_document)
+    segmenter = Segmenter(SegmentOptions(max_seq_length, short_seq_prob, "sop", release_compatible), starts, random_sentences)
     options = MaskingOptions(max_predictions)
-    masker = Masker(options, tokenizer().mask_id, tokenizer().vocab_size)
-    counted, histograms = [], collections.defaultdict(collections.Counter)
+    masker = WatchedMasker(options, tokenizer().mask_id, tokenizer().vocab_size)
+    counted, histograms = [], collections.defaultdict(collections.Counter, ngram_used=masker.ngrams)
     for number in range(PASSES):
         counts = collections.Counter()
         for index, (ids, ends) in enumerate(documents()):
@@ -128,7 +144,7 @@ def test_masks_are_drawn_as_the_release_draws_them(key, release_compatible):
     assert share(counted, "words_in_part", "words")[0] == 0
     assert share(counted, "goal_reached", "instances")[0] == RUNS[key]["shares"]["goal_reached_exactly"] == 1
     assert abs(share(counted, "predictions", "tokens")[0] - RUNS[key]["shares"]["tokens_masked"]) < 2e-4
-    for name in ("run_of_masked_words", "pieces_per_masked_word", "pieces_per_word"):
+    for name in ("ngram_used", "run_of_masked_words", "pieces_per_masked_word", "pieces_per_word"):
         assert distance(histograms[name], RUNS[key]["histograms"][name]) < 0.03, name
 
 
@@ -179,8 +195,7 @@ def test_a_document_of_one_word_is_left_out():
 
 
 def test_next_sentence_pairs_take_b_from_another_document_half_the_time():
-    other = (np.full(10, 2, np.int32), [0, 5, 10])
-    cutter = segmenter([True, True, True], lambda rng, index: other, objective="nsp")
+    cutter = segmenter([True, True, True], lambda rng, index, length: np.full(length, 2, np.int32), objective="nsp")
     pairs = [pair for seed in range(200) for pair in cutter.pairs(0, np.ones(10, np.int32), [0, 5, 10], np.random.default_rng(seed))]
     assert all((pair.b == 2).all() == bool(pair.label) and (pair.a == 1).all() for pair in pairs)
     assert 0.4 < np.mean([pair.label for pair in pairs]) < 0.7  # what a random B leaves over is used again

@@ -2,8 +2,8 @@
 
     text --(workers)--> Corpus on disk --(workers: segments, masking, examples)--> buckets --(workers)--> TFRecords
 
-Every example is a function of the seed, of its document and of how often the document was used before, so the number
-of workers changes nothing; and no pass holds more than a few megabytes of the data.
+Every example is a function of the seed, of its place in the corpus and of how often the corpus was used before, so the
+number of workers changes nothing; and no pass holds more than a few megabytes of the data.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ import tempfile
 from typing import Callable, Iterable, Iterator
 
 import numpy as np
-from tqdm import tqdm
+import tensorflow as tf
 
 from albert_tf.data.pretraining import corpus as corpus_files
-from albert_tf.data.pretraining.corpus import Corpus
+from albert_tf.data.pretraining.corpus import Corpus, Part
 from albert_tf.data.pretraining.examples import ExampleMaker
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
 from albert_tf.data.pretraining.shuffle import BucketWriter, sorted_records
-from albert_tf.data.records import record_writer
+from albert_tf.data.records import all_or_none, record_writer
+from albert_tf.progress import progress
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 
-# Tokens of the documents that one task of a worker takes, and bytes of records that one bucket shall hold.
+# Tokens of small documents that one task of a worker takes. Sentences after which a document is cut, so that workers
+# can share it and none has to hold it: about as many tokens.
 _TASK_TOKENS = 200_000
+_LONGEST_PART = 8192
+# Bytes of records that one bucket holds at most, by a generous estimate.
 _BUCKET_BYTES = 64 << 20
-# A record takes about this much for a token of the corpus.
-_BYTES_PER_TOKEN = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,19 +78,19 @@ def create_pretraining_data(
       ValueError: there is no text, a line is not UTF-8, or the corpus is too small for the objective.
       OSError: a file cannot be written.
     """
-    directory = os.path.dirname(output_files[0])
-    local = directory if "://" not in directory else None
-    if local:
-        os.makedirs(local, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".create_pretraining_data.", dir=local or None) as work:
+    if len(set(output_files)) < len(output_files):
+        raise ValueError("an output file is named twice")
+    with _working_directory(output_files[0]) as work:
         with _pool(num_workers, tokenizer, work) as run:
             corpus = _tokenize(run, input_files, work)
             if options.segments.objective == "nsp" and len(corpus) < 2:
                 raise ValueError("the next-sentence objective needs at least two documents: B comes from another one")
-            statistics = _make_examples(run, corpus, options, len(output_files))
-            if not statistics["examples"]:
-                raise ValueError("no example came out: every document is one word")
-            _write_outputs(run, output_files, _num_buckets(corpus, options, len(output_files)), _made_from(options))
+            num_buckets = _num_buckets(corpus, options, len(output_files))
+            statistics = _make_examples(run, corpus, options, num_buckets)
+        if not statistics["examples"]:
+            raise ValueError("no example came out: every document is one word")
+        with all_or_none(output_files), _pool(num_workers, tokenizer, work) as run:
+            _write_outputs(run, output_files, num_buckets, _made_from(options))
     statistics["documents"] = len(corpus)
     return statistics
 
@@ -97,55 +99,65 @@ def summary(statistics: collections.Counter) -> str:
     """What was made, for a person."""
     examples, tokens = statistics["examples"], statistics["tokens"]
     return (f"{statistics['documents']:,} documents, {examples:,} examples, {tokens / examples:.1f} tokens on average, "
-            f"{statistics['swapped'] / examples:.1%} swapped or of another document, {statistics['masked'] / tokens:.1%} of the tokens "
-            f"masked, {statistics['short'] / examples:.1%} drawn short; left out: {statistics['left_out']:,} chunks of one word")
+            f"{statistics['swapped'] / examples:.1%} swapped or of another document, {statistics['masked']:,} tokens masked "
+            f"({statistics['masked'] / tokens:.1%}), {statistics['short'] / examples:.1%} drawn short; "
+            f"left out: {statistics['left_out']:,} chunks of one word")
+
+
+@contextlib.contextmanager
+def _working_directory(output_file: str) -> Iterator[str]:
+    """A folder beside the output, where there is room for it, or in the system's place where the output is remote."""
+    directory = os.path.dirname(output_file)
+    is_local = "://" not in directory
+    if directory and is_local:
+        os.makedirs(directory, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".create_pretraining_data.", dir=(directory or os.curdir) if is_local else None) as work:
+        yield work
 
 
 def _tokenize(run, input_files: list[str], work: str) -> Corpus:
-    lines = corpus_files.line_batches(input_files)
-    encoded = run(_tokenize_lines, ((batch,) for batch in lines))
-    return corpus_files.write_corpus(tqdm(encoded, desc="tokenising", unit="MB", disable=_quiet()), work)
+    size = sum(tf.io.gfile.stat(path).length for path in input_files)
+    with progress("tokenising", size, "B") as done:
+
+        def encoded():
+            for ids, lengths, num_bytes in run(_tokenize_lines, ((batch,) for batch in corpus_files.line_batches(input_files))):
+                yield ids, lengths
+                done(num_bytes)
+
+        return corpus_files.write_corpus(encoded(), work)
 
 
-def _make_examples(run, corpus: Corpus, options: CreationOptions, num_outputs: int) -> collections.Counter:
-    ranges = list(_document_ranges(corpus))
-    tasks = ((dupe, documents, options, _num_buckets(corpus, options, num_outputs))
-             for dupe, documents in itertools.product(range(options.dupe_factor), ranges))
+def _make_examples(run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
+    # The release draws a short length for a whole document.
+    longest = sys.maxsize if options.segments.release_compatible else _LONGEST_PART
+    tasks = ((dupe, parts, options, num_buckets)
+             for dupe in range(options.dupe_factor) for parts in corpus.tasks(_TASK_TOKENS, longest))
     statistics = collections.Counter()
-    results = run(_examples_of_documents, tasks)
-    for counts in tqdm(results, desc="masking", total=options.dupe_factor * len(ranges), unit="task", disable=_quiet()):
-        statistics.update(counts)
+    with progress("making examples", options.dupe_factor * corpus.num_sentences, " sentences") as done:
+        for counts in run(_examples_of_parts, tasks):
+            done(counts.pop("sentences"))
+            statistics.update(counts)
     return statistics
 
 
 def _write_outputs(run, output_files: list[str], num_buckets: int, made_from: dict) -> None:
     each = num_buckets // len(output_files)
     tasks = ((path, range(i * each, (i + 1) * each), made_from) for i, path in enumerate(output_files))
-    for _ in tqdm(run(_write_output, tasks), desc="writing", total=len(output_files), unit="file", disable=_quiet()):
-        pass
-
-
-def _document_ranges(corpus: Corpus) -> Iterator[range]:
-    """Documents in runs of about _TASK_TOKENS."""
-    token_ends = corpus.sentence_ends[corpus.document_ends - 1]
-    task = token_ends // _TASK_TOKENS
-    first_of_task = np.flatnonzero(np.diff(task, prepend=-1)).tolist()
-    for first, last in zip(first_of_task, [*first_of_task[1:], len(corpus)]):
-        yield range(first, last)
+    with progress("writing", len(output_files), " files") as done:
+        for _ in run(_write_output, tasks):
+            done(1)
 
 
 def _num_buckets(corpus: Corpus, options: CreationOptions, num_outputs: int) -> int:
-    size = len(corpus.ids) * options.dupe_factor * _BYTES_PER_TOKEN
+    """A multiple of the number of outputs. Short documents make many records that are mostly padding."""
+    examples = 2 * options.dupe_factor * (corpus.num_tokens // options.segments.max_seq_length + len(corpus))
+    size = examples * (6 * options.segments.max_seq_length + 10 * options.masking.record_predictions)
     return num_outputs * (1 + size // (_BUCKET_BYTES * num_outputs))
 
 
 def _made_from(options: CreationOptions) -> dict:
     return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking), dupe_factor=options.dupe_factor,
                 random_seed=options.random_seed)
-
-
-def _quiet() -> bool:
-    return not sys.stderr.isatty()
 
 
 # --- what runs in the workers -------------------------------------------------------------------------------------------
@@ -161,33 +173,33 @@ class Worker:
         self.starts_word = word_starts(tokenizer)
         self.corpus: Corpus | None = None
 
-    def random_document(self, rng: np.random.Generator, index: int) -> tuple[np.ndarray, list[int]]:
-        """A document other than `index`."""
-        other = int(rng.integers(len(self.corpus) - 1))
-        return self.corpus.document(other + (other >= index))
-
 
 def _start_worker(tokenizer: FullTokenizer, work: str) -> None:
-    global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _set_worker(tokenizer, work)
+
+
+def _set_worker(tokenizer: FullTokenizer, work: str) -> None:
+    global _worker
     _worker = Worker(tokenizer, work)
 
 
-def _tokenize_lines(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    return corpus_files.tokenize_lines(_worker.tokenizer, lines)
+def _tokenize_lines(lines: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
+    """What corpus.tokenize_lines gives, and how many bytes of text it was."""
+    return *corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
 
 
-def _examples_of_documents(dupe: int, documents: range, options: CreationOptions, num_buckets: int) -> collections.Counter:
+def _examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int) -> collections.Counter:
     if _worker.corpus is None:
         _worker.corpus = Corpus(_worker.work)
     statistics = collections.Counter()
-    segmenter = Segmenter(options.segments, _worker.starts_word, _worker.random_document)
+    segmenter = Segmenter(options.segments, _worker.starts_word, _worker.corpus.random_sentences)
     maker = ExampleMaker(_worker.tokenizer, _worker.starts_word, options.segments.max_seq_length, options.masking)
     buckets = BucketWriter(_worker.work, num_buckets)
-    for index in documents:
-        rng = np.random.default_rng([options.random_seed, dupe, index])
-        for pair in segmenter.pairs(index, *_worker.corpus.document(index), rng):
+    for part in parts:
+        rng = np.random.default_rng([options.random_seed, dupe, part.first])
+        statistics["sentences"] += part.last - part.first
+        for pair in segmenter.pairs(part.document, *_worker.corpus.sentences(part), rng):
             if pair is None:
                 statistics["left_out"] += 1
             else:
@@ -205,7 +217,14 @@ def _write_output(path: str, buckets: range, made_from: dict) -> None:
 
 @contextlib.contextmanager
 def _pool(num_workers: int, tokenizer: FullTokenizer, work: str) -> Iterator[Callable]:
-    """Gives run(function, tasks): the results in order, with a few tasks under way at a time whatever their number."""
+    """Gives run(function, tasks): the results in order, with a few tasks under way at a time whatever their number.
+
+    One worker is this process itself.
+    """
+    if num_workers == 1:
+        _set_worker(tokenizer, work)
+        yield itertools.starmap
+        return
     method = "fork" if sys.platform == "linux" else "spawn"
     pool = concurrent.futures.ProcessPoolExecutor(
         num_workers, multiprocessing.get_context(method), _start_worker, (tokenizer, work))

@@ -94,10 +94,10 @@ class Masker:
         word_of_token = np.cumsum(starts[tokens]) if self._options.whole_words else np.arange(1, len(tokens) + 1)
         word_of_token = word_of_token - word_of_token[0]
         word_ends = np.searchsorted(word_of_token, np.arange(word_of_token[-1] + 2))  # tokens before each word, and all
-        taken = [False] * (len(word_ends) - 1)
+        word_ends, taken = word_ends.tolist(), [False] * (len(word_ends) - 1)
         goal = self._options.goal(len(ids))
 
-        masked = tokens[self._draw_words(word_ends, taken, goal, rng)[word_of_token]]
+        masked = tokens[_in_spans(self.draw_spans(word_ends, taken, goal, rng), len(taken))[word_of_token]]
         output, labels = ids.copy(), ids[masked]
         fate = rng.random(len(masked))
         random_ids = rng.integers(self._vocab_size, size=len(masked), dtype=ids.dtype)
@@ -106,27 +106,40 @@ class Masker:
         if not self._options.permutation:
             return Masked(output, masked, labels)
 
-        permuted = tokens[self._draw_words(word_ends, taken, goal, rng)[word_of_token]]
+        permuted = tokens[_in_spans(self.draw_spans(word_ends, taken, goal, rng), len(taken))[word_of_token]]
         output[permuted] = ids[rng.permutation(permuted)]
         positions = np.concatenate([masked, permuted])
         order = np.argsort(positions, kind="stable")
         return Masked(output, positions[order], ids[positions[order]])
 
-    def _draw_words(self, word_ends: np.ndarray, taken: list[bool], goal: int, rng) -> np.ndarray:
-        """Which words are drawn now, bool [words]; they are noted in `taken`, from which none is drawn again."""
-        ends, count = word_ends.tolist(), len(taken)
-        drawn = np.zeros(count, bool)
-        sizes = (np.searchsorted(self._options.ngram_bounds, rng.random(count), side="right") + 1).tolist()
-        masked = 0
-        for first, size in zip(rng.permutation(count).tolist(), sizes):
-            if masked >= goal:
+    def draw_spans(self, word_ends: list[int], taken: list[bool], goal: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+        """N-grams of words that are free yet, as (first word, the one after the last), of `goal` tokens together or a few less.
+
+        Args:
+          word_ends: tokens before each word, and of all.
+          taken: of each word, whether it is taken; those drawn now are noted here too.
+          goal: how many tokens there are to be.
+          rng: the only source of chance.
+        """
+        spans, num_words, missing = [], len(taken), goal
+        sizes = (np.searchsorted(self._options.ngram_bounds, rng.random(num_words), side="right") + 1).tolist()
+        for first, size in zip(rng.permutation(num_words).tolist(), sizes):
+            if missing <= 0:
                 break
-            last = min(first + size, count)
-            while last > first and masked + ends[last] - ends[first] > goal:
+            last = min(first + size, num_words)
+            while last > first and word_ends[last] - word_ends[first] > missing:
                 last -= 1
             if last == first or any(taken[first:last]):
                 continue
             taken[first:last] = [True] * (last - first)
-            drawn[first:last] = True
-            masked += ends[last] - ends[first]
-        return drawn
+            missing -= word_ends[last] - word_ends[first]
+            spans.append((first, last))
+        return spans
+
+
+def _in_spans(spans: list[tuple[int, int]], num_words: int) -> np.ndarray:
+    """bool [num_words]"""
+    inside = np.zeros(num_words, bool)
+    for first, last in spans:
+        inside[first:last] = True
+    return inside

@@ -57,15 +57,15 @@ class Segmenter:
     Args:
       options: how.
       starts_word: bool [vocab_size].
-      random_document: for a generator and the index of a document, another document, as (ids, ends) of Corpus.document.
+      random_sentences: for a generator, the index of a document and a number of tokens, the ids of so many tokens or a
+        few more: whole sentences of another document, from a random one on.
     """
 
-    def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_document: Callable):
+    def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_sentences: Callable):
         self._options = options
         self._starts_word = starts_word
-        self._random_document = random_document
+        self._random_sentences = random_sentences
         self._room = options.max_seq_length - NUM_SPECIALS
-        self._pairs_randomly = options.objective == "nsp"
 
     def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
         """The pairs of a document; None for a chunk that was left out because it is one word.
@@ -86,7 +86,7 @@ class Segmenter:
             a, b = ids[ends[first] : ends[cut]], ids[ends[cut] : ends[end]]
             first = end
             if self._takes_random_b(len(b), rng):
-                b, label = self._random_b(index, target - len(a), rng), 1
+                b, label = self._random_sentences(rng, index, max(target - len(a), 1)), 1
                 first = cut  # the sentences that B would have had are used again
             elif not len(b):
                 a, b, label = *self._cut_at_word(a, rng), 0
@@ -105,16 +105,9 @@ class Segmenter:
         return self._room, False
 
     def _takes_random_b(self, b_length: int, rng) -> bool:
-        if self._pairs_randomly:
-            return (b_length == 0 and self._options.release_compatible) or rng.random() < 0.5
-        return b_length == 0 and self._options.release_compatible
-
-    def _random_b(self, index: int, length: int, rng) -> np.ndarray:
-        """Sentences of another document from a random one on, until they have `length` tokens."""
-        ids, ends = self._random_document(rng, index)
-        first = int(rng.integers(len(ends) - 1))
-        end = min(bisect.bisect_left(ends, ends[first] + max(length, 1), first + 1), len(ends) - 1)
-        return ids[ends[first] : ends[end]]
+        if b_length == 0 and self._options.release_compatible and self._options.objective != "none":
+            return True
+        return self._options.objective == "nsp" and rng.random() < 0.5
 
     def _cut_at_word(self, sentence: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
         """One sentence as two segments; the second is empty where there is only one word."""
@@ -140,7 +133,7 @@ class Segmenter:
     def _take_off(self, segment: np.ndarray, count: int, rng) -> np.ndarray:
         front = int(rng.binomial(count, 0.5)) if count else 0
         if front and not self._options.release_compatible:
-            # A segment begins with a word: the front gives up to the next start, and the back so much less.
-            starts = np.flatnonzero(self._starts_word[segment[front:]])
-            front = front + int(starts[0]) if len(starts) else 0
-        return segment[front : len(segment) - max(count - front, 0)]
+            # A segment begins with a word: the front keeps the one that it would lose a part of, and the back gives more.
+            starts = np.flatnonzero(self._starts_word[segment[: front + 1]])
+            front = int(starts[-1]) if len(starts) else 0
+        return segment[front : len(segment) - (count - front)]
