@@ -62,12 +62,13 @@ class Progress(StepCallback):
 class Curves(StepCallback):
     """Losses, learning rate and gradient norm for TensorBoard."""
 
-    def __init__(self, first_step: int, directory: str):
+    def __init__(self, first_step: int, num_train_steps: int, directory: str):
         super().__init__(first_step)
+        self._total = num_train_steps
         self._writer = tf.summary.create_file_writer(directory)
 
     def on_step(self, step, logs):
-        if step % _CURVE_STEPS == 0:
+        if step % _CURVE_STEPS == 0 or step == self._total:
             with self._writer.as_default(step=step):
                 for name, value in logs.items():
                     tf.summary.scalar(name, value)

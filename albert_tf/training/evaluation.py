@@ -19,7 +19,8 @@ class Evaluator:
     """Evaluates a run's model, step after step.
 
     Args:
-      directory: gets eval_results.txt (the last results, "key = value") and eval_history.jsonl (all, a line each).
+      directory: gets eval_results.txt (the last results, "key = value"), eval_history.jsonl (all, a line each), and in
+        eval/ curves for TensorBoard.
       evaluate: gives the results of the model as it is, as a dict of floats.
       best_metric: the key of which more is better.
       save_best: called when the results are the best so far.
@@ -30,6 +31,7 @@ class Evaluator:
                  writes: bool = True):
         self._directory, self._evaluate, self._best_metric, self._save_best = directory, evaluate, best_metric, save_best
         self._writes = writes
+        self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else None
         self._history = read_history(directory)
 
     def has_evaluated(self, step: int) -> bool:
@@ -43,9 +45,16 @@ class Evaluator:
             self._save_best()
         self._history = [*others, results]
         if self._writes:
-            write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
-            write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
+            self._write(results)
         return results
+
+    def _write(self, results: dict[str, float]) -> None:
+        write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+        write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
+        with self._curves.as_default(step=results["global_step"]):
+            for key in results.keys() - {"global_step"}:
+                tf.summary.scalar(key, results[key])
+        self._curves.flush()
 
 
 def read_history(directory: str) -> list[dict]:

@@ -81,7 +81,7 @@ def train(
               callbacks.EndOnSignal(first_step, checkpoints.save, writes)]
     if writes:
         beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
-                   callbacks.Curves(first_step, os.path.join(options.output_dir, "train"))]
+                   callbacks.Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
     batches = strategy.distribute_datasets_from_function(batches_from(first_step))
     trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=beside)
 

@@ -126,7 +126,7 @@ def test_half_precision_trains_near_the_release(golden, initial, half_precision,
     losses, release = np.array([log["loss"] for log in steps.logs]), numbers["total_loss_onehot"]
     np.testing.assert_allclose(losses[:2], release[:2], atol=0.06, rtol=0)  # the rate of step 0 is 0: both are of the same weights
     assert np.abs(losses - release).mean() < 0.25
-    np.testing.assert_allclose(steps.logs[1]["gradient_norm"], numbers["global_norm_onehot"][1], rtol=0.03)
+    np.testing.assert_allclose(steps.logs[1]["gradient_norm"], numbers["global_norm_onehot"][1], rtol=0.1)
     assert all(variable.dtype == tf.float32 for variable in trainer.model.weights)
     assert trainer.skipped_steps <= 1  # float16 may begin with a loss scale too large
 

@@ -1,0 +1,169 @@
+"""run_pretraining.py as a user runs it: results, mistakes, signals, several processes."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pretraining_runs import Runs
+from synthetic_records import write_records
+
+RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def finished(runs):
+    """(what was printed, the directory) of a run that was evaluated on two sets."""
+    sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
+    none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
+    return runs.run("finished", do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none]), runs.folder / "finished"
+
+
+def results_of(directory):
+    return {name: float(value) for name, value in (line.split(" = ") for line in (directory / "eval_results.txt").read_text().splitlines())}
+
+
+def test_evaluation_writes_the_releases_keys_for_each_set(finished):
+    results = results_of(finished[1])
+    second = {"plain/loss", "plain/masked_lm_accuracy", "plain/masked_lm_loss"}  # made without sentence labels
+    assert set(results) == RELEASE_KEYS | second
+    assert results["global_step"] == 12 and 0 <= results["masked_lm_accuracy"] <= 1
+    np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["sentence_order_loss"], rtol=1e-6)
+
+
+def test_the_latest_and_the_best_checkpoint_are_there_with_the_config(finished):
+    names = set(os.listdir(finished[1]))
+    assert {"model.ckpt-9.index", "model.ckpt-12.index", "model.ckpt-best.index", "albert_config.json", "train"} <= names
+    assert "model.ckpt-6.index" not in names and not [name for name in names if name.startswith(".")]
+    history = [json.loads(line) for line in (finished[1] / "eval_history.jsonl").read_text().splitlines()]
+    assert [row["global_step"] for row in history] == [3, 6, 9, 12]
+    best = max(history, key=lambda row: row["masked_lm_accuracy"])["global_step"]
+    assert tf.train.load_checkpoint(str(finished[1] / "model.ckpt-best")).get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == best
+
+
+def tags_of(directory):
+    records = [record for name in os.listdir(directory) for record in tf.data.TFRecordDataset(str(directory / name)).as_numpy_iterator()]
+    return {value.tag for record in records for value in tf.compat.v1.Event.FromString(record).summary.value}
+
+
+def test_curves_are_written_for_tensorboard(finished):
+    assert {"loss", "masked_lm_loss", "sentence_order_loss", "learning_rate"} <= tags_of(finished[1] / "train")
+    assert RELEASE_KEYS - {"global_step"} <= tags_of(finished[1] / "eval")
+
+
+def test_progress_is_a_plain_line_where_there_is_no_terminal(finished):
+    assert "step 12 of 12, loss " in finished[0] and "examples/s" in finished[0]
+
+
+def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished):
+    before = runs.end_of("finished")
+    assert "nothing to train: step 12 of 12 is done" in runs.run("finished")
+    assert all(np.array_equal(before[name], values) for name, values in runs.end_of("finished").items())
+
+
+def test_evaluation_alone_takes_what_is_there(runs, finished):
+    printed = runs.run("finished", do_train=False, do_eval=True, eval_input_file=runs.folder / "dev.tfrecord")
+    assert "step 9:" in printed and "step 12:" in printed
+    assert set(results_of(finished[1])) == RELEASE_KEYS
+
+
+def test_evaluation_of_a_released_checkpoint(runs, golden):
+    config = golden / "training_init/albert_config.json"
+    printed = runs.run("released", do_train=False, do_eval=True, albert_config_file=config,
+                       init_checkpoint=golden / "training_init/model.ckpt-init")
+    assert "variables restored" in printed
+    assert set(results_of(runs.folder / "released")) == RELEASE_KEYS
+
+
+def test_sigterm_saves_and_ends(runs):
+    process = runs.start("terminated", num_train_steps=10**6, save_checkpoints_steps=10**6)
+    for line in process.stdout:
+        if "training from step 0" in line:
+            break
+    time.sleep(1)  # the handler is set right after that line
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM, printed
+    step = int(tf.train.latest_checkpoint(str(runs.folder / "terminated")).rsplit("-", 1)[1])
+    assert f"step {step} is saved" in printed
+    runs.run("terminated", num_train_steps=step + 1)
+    assert runs.end_of("terminated", step + 1)["step/.ATTRIBUTES/VARIABLE_VALUE"] == step + 1
+
+
+def test_two_workers_train_as_one_process(runs):
+    flags = dict(num_train_steps=4, dynamic_masking=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0, do_eval=True)
+    ports = [free_port(), free_port()]
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    workers = [runs.start("workers", dict(TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})), **flags)
+               for index in (0, 1)]
+    for worker in workers:
+        printed, _ = worker.communicate(timeout=300)
+        assert worker.returncode == 0, printed
+    runs.run("one_process", **flags)
+    ours, expected = runs.end_of("workers", 4), runs.end_of("one_process", 4)
+    assert ours.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(ours[name], values, atol=1e-5, rtol=0, err_msg=name)
+    np.testing.assert_allclose(results_of(runs.folder / "workers")["loss"], results_of(runs.folder / "one_process")["loss"], atol=1e-4)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def mistakes(runs, golden):
+    """What a user may get wrong: flags, and what the one line must say."""
+    cut, flipped, empty = (write_records(runs.folder / f"{name}.tfrecord", 40) for name in ("cut", "flipped", "empty"))
+    os.truncate(cut, os.path.getsize(cut) - 200)
+    with open(flipped, "r+b") as file:
+        file.seek(-20, os.SEEK_END)
+        file.write(b"\xff\x00\xff")
+    os.truncate(empty, 0)
+    larger = write_records(runs.folder / "larger.tfrecord", 4, max_seq_length=32)
+    released = golden / "training_init/model.ckpt-init"
+    return {
+        "no config": (dict(albert_config_file=runs.folder / "none.json"), "no such config file: .*none.json"),
+        "unknown config key": (dict(albert_config_file=runs.write_config("key.json", hiden_size=8)), "key.json: unknown config key: hiden_size"),
+        "heads do not divide": (dict(albert_config_file=runs.write_config("heads.json", num_attention_heads=3)), "num_attention_heads must divide"),
+        "missing records": (dict(input_file=runs.folder / "none.tfrecord"), "no such file: .*none.tfrecord"),
+        "a glob that matches nothing": (dict(input_file=runs.folder / "none*"), "no file matches .*none"),
+        "cut records": (dict(input_file=cut), "cut.tfrecord has .* bytes and its manifest says"),
+        "flipped records": (dict(input_file=flipped), "flipped.tfrecord was cut or changed"),
+        "empty records": (dict(input_file=empty), "empty.tfrecord is empty"),
+        "not records": (dict(input_file=runs.flags["albert_config_file"]), "config.json was cut or changed, or is no TFRecord file"),
+        "another sequence length": (dict(input_file=larger), "larger.tfrecord does not hold .* max_seq_length 16 .* 32 input_ids"),
+        "another vocabulary": (dict(albert_config_file=runs.write_config("small.json", vocab_size=40)), "made with another vocabulary"),
+        "a checkpoint of another vocabulary": (
+            dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released), "bert/embeddings/word_embeddings"),
+        "no init checkpoint": (dict(init_checkpoint=runs.folder / "nowhere"), "nowhere"),
+        "nothing to evaluate": (dict(do_train=False, do_eval=True), "there is no checkpoint to evaluate"),
+        "a batch that cannot be divided": (dict(gradient_accumulation_steps=3), "train_batch_size must be a multiple of"),
+        "an unknown flag": (dict(batch_size=3), "Unknown command line flag 'batch_size'"),
+    }
+
+
+def test_mistakes_end_in_one_line_and_leave_no_checkpoint(runs, golden):
+    def attempt(case):
+        name, (flags, message) = case
+        process = runs.start("mistake " + name, **flags)
+        printed, _ = process.communicate(timeout=300)
+        return name, process.returncode, printed, message
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for name, status, printed, message in pool.map(attempt, mistakes(runs, golden).items()):
+            lines = [line for line in printed.splitlines() if "error: " in line or line.startswith("FATAL")]
+            assert status != 0 and "Traceback" not in printed and len(lines) == 1, (name, printed)
+            assert tf.strings.regex_full_match(lines[0], f".*{message}.*"), (name, lines[0])
+            assert not tf.train.latest_checkpoint(str(runs.folder / f"mistake {name}")), name
