@@ -115,10 +115,22 @@ class EndOnSignal(StepCallback):
         signal.signal(signal.SIGTERM, self._previous)
 
 
-class StopWithoutUpdates(tf.keras.callbacks.Callback):
-    """Ends a run whose gradients have not been finite for a long time."""
+class SkippedSteps(StepCallback):
+    """Reports steps that were left out since a gradient was not finite, and ends a run that has nothing else any more."""
 
-    def on_train_batch_end(self, batch, logs=None):
-        if logs["skipped_steps"] and self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+    def __init__(self, first_step: int):
+        super().__init__(first_step)
+        self._known = None
+
+    def on_train_begin(self, logs=None):
+        self._known = int(self.model.skipped_steps)
+
+    def on_step(self, step, logs):
+        skipped = int(logs["skipped_steps"])
+        if skipped == self._known:
+            return
+        self._known = skipped
+        logging.warning("step %d: a gradient was not finite, nothing was updated; %d such steps so far", step, skipped)
+        if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: lower --learning_rate, "
                              "or train in another --precision")

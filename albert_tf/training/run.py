@@ -77,7 +77,7 @@ def train(
             evaluator(step)
 
     writes = is_chief(strategy)
-    beside = [callbacks.StopWithoutUpdates(), callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
+    beside = [callbacks.SkippedSteps(first_step), callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
               callbacks.EndOnSignal(first_step, checkpoints.save, writes)]
     if writes:
         beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),

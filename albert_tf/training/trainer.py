@@ -52,9 +52,6 @@ class Trainer(tf.keras.Model):
     def metrics(self):
         return self.task.metrics
 
-    def call(self, inputs, training=False):
-        return self.model(inputs, training=training)
-
     def train_step(self, batch):
         replica = tf.distribute.get_replica_context()
         normalizers = self.task.normalizers(batch)

@@ -61,11 +61,12 @@ def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments)
     assert trainer.optimizer.iterations == 8
 
 
-def test_two_replicas_train_as_one(golden, initial):
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_replicas_train_as_one(golden, initial, jit_compile):
     numbers = np.load(golden / "training_lamb.npz")
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
-        trainer = new_trainer(initial)
+        trainer = new_trainer(initial, jit_compile=jit_compile)
     steps = StepLogs()
     trainer.fit(strategy.experimental_distribute_dataset(batches_of(numbers)), steps_per_epoch=8, verbose=0, callbacks=[steps])
     np.testing.assert_allclose([log["loss"] for log in steps.logs], numbers["total_loss_onehot"], atol=5e-5, rtol=0)

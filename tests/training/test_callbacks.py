@@ -1,0 +1,122 @@
+"""What goes on beside the steps, with a task of one variable."""
+
+import logging
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.training import callbacks
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.run import RunOptions, steps_per_execution
+from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
+
+
+class Slope(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.w = self.add_weight("w", [], initializer="ones")
+        self.built = True
+
+    def call(self, inputs, training=False):
+        return dict(y=self.w * inputs["x"])
+
+
+class Task:
+    """Mean of w * x."""
+
+    metrics = ()
+
+    def __init__(self):
+        self.model = Slope()
+
+    def normalizers(self, batch):
+        return dict(examples=tf.cast(tf.size(batch["x"]), tf.float32))
+
+    def loss(self, outputs, batch, normalizers):
+        return tf.reduce_sum(outputs["y"]) / normalizers["examples"], {}
+
+
+def fit(x, *beside, **compile_arguments):
+    """Trains on the given values, one a step; returns the trainer."""
+    trainer = Trainer(Task())
+    trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=100, num_warmup_steps=0), **compile_arguments)
+    batches = tf.data.Dataset.from_tensor_slices(dict(x=tf.constant(x, tf.float32)[:, None]))
+    trainer.fit(batches, steps_per_epoch=len(x), verbose=0, callbacks=list(beside))
+    return trainer
+
+
+class Steps(callbacks.StepCallback):
+    def __init__(self, first_step=0):
+        super().__init__(first_step)
+        self.seen = []
+
+    def on_step(self, step, logs):
+        self.seen.append(step)
+
+
+def test_steps_go_on_counting_after_a_restart():
+    steps = Steps(first_step=7)
+    fit([1.0] * 3, steps)
+    assert steps.seen == [8, 9, 10]
+
+
+def test_several_steps_to_a_return_to_the_host_are_the_same_steps():
+    steps = Steps()
+    x = [1.0, -2.0, 3.0, -4.0, 5.0]
+    several = fit(x, steps, steps_per_execution=2)
+    assert steps.seen == [2, 4, 5] and several.optimizer.iterations == 5
+    np.testing.assert_array_equal(several.model.w, fit(x).model.w)
+
+
+def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch):
+    options = RunOptions("", 100, 8, save_checkpoints_steps=1500, iterations_per_loop=1000)
+    assert steps_per_execution(options, tf.distribute.get_strategy()) == 1
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", type(tf.distribute.get_strategy()))
+    assert steps_per_execution(options, tf.distribute.get_strategy()) == 500
+
+
+@pytest.mark.parametrize("first_step, every, expected", [(0, 3, [3, 6, 8]), (2, 3, [3, 6, 8]), (0, 100, [8])])
+def test_saving_at_multiples_and_at_the_end(first_step, every, expected):
+    saved = []
+    fit([1.0] * (8 - first_step), callbacks.Saving(first_step, 8, every, saved.append))
+    assert saved == expected
+
+
+def test_sigterm_saves_the_step_and_ends_the_process():
+    class Terminate(Steps):
+        def on_step(self, step, logs):
+            if step == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    saved, before = [], signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            fit([1.0] * 8, Terminate(), callbacks.EndOnSignal(0, saved.append, writes=True))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert saved == [2] and ended.value.code == 128 + signal.SIGTERM
+
+
+def test_the_handler_of_sigterm_is_put_back():
+    before = signal.getsignal(signal.SIGTERM)
+    fit([1.0], callbacks.EndOnSignal(0, print, writes=True))
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
+    caplog.set_level(logging.WARNING)
+    fit([1.0, np.nan, 1.0], callbacks.SkippedSteps(0))
+    assert "step 2: a gradient was not finite, nothing was updated; 1 such steps so far" in caplog.text
+    fit([np.nan] * (MOST_SKIPPED_IN_A_ROW - 1) + [1.0], callbacks.SkippedSteps(0))
+    with pytest.raises(ValueError, match="steps in a row were not finite"):
+        fit([np.nan] * (MOST_SKIPPED_IN_A_ROW + 1), callbacks.SkippedSteps(0))
+
+
+def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    fit([2.0] * 5, callbacks.Progress(0, 5, batch_size=1))
+    shown = capsys.readouterr().err
+    assert "5/5" in shown and "examples/s" in shown and "loss" in shown
