@@ -39,7 +39,7 @@ from albert_tf.text.word_boundaries import word_starts
 _TASK_TOKENS = 200_000
 _LONGEST_PART = 8192
 # Bytes of records that one bucket holds at most, by a generous estimate.
-_BUCKET_BYTES = 64 << 20
+_BUCKET_BYTES = 32 << 20
 
 
 @dataclasses.dataclass(frozen=True)
