@@ -20,12 +20,10 @@ from albert_tf.files import expand_globs
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
-from albert_tf.training import checkpoints as checkpoint_files
-from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator
-from albert_tf.training.run import steps_per_execution, train
+from albert_tf.training.run import train
 from albert_tf.training.strategy import is_chief
-from albert_tf.training.trainer import Trainer
 
 shared.define_model_flags()
 shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096, save_checkpoints_steps=5000)
@@ -54,12 +52,19 @@ def main():
     strategy = shared.set_up()
     config = shared.config()
     options = shared.run_options(FLAGS.num_train_steps)
+    if FLAGS.max_seq_length > config.max_position_embeddings:
+        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, {config.max_position_embeddings}")
     training_files = open_records(FLAGS.input_file, config) if FLAGS.do_train else []
     evaluation_sets = [open_records(files, config) for files in FLAGS.eval_input_file or [FLAGS.input_file]] if FLAGS.do_eval else []
     all_files = training_files + sum(evaluation_sets, [])
     objective = FLAGS.sentence_objective or objective_of(training_files or all_files)
 
-    trainer = build_trainer(config, objective, strategy, options)
+    with strategy.scope():  # for the metrics as well, which are sums over all replicas
+        task = PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
+    if FLAGS.init_checkpoint:
+        load_checkpoint(task.model, FLAGS.init_checkpoint, FLAGS.init_from_group0)
+    trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps, start_warmup_step=FLAGS.start_warmup_step,
+                                 poly_power=FLAGS.poly_power)
     checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if FLAGS.do_eval:
@@ -83,18 +88,6 @@ def objective_of(files) -> str:
     """What records were made for, by their manifests; the release's records are for sentence order."""
     objectives = {file.made_from.get("objective", "sop") for file in files}
     return objectives.pop() if len(objectives) == 1 else "sop"
-
-
-def build_trainer(config: AlbertConfig, objective: str, strategy, options) -> Trainer:
-    with strategy.scope():
-        model = AlbertPretrainer(config)
-        if FLAGS.init_checkpoint:
-            load_checkpoint(model, FLAGS.init_checkpoint, FLAGS.init_from_group0)
-        trainer = Trainer(PretrainingTask(model, has_sentence_loss=objective != "none"), **shared.trainer_arguments())
-        optimizer = shared.optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps, start_warmup_step=FLAGS.start_warmup_step,
-                                     poly_power=FLAGS.poly_power)
-        trainer.compile(optimizer=optimizer, steps_per_execution=steps_per_execution(options, strategy))
-    return trainer
 
 
 def training_parser(files, vocab_size: int):
@@ -125,23 +118,28 @@ def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
             lambda context: batching.evaluation_batches(files, parse, FLAGS.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
-        has_sentences = objective_of(files) != "none"
-        results.update({prefix + name: value for name, value in trainer.task.results().items()
-                        if has_sentences or not name.startswith("sentence_order")})
+        if prefix + "loss" in results:
+            prefix = files[0].path + "/"
+        of_set = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
+        results.update({prefix + name: value for name, value in of_set.items()})
     return results
 
 
 def evaluate_checkpoints(checkpoints, evaluator) -> None:
-    """Evaluates what is there: all model.ckpt-STEP of the directory, else --init_checkpoint."""
-    saved = checkpoint_files.numbered(FLAGS.output_dir)
+    """Evaluates what is there: all model.ckpt-STEP of the directory, else its model.ckpt-best, else --init_checkpoint."""
+    saved = numbered(FLAGS.output_dir) or list(filter(None, [best_or_latest(FLAGS.output_dir)]))
     for prefix in saved:
-        checkpoints.restore(prefix)
-        evaluator(checkpoint_files.step_of(prefix))
+        try:
+            step = checkpoints.restore(prefix)
+        except DamagedCheckpoint as error:
+            logging.warning("%s; left out", error)
+            continue
+        evaluator(step)
     if not saved:
         if not FLAGS.init_checkpoint:
             raise ValueError(f"there is no checkpoint to evaluate in {FLAGS.output_dir}, and no --init_checkpoint")
         logging.info("no checkpoint in %s: evaluating %s", FLAGS.output_dir, FLAGS.init_checkpoint)
-        evaluator(0)
+        evaluator.report(0)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
-from albert_tf.training.run import RunOptions
+from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
+from albert_tf.training.trainer import Trainer
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -64,13 +65,19 @@ def set_up() -> tf.distribute.Strategy:
     return strategy
 
 
-def trainer_arguments() -> dict:
-    return dict(random_seed=FLAGS.random_seed, gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
-                jit_compile=FLAGS.jit_compile, loss_scaling=FLAGS.precision == "mixed_float16")
+def new_trainer(task, strategy: tf.distribute.Strategy, options: RunOptions, num_warmup_steps: int, **schedule) -> Trainer:
+    """A compiled trainer of a task that was made, with its model and metrics, under the strategy.
 
-
-def optimizer(num_train_steps: int, num_warmup_steps: int, **others) -> tf.keras.optimizers.legacy.Optimizer:
-    return create_optimizer(FLAGS.optimizer, FLAGS.learning_rate, num_train_steps, num_warmup_steps, **others)
+    Args:
+      task, strategy, options: of the run.
+      num_warmup_steps, **schedule: what create_optimizer takes besides the flags.
+    """
+    with strategy.scope():
+        trainer = Trainer(task, FLAGS.random_seed, FLAGS.gradient_accumulation_steps, FLAGS.jit_compile,
+                          loss_scaling=FLAGS.precision == "mixed_float16")
+        optimizer = create_optimizer(FLAGS.optimizer, FLAGS.learning_rate, options.num_train_steps, num_warmup_steps, **schedule)
+        trainer.compile(optimizer, steps_per_execution=steps_per_execution(options, strategy))
+    return trainer
 
 
 def run_options(num_train_steps: int) -> RunOptions:

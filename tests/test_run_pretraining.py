@@ -72,8 +72,9 @@ def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished):
 
 
 def test_evaluation_alone_takes_what_is_there(runs, finished):
+    os.truncate(finished[1] / "model.ckpt-9.index", 50)
     printed = runs.run("finished", do_train=False, do_eval=True, eval_input_file=runs.folder / "dev.tfrecord")
-    assert "step 9:" in printed and "step 12:" in printed
+    assert "model.ckpt-9 is cut or changed" in printed and "step 12:" in printed
     assert set(results_of(finished[1])) == RELEASE_KEYS
 
 
@@ -83,6 +84,7 @@ def test_evaluation_of_a_released_checkpoint(runs, golden):
                        init_checkpoint=golden / "training_init/model.ckpt-init")
     assert "variables restored" in printed
     assert set(results_of(runs.folder / "released")) == RELEASE_KEYS
+    assert not (runs.folder / "released" / "model.ckpt-best.index").exists()
 
 
 def test_sigterm_saves_and_ends(runs):
@@ -144,6 +146,8 @@ def mistakes(runs, golden):
         "empty records": (dict(input_file=empty), "empty.tfrecord is empty"),
         "not records": (dict(input_file=runs.flags["albert_config_file"]), "config.json was cut or changed, or is no TFRecord file"),
         "another sequence length": (dict(input_file=larger), "larger.tfrecord does not hold .* max_seq_length 16 .* 32 input_ids"),
+        "more tokens than positions": (
+            dict(input_file=larger, max_seq_length=32), "--max_seq_length=32 is more than the config's max_position_embeddings, 16"),
         "another vocabulary": (dict(albert_config_file=runs.write_config("small.json", vocab_size=40)), "made with another vocabulary"),
         "a checkpoint of another vocabulary": (
             dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released), "bert/embeddings/word_embeddings"),

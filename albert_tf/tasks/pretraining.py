@@ -57,9 +57,14 @@ class PretrainingTask:
             self._means["sentence_order_accuracy"].update_state(tf.cast(hits, tf.float32), real)
             self._means["sentence_order_loss"].update_state(_sentence_losses(outputs, batch), real)
 
-    def results(self) -> dict[str, float]:
-        """The metrics' values, with the release's keys; loss is the sum of the losses."""
-        values = {name: float(mean.result()) for name, mean in self._means.items()}
+    def results(self, has_sentence_labels: bool = True) -> dict[str, float]:
+        """The metrics' values, with the release's keys; loss is the sum of the losses.
+
+        Args:
+          has_sentence_labels: False where the records' sentence labels mean nothing: what comes of them is left out.
+        """
+        values = {name: float(mean.result()) for name, mean in self._means.items()
+                  if has_sentence_labels or not name.startswith("sentence_order")}
         return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
 
 

@@ -123,7 +123,7 @@ class SkippedSteps(StepCallback):
         self._known = None
 
     def on_train_begin(self, logs=None):
-        self._known = int(self.model.skipped_steps)
+        self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
 
     def on_step(self, step, logs):
         skipped = int(logs["skipped_steps"])

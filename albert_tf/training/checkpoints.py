@@ -69,8 +69,8 @@ class Checkpoints:
         if self._writes:
             self._write(BEST)
 
-    def restore(self, prefix: str) -> None:
-        """Takes over everything that a checkpoint of such a run holds.
+    def restore(self, prefix: str) -> int:
+        """Takes over everything that a checkpoint of such a run holds. Returns its step.
 
         Raises:
           DamagedCheckpoint: it cannot be read to its end.
@@ -82,6 +82,7 @@ class Checkpoints:
             raise DamagedCheckpoint(f"{prefix} is cut or changed: {_first_line(error)}") from error
         except (AssertionError, ValueError) as error:
             raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {_first_line(error)}") from error
+        return int(tf.convert_to_tensor(self._checkpoint.step))
 
     def restore_latest(self) -> int:
         """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is no checkpoint.
@@ -92,8 +93,7 @@ class Checkpoints:
         saved = numbered(self._directory)
         for prefix in reversed(saved):
             try:
-                self.restore(prefix)
-                return step_of(prefix)
+                return self.restore(prefix)
             except DamagedCheckpoint as error:
                 logging.warning("%s; trying the one before it", error)
         if saved:

@@ -38,18 +38,25 @@ class Evaluator:
         return any(row["global_step"] == step for row in self._history)
 
     def __call__(self, step: int) -> dict[str, float]:
-        results = dict(self._evaluate(), global_step=step)
+        """Evaluates a step of the run: its results enter the history, and it may become the best."""
+        results = self.report(step)
         others = [row for row in self._history if row["global_step"] != step]
-        logging.info("step %d: %s", step, ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step"))
         if all(results[self._best_metric] > row[self._best_metric] for row in others):
             self._save_best()
         self._history = [*others, results]
         if self._writes:
-            self._write(results)
+            self._write_history(results)
         return results
 
-    def _write(self, results: dict[str, float]) -> None:
-        write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+    def report(self, step: int) -> dict[str, float]:
+        """Evaluates the model as it is, and writes eval_results.txt."""
+        results = dict(self._evaluate(), global_step=step)
+        logging.info("step %d: %s", step, ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step"))
+        if self._writes:
+            write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+        return results
+
+    def _write_history(self, results: dict[str, float]) -> None:
         write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
         with self._curves.as_default(step=results["global_step"]):
             for key in results.keys() - {"global_step"}:

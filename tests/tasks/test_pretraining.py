@@ -61,6 +61,13 @@ def test_without_an_objective_there_is_no_sentence_loss(batch, outputs):
     assert sorted(task.results()) == ["loss", "masked_lm_accuracy", "masked_lm_loss"]
 
 
+def test_labels_that_mean_nothing_are_left_out_of_the_results(batch, outputs):
+    task = PretrainingTask(model=None)
+    task.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
+    results = task.results(has_sentence_labels=False)
+    assert results == dict(masked_lm_accuracy=results["masked_lm_accuracy"], masked_lm_loss=results["loss"], loss=results["loss"])
+
+
 def test_evaluation_leaves_out_rows_that_fill_up_a_batch(batch, outputs):
     task = PretrainingTask(model=None)
     guesses = tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32).numpy()
