@@ -1,18 +1,18 @@
-"""create_pretraining_data.py, run as a user runs it."""
+"""create_pretraining_data.py, run as a user runs it. What it makes is tested in data/test_creation.py."""
 
-import json
-import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.records import pretraining_features
+from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.segments import SegmentOptions
+from albert_tf.text.tokenization import FullTokenizer
 
 ROOT = pathlib.Path(__file__).parents[1]
 TINY = ROOT / "tests/golden/tiny_spm/tiny.model"
@@ -37,100 +37,54 @@ def text(tmp_path):
     return path
 
 
-def examples(*paths):
-    features = pretraining_features(32, 5)
-    records = tf.data.TFRecordDataset([str(path) for path in paths])
-    return [tf.io.parse_single_example(record, features) for record in records]
-
-
-def test_the_records_are_the_releases_kind(tmp_path, text):
-    done = create(tmp_path)
-    assert done.returncode == 0, done.stderr
-    made = examples(tmp_path / "out.tfrecord")
-    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
-    assert manifest["count"] == len(made) > 20
-    assert (manifest["made_from"]["objective"], manifest["made_from"]["max_seq_length"]) == ("sop", 32)
-    for example in made:
-        ids, mask, segments, boundary = (example[name].numpy() for name in ("input_ids", "input_mask", "segment_ids", "token_boundary"))
-        length, masked = mask.sum(), int(example["masked_lm_weights"].numpy().sum())
-        positions = example["masked_lm_positions"].numpy()[:masked]
-        assert masked == min(5, max(1, round(0.15 * length)))
-        assert (ids[0], ids[length - 1]) == (2, 3) and not ids[length:].any()
-        second = int(np.argmax(segments))
-        assert ids[second - 1] == 3 and segments[second:length].all() and not segments[:second].any()
-        assert boundary[[0, second - 1, second, length - 1]].all() and not boundary[length:].any()
-        assert not set(positions) & {0, second - 1, length - 1}
-    assert f"6 documents, {len(made)} examples" in done.stderr and "left out: 0" in done.stderr
-
-
-def test_the_number_of_workers_changes_no_byte_and_the_seed_changes_all(tmp_path, text):
-    contents = []
-    for number, flags in enumerate((dict(num_workers=1), dict(num_workers=3), dict(random_seed=1))):
-        out = tmp_path / f"{number}.tfrecord"
-        assert create(tmp_path, output_file=out, **flags).returncode == 0
-        contents.append(out.read_bytes())
-    assert contents[0] == contents[1] != contents[2]
-
-
-def test_several_outputs_and_shards_hold_what_one_file_would(tmp_path, text):
-    assert create(tmp_path).returncode == 0
-    assert create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord", num_shards=2).returncode == 0
-    shards = sorted(tmp_path.glob("[ab]-0000*.tfrecord"))
-    assert len(shards) == 4
-    whole = sorted(tf.data.TFRecordDataset(str(tmp_path / "out.tfrecord")).as_numpy_iterator())
-    assert sorted(tf.data.TFRecordDataset(list(map(str, shards))).as_numpy_iterator()) == whole
-
-
-@pytest.mark.parametrize("flags, labels", [(dict(random_next_sentence=True), {0, 1}), (dict(sentence_objective="none"), {0})])
-def test_other_objectives(tmp_path, text, flags, labels):
-    assert create(tmp_path, **flags).returncode == 0
-    assert {int(example["next_sentence_labels"][0]) for example in examples(tmp_path / "out.tfrecord")} == labels
-
-
-def test_permutation_doubles_the_masked_features(tmp_path, text):
-    assert create(tmp_path, do_permutation=True).returncode == 0
-    record = next(tf.data.TFRecordDataset(str(tmp_path / "out.tfrecord")).as_numpy_iterator())
-    assert len(tf.train.Example.FromString(record).features.feature["masked_lm_ids"].int64_list.value) == 10
-
-
-def test_a_line_of_a_megabyte_and_carriage_returns_are_fine(tmp_path, text):
-    text.write_bytes(b"\r\n".join([("word " * 200_000).encode(), b"The end of it.", b"", b"A second one.", b"And its end."]))
-    done = create(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "2 documents" in done.stderr
-
-
 def leftovers(tmp_path):
     return {path.name for path in tmp_path.iterdir()} - {"text.txt"}
 
 
-@pytest.mark.parametrize("content, flags, message", [
-    (b"", {}, "there is no text"),
-    (b"\n\n \n", {}, "there is no text"),
-    (b"word\n\nword\n", {}, "no example came out"),
-    (b"fine\nnot \xff fine\n", {}, "text.txt line 2: not UTF-8"),
-    (b"one document\nof two sentences\n", dict(sentence_objective="nsp"), "at least two documents"),
-    (b"fine\n", dict(input_file="nowhere.txt"), "no such file: nowhere.txt"),
-    (b"fine\n", dict(input_file="nowhere/*.txt"), "no file matches nowhere"),
-    (b"fine\n", dict(spm_model_file="nowhere.model"), "no such SentencePiece model: nowhere.model"),
-    (b"fine\n", dict(spm_model_file=""), "needs spm_model_file or vocab_file"),
-    (b"fine\n", dict(max_seq_length=3), "max_seq_length must be at least 5"),
-    (b"fine\n", dict(dupe_factor=0), "dupe_factor"),
-])
-def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path, content, flags, message):
-    (tmp_path / "text.txt").write_bytes(content)
-    done = create(tmp_path, **flags)
+def test_flags_reach_the_library_and_two_workers_write_what_one_does(tmp_path, text):
+    done = create(tmp_path, random_next_sentence=True, do_permutation=True, do_whole_word_mask=False, favor_shorter_ngram=False, ngram=2,
+                  masked_lm_prob=0.2, short_seq_prob=0.3, random_seed=7, release_compatible=True)
+    assert done.returncode == 0, done.stderr
+    options = CreationOptions(SegmentOptions(32, 0.3, "nsp", release_compatible=True), MaskingOptions(5, 0.2, 2, False, False, True), 3, 7)
+    again = tmp_path / "again.tfrecord"
+    create_pretraining_data([str(text)], [str(again)], FullTokenizer(spm_model_file=str(TINY)), options, num_workers=1)
+    assert (tmp_path / "out.tfrecord").read_bytes() == again.read_bytes()
+    assert (tmp_path / "out.manifest.json").read_bytes() == (tmp_path / "again.manifest.json").read_bytes()
+
+
+def test_several_outputs_are_cut_in_shards_and_summed_up(tmp_path, text):
+    done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord", num_shards=2)
+    assert done.returncode == 0, done.stderr
+    shards = [tmp_path / f"{name}-0000{shard}-of-00002.tfrecord" for name in "ab" for shard in range(2)]
+    assert leftovers(tmp_path) == {name for shard in shards for name in (shard.name, shard.with_suffix(".manifest.json").name)}
+    counts = [sum(1 for _ in tf.data.TFRecordDataset(str(shard))) for shard in shards]
+    assert min(counts) > 0
+    assert f"6 documents, {sum(counts)} examples" in done.stderr and "left out: 0" in done.stderr
+
+
+def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
+    (tmp_path / "text.txt").write_bytes(b"fine\nnot \xff fine\n")
+    done = create(tmp_path)
     assert done.returncode == 1
-    assert message in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"create_pretraining_data.py: error: {tmp_path}/text.txt line 2: not UTF-8")
+    assert "Traceback" not in done.stderr
     assert leftovers(tmp_path) == set()
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
-    limited = ["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "-", *arguments(tmp_path, dupe_factor=200)]
+    limited = ["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "-", *arguments(tmp_path, dupe_factor=20)]
     done = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "error:" in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == f"create_pretraining_data.py: error: {tmp_path}: File too large"
     assert leftovers(tmp_path) == set()
+
+
+def test_where_one_output_cannot_be_written_none_is_left(tmp_path, text):
+    (tmp_path / "b.tfrecord").mkdir()
+    done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord")
+    assert done.returncode == 1
+    assert "b.tfrecord" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+    assert leftovers(tmp_path) == {"b.tfrecord"}
 
 
 def test_sigterm_leaves_nothing(tmp_path, text):

@@ -60,7 +60,7 @@ def all_or_none(paths: list[str]) -> Iterator[None]:
         yield
     except BaseException:
         for path in [*paths, *map(manifest_path, paths)]:
-            if tf.io.gfile.exists(path):
+            if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
                 tf.io.gfile.remove(path)
         raise
 

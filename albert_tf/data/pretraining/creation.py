@@ -112,7 +112,11 @@ def _working_directory(output_file: str) -> Iterator[str]:
     if directory and is_local:
         os.makedirs(directory, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".create_pretraining_data.", dir=(directory or os.curdir) if is_local else None) as work:
-        yield work
+        try:
+            yield work
+        except OSError as error:
+            error.filename = error.filename or os.path.dirname(work)  # a full disk does not say which one
+            raise
 
 
 def _tokenize(run, input_files: list[str], work: str) -> Corpus:

@@ -1,0 +1,71 @@
+"""A corpus on disk gives back the documents that went in, whole or in parts."""
+
+import numpy as np
+import pytest
+
+from albert_tf.data.pretraining.corpus import Corpus, Part, line_batches, write_corpus
+
+
+def batch(*lengths):
+    """Ids from 0 on for sentences of the given lengths; -1 ends a document."""
+    ids = np.arange(sum(length for length in lengths if length > 0), dtype=np.int32)
+    return ids, np.array(lengths, np.int64)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Documents of 2, 1 and 5 sentences; the last goes on in a second batch, and blank lines are everywhere."""
+    return write_corpus([batch(-1, 3, 2, -1, -1, 4, -1, 1, 1), batch(1, 1, 1, -1), batch(-1)], str(tmp_path))
+
+
+def test_documents_end_at_blank_lines_also_across_batches(corpus):
+    assert (len(corpus), corpus.num_sentences, corpus.num_tokens) == (3, 8, 14)
+    assert corpus.parts(range(3), 100) == [Part(0, 0, 2), Part(1, 2, 3), Part(2, 3, 8)]
+
+
+def test_sentences_of_a_part(corpus):
+    ids, ends = corpus.sentences(Part(0, 0, 2))
+    assert (ids.tolist(), ends) == ([0, 1, 2, 3, 4], [0, 3, 5])
+    ids, ends = corpus.sentences(Part(2, 4, 7))
+    assert (ids.tolist(), ends) == ([10, 0, 1], [0, 1, 2, 3])
+
+
+def test_long_documents_come_in_parts_whatever_comes_with_them(corpus):
+    assert corpus.parts(range(1, 3), 2) == [Part(1, 2, 3), Part(2, 3, 5), Part(2, 5, 7), Part(2, 7, 8)]
+    assert corpus.parts(range(2, 3), 2) == [Part(2, 3, 5), Part(2, 5, 7), Part(2, 7, 8)]
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 10, 1000])
+def test_tasks_hold_every_part_once_in_order(corpus, tokens):
+    tasks = list(corpus.tasks(tokens, 2))
+    assert [part for task in tasks for part in task] == corpus.parts(range(3), 2)
+    assert all(tasks) and (len(tasks) == 1) == (tokens == 1000)
+
+
+def test_a_long_document_is_shared_between_tasks(corpus):
+    assert [task for task in corpus.tasks(3, 2) if task[0].document == 2] == [[Part(2, 3, 5)], [Part(2, 5, 7)], [Part(2, 7, 8)]]
+
+
+def test_random_sentences_are_of_another_document_and_as_many_as_asked_for(corpus):
+    rng = np.random.default_rng(1)
+    of_the_others = [corpus.random_sentences(rng, 0, 2).tolist() for _ in range(300)]
+    # The second document whole, or two sentences of the third, or its last one.
+    assert {tuple(ids) for ids in of_the_others} == {(5, 6, 7, 8), (9, 10), (10, 0), (0, 1), (1, 2), (2,)}
+    assert 0.4 < np.mean([ids[0] == 5 for ids in of_the_others]) < 0.6
+
+
+def test_a_corpus_can_be_read_twice(corpus, tmp_path):
+    again = Corpus(str(tmp_path))
+    assert again.sentences(Part(1, 2, 3))[0].tolist() == corpus.sentences(Part(1, 2, 3))[0].tolist()
+
+
+def test_no_token_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="there is no text"):
+        write_corpus([batch(-1), batch(-1, -1)], str(tmp_path))
+
+
+def test_lines_are_stripped_and_a_file_ends_a_document(tmp_path):
+    for name, text in (("a", "one\r\n  two \n \nthree\u2028four"), ("b", "five\n")):
+        (tmp_path / name).write_bytes(text.encode())
+    lines = [line for lines in line_batches([str(tmp_path / "a"), str(tmp_path / "b")]) for line in lines]
+    assert lines == ["one", "two", "", "three\u2028four", "", "five", ""]

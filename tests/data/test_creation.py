@@ -1,0 +1,156 @@
+"""Text to records: what they hold, that only the seed decides, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.pretraining import creation
+from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.segments import SegmentOptions
+from albert_tf.data.records import pretraining_features
+from albert_tf.text.tokenization import FullTokenizer
+
+SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.", "No one came to see to them.",
+             "By morning two had sunk.", "Their masts stood out of the water.", "A boy counted them from the wall."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(golden):
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join("\n".join(SENTENCES[i:] + SENTENCES[:i]) for i in range(6)) + "\n")
+    return path
+
+
+@pytest.fixture
+def create(tmp_path, tokenizer):
+    """create(outputs, options...) makes records of text.txt with one worker, and gives the statistics."""
+
+    def create(*outputs, objective="sop", release_compatible=False, permutation=False, short=0.1, dupe_factor=3, seed=12345):
+        options = CreationOptions(SegmentOptions(32, short, objective, release_compatible), MaskingOptions(5, permutation=permutation),
+                                  dupe_factor, seed)
+        paths = [str(tmp_path / name) for name in outputs or ("out.tfrecord",)]
+        return create_pretraining_data([str(tmp_path / "text.txt")], paths, tokenizer, options, num_workers=1)
+
+    return create
+
+
+def examples(path, max_predictions=5):
+    features = pretraining_features(32, max_predictions)
+    records = tf.data.TFRecordDataset(str(path))
+    return [{name: value.numpy() for name, value in tf.io.parse_single_example(record, features).items()} for record in records]
+
+
+def test_the_records_are_the_releases_kind(tmp_path, text, create):
+    statistics = create()
+    made = examples(tmp_path / "out.tfrecord")
+    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
+    assert manifest["count"] == len(made) == statistics["examples"] > 20
+    assert (manifest["made_from"]["objective"], manifest["made_from"]["max_seq_length"]) == ("sop", 32)
+    for example in made:
+        ids, segments, boundary = (example[name] for name in ("input_ids", "segment_ids", "token_boundary"))
+        length, masked = example["input_mask"].sum(), int(example["masked_lm_weights"].sum())
+        assert 0 < masked <= min(5, max(1, round(0.15 * length)))
+        positions = example["masked_lm_positions"]
+        assert (np.diff(positions[:masked]) > 0).all() and not positions[masked:].any() and not example["masked_lm_ids"][masked:].any()
+        assert (ids[0], ids[length - 1]) == (2, 3) and not ids[length:].any()
+        second = int(np.argmax(segments))
+        assert ids[second - 1] == 3 and segments[second:length].all() and not segments[:second].any()
+        assert boundary[[0, 1, second - 1, second, length - 1]].all() and not boundary[length:].any()
+        assert not set(positions[:masked]) & {0, second - 1, length - 1}
+
+
+def test_the_statistics_are_those_of_the_records(tmp_path, text, create):
+    statistics = create()
+    made = examples(tmp_path / "out.tfrecord")
+    assert statistics["documents"] == 6
+    assert statistics["tokens"] == sum(example["input_mask"].sum() for example in made)
+    assert statistics["masked"] == sum(example["masked_lm_weights"].sum() for example in made)
+    assert statistics["swapped"] == sum(example["next_sentence_labels"].sum() for example in made)
+    assert summary(statistics).startswith(f"6 documents, {len(made)} examples, {statistics['tokens'] / len(made):.1f} tokens on average")
+
+
+def test_the_seed_decides_all(tmp_path, text, create):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        create(f"{name}.tfrecord", seed=seed)
+    a, b, c = ((tmp_path / f"{name}.tfrecord").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_duplicates_are_cut_and_masked_anew_and_shuffled_together(tmp_path, text, create):
+    create(short=0.5, dupe_factor=10)
+    made = [example["input_ids"].tobytes() for example in examples(tmp_path / "out.tfrecord")]
+    assert len(set(made)) > 0.95 * len(made)
+    create("once.tfrecord", short=0.5, dupe_factor=1)
+    once = [made.index(example["input_ids"].tobytes()) for example in examples(tmp_path / "once.tfrecord")]
+    assert max(np.diff(sorted(once))) < len(made) / 2 and once == sorted(once)  # spread among the others, by the same keys
+
+
+def test_several_outputs_hold_what_one_file_would(tmp_path, text, create):
+    create()
+    create("a.tfrecord", "b.tfrecord")
+    records = [list(tf.data.TFRecordDataset(str(tmp_path / f"{name}.tfrecord")).as_numpy_iterator()) for name in ("out", "a", "b")]
+    assert records[0] == records[1] + records[2] and min(map(len, records)) > 0
+
+
+@pytest.mark.parametrize("objective, labels", [("sop", {0, 1}), ("nsp", {0, 1}), ("none", {0})])
+@pytest.mark.parametrize("release_compatible", [False, True])
+def test_labels_of_the_objectives(tmp_path, text, create, objective, labels, release_compatible):
+    create(objective=objective, release_compatible=release_compatible)
+    assert {int(example["next_sentence_labels"][0]) for example in examples(tmp_path / "out.tfrecord")} == labels
+
+
+def test_permutation_doubles_the_masked_features(tmp_path, text, create):
+    create(permutation=True)
+    assert max(example["masked_lm_weights"].sum() for example in examples(tmp_path / "out.tfrecord", max_predictions=10)) > 5
+
+
+def test_long_documents_are_cut_for_the_workers_and_no_sentence_is_lost(tmp_path, text, create, monkeypatch):
+    text.write_text("\n".join(SENTENCES * 20))
+    monkeypatch.setattr(creation, "_LONGEST_PART", 16)
+    assert create(objective="none", short=0.0, dupe_factor=1)["documents"] == 1
+    whole = create("whole.tfrecord", objective="none", short=0.0, dupe_factor=1, release_compatible=True)
+    assert whole["examples"] < sum(1 for _ in examples(tmp_path / "out.tfrecord")) < whole["examples"] + 120 / 16 + 1
+
+
+def test_a_corpus_of_one_document_pairs_with_itself_as_in_the_release(text, create):
+    text.write_text("One sentence alone stands here.\n")
+    assert create(release_compatible=True)["swapped"] == 3
+
+
+def test_a_line_of_a_megabyte_and_carriage_returns_are_fine(text, create):
+    text.write_bytes(b"\r\n".join([b"word " * 200_000, b"The end of it.", b"", b"A second one.", b"And its end."]))
+    assert create()["documents"] == 2
+
+
+def test_a_document_of_one_word_is_left_out_and_counted(text, create):
+    text.write_text("word\n\n" + "\n".join(SENTENCES))
+    statistics = create()
+    assert (statistics["documents"], statistics["left_out"]) == (2, 3)
+    assert "left out: 3 chunks of one word" in summary(statistics)
+
+
+@pytest.mark.parametrize("content, options, message", [
+    (b"", {}, "there is no text"),
+    (b"\n\n \n", {}, "there is no text"),
+    (b"word\n\nword\n", {}, "no example came out"),
+    (b"fine\nnot \xff fine\n", {}, "text.txt line 2: not UTF-8"),
+    (b"one document\nof two sentences\n", dict(objective="nsp"), "at least two documents"),
+])
+def test_what_gives_no_records_is_refused_and_leaves_nothing(tmp_path, text, create, content, options, message):
+    text.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        create(**options)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_an_output_named_twice_is_refused(text, create):
+    with pytest.raises(ValueError, match="named twice"):
+        create("a.tfrecord", "a.tfrecord")
