@@ -104,8 +104,9 @@ def count_example(counts, histograms, pair, starts, masker, options, max_seq_len
         as_mask=as_mask.sum(), as_itself=as_itself.sum(), as_random=(~as_mask & ~as_itself).sum(),
         goal_reached=len(masked.positions) == options.goal(len(row)), short=pair.is_short,
         words_in_part=((masked_of_word > 0) & (masked_of_word < sizes)).sum(), words=len(sizes),
-        across_sep=not starts[pair.b[0]] or not starts[pair.a[0]])
+        across_sep=not starts[pair.b[0]], inside_word=not starts[pair.b[0]] or not starts[pair.a[0]])
     histograms["length_by_16"][len(row) // 16 * 16] += 1
+    histograms["length_a_by_16"][len(pair.a) // 16 * 16] += 1
     histograms["masked_tokens"][len(masked.positions)] += 1
     for size, count in zip(sizes, masked_of_word):
         histograms["pieces_per_word"][size] += 1
@@ -122,9 +123,10 @@ def share(counted, numerator, denominator):
 
 
 def assert_as_the_release(key, counted, name, numerator, denominator):
+    """Within 4 combined standard errors, or 5 where short documents give the shares a heavy tail (golden/README)."""
     ours, error = share(counted, numerator, denominator)
     release, release_error = RUNS[key]["shares"][name], RUNS[key]["standard_errors"][name]
-    assert abs(ours - release) <= 4 * np.hypot(error, release_error) + 1e-12, (name, ours, release)
+    assert abs(ours - release) <= (5 if key[2] else 4) * np.hypot(error, release_error) + 1e-12, (name, ours, release)
 
 
 def distance(ours, release):
@@ -148,34 +150,33 @@ def test_masks_are_drawn_as_the_release_draws_them(key, release_compatible):
         assert distance(histograms[name], RUNS[key]["histograms"][name]) < 0.03, name
 
 
-@pytest.mark.parametrize("key", LONG_RUNS, ids=str)
+@pytest.mark.parametrize("key", RUNS, ids=str)
 def test_release_compatible_segments_are_the_releases(key):
     counted, histograms = passes(key, True)
     for name, numerator in (("label_1", "label_1"), ("swapped", "swapped"), ("b_from_other_document", "b_from_other"),
-                            ("shorter_than_max", "shorter")):
+                            ("shorter_than_max", "shorter"), ("words_across_sep_per_instance", "across_sep")):
         assert_as_the_release(key, counted, name, numerator, "instances")
-    for name in ("length_by_16", "masked_tokens"):
-        assert distance(histograms[name], RUNS[key]["histograms"][name]) < 0.03, name
+    assert_as_the_release(key, counted, "documents_short", "documents_short", "documents")
     assert share(counted, "across_sep", "instances")[0] > 0
+    if key in LONG_RUNS:
+        for name in ("length_by_16", "length_a_by_16", "masked_tokens"):
+            assert distance(histograms[name], RUNS[key]["histograms"][name]) < 0.03, name
 
 
 @pytest.mark.parametrize("key", RUNS, ids=str)
 def test_pairs_come_from_one_document_are_swapped_half_the_time_and_begin_with_words(key):
     counted, _ = passes(key, False)
     assert sum(counts["b_from_other"] for counts in counted) == 0
-    assert sum(counts["across_sep"] for counts in counted) == 0
+    assert sum(counts["inside_word"] for counts in counted) == 0
     swapped, instances = (sum(counts[name] for counts in counted) for name in ("swapped", "instances"))
     assert abs(swapped / instances - 0.5) < 4 * 0.5 / instances**0.5
 
 
 @pytest.mark.parametrize("key", [key for key in RUNS if key[2]], ids=str)
-def test_a_tenth_of_the_examples_is_drawn_short_and_with_release_compatible_a_tenth_of_the_documents(key):
+def test_a_tenth_of_the_examples_is_drawn_short(key):
     counted, _ = passes(key, False)
     short, instances = (sum(counts[name] for counts in counted) for name in ("short", "instances"))
     assert abs(short / instances - 0.1) < 4 * (0.09 / instances) ** 0.5
-    counted, _ = passes(key, True)
-    short, number = (sum(counts[name] for counts in counted) for name in ("documents_short", "documents"))
-    assert abs(short / number - 0.1) < 4 * (0.09 / number) ** 0.5
 
 
 def segmenter(starts, random=None, **options):
@@ -201,13 +202,13 @@ def test_next_sentence_pairs_take_b_from_another_document_half_the_time():
     assert 0.4 < np.mean([pair.label for pair in pairs]) < 0.7  # what a random B leaves over is used again
 
 
-def test_what_is_too_long_is_trimmed_to_fit_and_keeps_its_words_whole_in_front():
+def test_what_is_too_long_is_trimmed_to_what_fits_and_keeps_its_words_whole_in_front():
     starts = [False, True]
     rng = np.random.default_rng(3)
     for _ in range(100):
         sentences = [np.concatenate([[1], rng.integers(0, 2, 24)]).astype(np.int32) for _ in range(2)]
         pair, = segmenter(starts).pairs(0, np.concatenate(sentences), [0, 25, 50], rng)
-        assert len(pair.a) + len(pair.b) <= 29
+        assert len(pair.a) + len(pair.b) == 29
         assert pair.a[0] == pair.b[0] == 1
 
 
