@@ -1,0 +1,35 @@
+"""The encoder alone against keras-hub's AlbertBackbone: albert_base, 16 x 128 tokens, forward and training.
+
+    python -m benchmarks.encoder --peer_python=/path/to/environment/bin/python
+
+The environment needs keras-hub and TensorFlow. Both sides: two threads, no dropout, tf.function; training with AdamW and
+clipping. Ours with XLA and without.
+"""
+
+from absl import flags
+
+from albert_tf import cli
+from benchmarks.alternation import Worker, compare, print_head, print_row
+
+flags.DEFINE_string("peer_python", None, "Python of an environment with keras-hub.", required=True)
+flags.DEFINE_integer("rounds", 5, "Turns of each program; the median counts.", lower_bound=1)
+flags.DEFINE_float("seconds", 10, "About how long a turn lasts.", lower_bound=0.1)
+FLAGS = flags.FLAGS
+
+PEER = "keras-hub"
+WANTED = {("training", "float32"): 1.05, ("training", "bfloat16"): 1.1, ("forward", "float32"): 1.15, ("forward", "bfloat16"): 1.3}
+
+
+def main():
+    print_head(PEER)
+    for (what, precision), wanted in WANTED.items():
+        rates = compare({
+            "ours": lambda: Worker("ours", precision, what),
+            "ours, XLA": lambda: Worker("ours", precision, what, "--jit_compile"),
+            PEER: lambda: Worker("keras_hub_backbone", precision, what, python=FLAGS.peer_python),
+        }, FLAGS.rounds, FLAGS.seconds)
+        print_row(f"{what}, {precision}", rates, PEER, wanted)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,28 @@
+"""The worker's side of a benchmark: it does steps when it is told to, and answers with the seconds that they took.
+
+Needs the standard library only: peers run it in environments of their own.
+"""
+
+import os
+import sys
+import time
+
+BATCH, SEQ, PREDICTIONS = 16, 128, 20
+
+
+def serve(make_step):
+    """For each line on stdin, a number of steps, prints the seconds that they took.
+
+    Args:
+      make_step: builds what is measured and gives a function that does one step and waits for its result.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not look like an answer
+    step = make_step()
+    step(), step()  # compilation, first-time allocations
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        start = time.perf_counter()
+        for _ in range(int(line)):
+            step()
+        print(time.perf_counter() - start, file=answers, flush=True)
