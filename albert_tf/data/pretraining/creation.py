@@ -9,16 +9,12 @@ number of workers changes nothing; and no pass holds more than a few megabytes o
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
-import itertools
-import multiprocessing
 import os
-import signal
 import sys
 import tempfile
-from typing import Callable, Iterable, Iterator
+from typing import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +26,7 @@ from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
 from albert_tf.data.pretraining.shuffle import BucketWriter, sorted_records
 from albert_tf.data.records import all_or_none, record_writer
+from albert_tf.data.worker_pool import worker_pool
 from albert_tf.progress import progress
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
@@ -81,7 +78,7 @@ def create_pretraining_data(
     if len(set(output_files)) < len(output_files):
         raise ValueError("an output file is named twice")
     with _working_directory(output_files[0]) as work:
-        with _pool(num_workers, tokenizer, work) as run:
+        with worker_pool(num_workers, _start_worker, tokenizer, work) as run:
             corpus = _tokenize(run, input_files, work)
             if options.segments.objective == "nsp" and len(corpus) < 2:
                 raise ValueError("the next-sentence objective needs at least two documents: B comes from another one")
@@ -89,7 +86,7 @@ def create_pretraining_data(
             statistics = _make_examples(run, corpus, options, num_buckets)
         if not statistics["examples"]:
             raise ValueError("no example came out: every document is one word")
-        with all_or_none(output_files), _pool(num_workers, tokenizer, work) as run:
+        with all_or_none(output_files), worker_pool(num_workers, _start_worker, tokenizer, work) as run:
             _write_outputs(run, output_files, num_buckets, _made_from(options))
     statistics["documents"] = len(corpus)
     return statistics
@@ -115,7 +112,8 @@ def _working_directory(output_file: str) -> Iterator[str]:
         try:
             yield work
         except OSError as error:
-            error.filename = error.filename or os.path.dirname(work)  # a full disk does not say which one
+            if error.errno and not error.filename:
+                error.filename = os.path.dirname(work)  # a full disk does not say which one
             raise
 
 
@@ -179,11 +177,6 @@ class Worker:
 
 
 def _start_worker(tokenizer: FullTokenizer, work: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    _set_worker(tokenizer, work)
-
-
-def _set_worker(tokenizer: FullTokenizer, work: str) -> None:
     global _worker
     _worker = Worker(tokenizer, work)
 
@@ -217,34 +210,3 @@ def _write_output(path: str, buckets: range, made_from: dict) -> None:
     with record_writer(path, made_from) as writer:
         for record in sorted_records(_worker.work, buckets):
             writer.write(record)
-
-
-@contextlib.contextmanager
-def _pool(num_workers: int, tokenizer: FullTokenizer, work: str) -> Iterator[Callable]:
-    """Gives run(function, tasks): the results in order, with a few tasks under way at a time whatever their number.
-
-    One worker is this process itself.
-    """
-    if num_workers == 1:
-        _set_worker(tokenizer, work)
-        yield itertools.starmap
-        return
-    method = "fork" if sys.platform == "linux" else "spawn"
-    pool = concurrent.futures.ProcessPoolExecutor(
-        num_workers, multiprocessing.get_context(method), _start_worker, (tokenizer, work))
-
-    def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
-        under_way = collections.deque()
-        for task in tasks:
-            under_way.append(pool.submit(function, *task))
-            if len(under_way) > 2 * num_workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-
-    try:
-        yield run
-    except concurrent.futures.process.BrokenProcessPool as error:
-        raise OSError("a worker process was ended from outside, perhaps for want of memory") from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
