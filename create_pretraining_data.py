@@ -29,7 +29,7 @@ flags.DEFINE_string("input_file_mode", "r", "Kept for the release's scripts: tex
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower the case of the text.")
 flags.DEFINE_bool("do_whole_word_mask", True, "Whether words are masked as a whole.")
 flags.DEFINE_bool("do_permutation", False, "Whether to permute a second set of spans, which is predicted too.")
-flags.DEFINE_bool("favor_shorter_ngram", True, "Whether an n-gram of n words has probability ~ 1/n; else longer ones are favoured.")
+flags.DEFINE_bool("favor_shorter_ngram", True, "Whether P(n words) ~ 1/n for an n-gram; else longer ones are favoured.")
 flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
 flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "Sentence order, next sentence, or no sentence label.")
 flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.")
@@ -40,9 +40,10 @@ flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time c
 flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
 flags.DEFINE_integer("num_workers", os.cpu_count(), "Processes.", lower_bound=1)
-flags.DEFINE_integer("num_shards", 1, "Cuts each output file x.tfrecord into x-00000-of-0000N.tfrecord, ...", lower_bound=1)
-flags.DEFINE_bool("release_compatible", False, "As the release, where it is wrong: a chunk of one sentence is paired with a random document, "
-                  "short lengths are drawn per document, a segment may begin inside a word.")
+flags.DEFINE_integer("num_shards", 1, "Cuts each output x.tfrecord into x-00000-of-0000N.tfrecord, ...", lower_bound=1)
+flags.DEFINE_bool("release_compatible", False,
+                  "As the release, where it is wrong: a chunk of one sentence is paired with a random document, short "
+                  "lengths are drawn per document, a segment may begin inside a word.")
 FLAGS = flags.FLAGS
 
 
@@ -51,7 +52,8 @@ def main():
     tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
     options = CreationOptions(segment_options(), masking_options(), FLAGS.dupe_factor, FLAGS.random_seed)
     input_files = expand_globs(FLAGS.input_file)
-    output_files = [shard for path in filter(None, FLAGS.output_file.split(",")) for shard in shard_paths(path, FLAGS.num_shards)]
+    outputs = filter(None, FLAGS.output_file.split(","))
+    output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
     logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files), FLAGS.num_workers)
     statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
     logging.info(summary(statistics))

@@ -41,8 +41,8 @@ class _Lines:
         now = time.monotonic()
         if now - self._last_line >= _LINE_SECONDS:
             self._last_line = now
-            logging.info("%s", tqdm.format_meter(self._done, self._total, now - self._start, ncols=0, prefix=self._what, unit=self._unit,
-                                                 unit_scale=True))
+            logging.info("%s", tqdm.format_meter(self._done, self._total, now - self._start, ncols=0, prefix=self._what,
+                                                 unit=self._unit, unit_scale=True))
 
     def end(self) -> None:
         seconds = tqdm.format_interval(time.monotonic() - self._start)

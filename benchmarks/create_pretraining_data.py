@@ -21,7 +21,7 @@ from absl import flags
 
 from albert_tf import cli
 
-flags.DEFINE_string("input_file", None, "A text of some megabytes: a sentence a line, a blank line between documents.", required=True)
+flags.DEFINE_string("input_file", None, "A text: a sentence a line, a blank line between documents.", required=True)
 flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.", required=True)
 flags.DEFINE_integer("rounds", 3, "Turns of each program; the median counts.", lower_bound=1)
 flags.DEFINE_integer("num_workers", 2, "Processes of ours.", lower_bound=1)
@@ -49,7 +49,8 @@ def speed_table(folder: str) -> None:
         rounds.append((size / bare, (MANY - FEW) * size / (many - few), (MANY - FEW) * bare / (many - few)))
     bare, ours, ratio = (statistics.median(column) for column in zip(*rounds))
     print(f"\n{'MB of text x dupe a second, median':36}{'SentencePiece':>16}{'ours':>8}{'ratio':>8}{'wanted':>8}")
-    print(f"{f'{FLAGS.num_workers} workers, 512 tokens':36}{bare / 1e6:16.2f}{ours / 1e6:8.2f}{ratio:8.2f}{WANTED_RATIO:8.2f}")
+    what = f"{FLAGS.num_workers} workers, 512 tokens"
+    print(f"{what:36}{bare / 1e6:16.2f}{ours / 1e6:8.2f}{ratio:8.2f}{WANTED_RATIO:8.2f}")
 
 
 def memory_table(folder: str) -> None:
@@ -58,7 +59,8 @@ def memory_table(folder: str) -> None:
         file.write((source.read().rstrip(b"\n") + b"\n\n") * LONGER)
     print(f"\n{'largest PSS of all processes':36}{'MB':>16}{'ratio':>8}{'wanted':>16}")
     first = None
-    for name, path, dupe_factor in (("corpus", FLAGS.input_file, FEW), (f"corpus, dupe_factor {MANY}", FLAGS.input_file, MANY),
+    for name, path, dupe_factor in (("corpus", FLAGS.input_file, FEW),
+                                    (f"corpus, dupe_factor {MANY}", FLAGS.input_file, MANY),
                                     (f"{LONGER} times the corpus", longer, FEW)):
         peak = peak_memory(command(path, folder, dupe_factor)) / 1e6
         first = first or peak
@@ -66,9 +68,9 @@ def memory_table(folder: str) -> None:
 
 
 def command(path: str, folder: str, dupe_factor: int) -> list[str]:
-    return [sys.executable, str(ROOT / "create_pretraining_data.py"), f"--input_file={path}", f"--output_file={folder}/made.tfrecord",
-            f"--spm_model_file={FLAGS.spm_model_file}", "--max_seq_length=512", "--max_predictions_per_seq=77",
-            f"--dupe_factor={dupe_factor}", f"--num_workers={FLAGS.num_workers}"]
+    return [sys.executable, str(ROOT / "create_pretraining_data.py"), f"--input_file={path}",
+            f"--output_file={folder}/made.tfrecord", f"--spm_model_file={FLAGS.spm_model_file}", "--max_seq_length=512",
+            "--max_predictions_per_seq=77", f"--dupe_factor={dupe_factor}", f"--num_workers={FLAGS.num_workers}"]
 
 
 def create(path: str, folder: str, dupe_factor: int) -> float:

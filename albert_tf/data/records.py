@@ -50,12 +50,13 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
         size = tf.io.gfile.stat(temporary).length
         if tf.io.gfile.exists(manifest):
             tf.io.gfile.remove(manifest)
-    write_text(manifest, json.dumps(dict(count=counting.count, size=size, made_from=made_from), indent=2, sort_keys=True))
+    content = dict(count=counting.count, size=size, made_from=made_from)
+    write_text(manifest, json.dumps(content, indent=2, sort_keys=True))
 
 
 @contextlib.contextmanager
 def all_or_none(paths: list[str]) -> Iterator[None]:
-    """Removes the files, and their manifests, when the block that writes them ends with an error: some of them are no data set."""
+    """Removes files and manifests when the block that writes them ends with an error: a part is no data set."""
     try:
         yield
     except BaseException:
@@ -89,7 +90,8 @@ def check_records(paths: list[str]) -> list[RecordFile]:
     files = [_check(path) for path in paths]
     without = [file.path for file in files if file.count is None]
     if without:
-        logging.warning("%d record file(s) without a manifest, such as %s: a cut file would not be noticed", len(without), without[0])
+        logging.warning("%d record file(s) without a manifest, such as %s: a cut file would not be noticed",
+                        len(without), without[0])
     return files
 
 
@@ -107,7 +109,8 @@ def _check(path: str) -> RecordFile:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{beside} is no manifest of records: make the records anew") from error
     if size != expected:
-        raise ValueError(f"{path} has {size:,} bytes and its manifest says {expected:,}: it was cut or changed; make it anew")
+        raise ValueError(f"{path} has {size:,} bytes and its manifest says {expected:,}: it was cut or changed; "
+                         "make it anew")
     return RecordFile(path, count, made_from)
 
 

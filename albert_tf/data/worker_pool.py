@@ -12,9 +12,12 @@ import sys
 from typing import Callable, Iterable, Iterator
 
 
+Run = Callable[[Callable, Iterable[tuple]], Iterator]
+
+
 @contextlib.contextmanager
-def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[Callable[[Callable, Iterable[tuple]], Iterator]]:
-    """Gives run(function, tasks): for each task, a tuple of arguments, the function's result, in the order of the tasks.
+def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[Run]:
+    """Gives run(function, tasks): for each task, a tuple of arguments, the function's result, in the tasks' order.
 
     Args:
       num_workers: processes. One worker is this process itself.

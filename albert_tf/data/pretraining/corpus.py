@@ -21,6 +21,13 @@ _DOCUMENT_END = -1
 _BLOCK = 1 << 20
 
 
+_COLUMNS = dict(
+    ids=np.int32,  # [tokens], all sentences one after the other
+    sentence_ends=np.int64,  # [sentences], where each ends in ids
+    document_ends=np.int64,  # [2 * documents], where each ends in sentence_ends, and in ids
+)
+
+
 class Part(NamedTuple):
     """A stretch of one document: sentences from `first` to before `last`, counted over the whole corpus."""
 
@@ -33,9 +40,8 @@ class Corpus:
     """Documents of sentences of token ids, in a folder that `write_corpus` filled. Nothing of it stays in memory."""
 
     def __init__(self, folder: str):
-        self._ids = _Column(os.path.join(folder, "ids"), np.int32)  # [tokens], all sentences one after the other
-        self._sentence_ends = _Column(os.path.join(folder, "sentence_ends"), np.int64)  # [sentences], in ids
-        self._document_ends = _Column(os.path.join(folder, "document_ends"), np.int64)  # [2 * documents]: in sentence_ends, in ids
+        self._ids, self._sentence_ends, self._document_ends = (
+            _Column(os.path.join(folder, name), dtype) for name, dtype in _COLUMNS.items())
 
     def __len__(self) -> int:
         return len(self._document_ends) // 2
@@ -52,10 +58,11 @@ class Corpus:
         """Each of some documents as one part, or as several of `longest` sentences where it has more."""
         starts = self._ends(documents.start - 1, documents.stop)[:, 0].tolist()
         return [Part(document, start, min(start + longest, last))
-                for document, first, last in zip(documents, starts, starts[1:]) for start in range(first, last, longest)]
+                for document, first, last in zip(documents, starts, starts[1:])
+                for start in range(first, last, longest)]
 
     def tasks(self, tokens: int, longest: int) -> Iterator[list[Part]]:
-        """The parts of all documents: those of small documents together, about `tokens` of them, and others one by one."""
+        """The parts of all documents: those of small ones together, about `tokens` of them, and others one by one."""
         for first in range(0, len(self), _BLOCK):
             documents = range(first, min(first + _BLOCK, len(self)))
             # Two documents go together when both begin and both end between the same multiples of `tokens`.
@@ -127,7 +134,7 @@ def line_batches(paths: list[str]) -> Iterator[list[str]]:
 
 
 def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all lines, int32, and the length of each line, or -1 where a document ends. Empty ones are left out."""
+    """The ids of all lines, int32, and the length of each, or -1 where a document ends. Lines without ids go."""
     encoded = tokenizer.encode_batch(lines)
     lengths = np.array([len(ids) if line else _DOCUMENT_END for line, ids in zip(lines, encoded)], np.int64)
     return np.concatenate(encoded).astype(np.int32), lengths[lengths != 0]
@@ -142,16 +149,16 @@ def write_corpus(batches: Iterable[tuple[np.ndarray, np.ndarray]], folder: str) 
     num_tokens = num_sentences = document_start = 0
     with contextlib.ExitStack() as files:
         ids_file, ends_file, documents_file = (
-            files.enter_context(open(os.path.join(folder, name), "wb")) for name in ("ids", "sentence_ends", "document_ends"))
+            files.enter_context(open(os.path.join(folder, name), "wb")) for name in _COLUMNS)
         for ids, lengths in batches:
             is_sentence = lengths != _DOCUMENT_END
-            ends = num_tokens + np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # the batch's start, and its sentences
+            ends = num_tokens + np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # of what was before, and each
             document_ends = np.cumsum(is_sentence)[~is_sentence]
             # Two blank lines, or one at the start, end no document.
             document_ends = np.unique(document_ends[document_ends + num_sentences > document_start])
-            for array, file in ((ids, ids_file), (ends[1:], ends_file),
-                                (np.stack([num_sentences + document_ends, ends[document_ends]], axis=1), documents_file)):
-                file.write(array.tobytes())
+            ids_file.write(ids.tobytes())
+            ends_file.write(ends[1:].tobytes())
+            documents_file.write(np.stack([num_sentences + document_ends, ends[document_ends]], axis=1).tobytes())
             document_start = num_sentences + int(document_ends[-1]) if len(document_ends) else document_start
             num_sentences += len(ends) - 1
             num_tokens = int(ends[-1])

@@ -26,7 +26,7 @@ from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
 from albert_tf.data.pretraining.shuffle import BucketWriter, sorted_records
 from albert_tf.data.records import all_or_none, record_writer
-from albert_tf.data.worker_pool import worker_pool
+from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.progress import progress
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
@@ -56,9 +56,8 @@ class CreationOptions:
     random_seed: int
 
 
-def create_pretraining_data(
-    input_files: list[str], output_files: list[str], tokenizer: FullTokenizer, options: CreationOptions, num_workers: int
-) -> collections.Counter:
+def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
+                            options: CreationOptions, num_workers: int) -> collections.Counter:
     """Writes pre-training records, shuffled over all output files.
 
     Args:
@@ -96,19 +95,21 @@ def summary(statistics: collections.Counter) -> str:
     """What was made, for a person."""
     examples, tokens = statistics["examples"], statistics["tokens"]
     return (f"{statistics['documents']:,} documents, {examples:,} examples, {tokens / examples:.1f} tokens on average, "
-            f"{statistics['swapped'] / examples:.1%} swapped or of another document, {statistics['masked']:,} tokens masked "
-            f"({statistics['masked'] / tokens:.1%}), {statistics['short'] / examples:.1%} drawn short; "
+            f"{statistics['swapped'] / examples:.1%} swapped or of another document, "
+            f"{statistics['masked']:,} tokens masked ({statistics['masked'] / tokens:.1%}), "
+            f"{statistics['short'] / examples:.1%} drawn short; "
             f"left out: {statistics['left_out']:,} chunks of one word")
 
 
 @contextlib.contextmanager
 def _working_directory(output_file: str) -> Iterator[str]:
     """A folder beside the output, where there is room for it, or in the system's place where the output is remote."""
-    directory = os.path.dirname(output_file)
-    is_local = "://" not in directory
-    if directory and is_local:
+    directory = os.path.dirname(output_file) or os.curdir
+    if "://" in directory:
+        directory = None
+    else:
         os.makedirs(directory, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".create_pretraining_data.", dir=(directory or os.curdir) if is_local else None) as work:
+    with tempfile.TemporaryDirectory(prefix=".create_pretraining_data.", dir=directory) as work:
         try:
             yield work
         except OSError as error:
@@ -117,19 +118,20 @@ def _working_directory(output_file: str) -> Iterator[str]:
             raise
 
 
-def _tokenize(run, input_files: list[str], work: str) -> Corpus:
+def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
     size = sum(tf.io.gfile.stat(path).length for path in input_files)
+    tasks = ((lines,) for lines in corpus_files.line_batches(input_files))
     with progress("tokenising", size, "B") as done:
 
         def encoded():
-            for ids, lengths, num_bytes in run(_tokenize_lines, ((batch,) for batch in corpus_files.line_batches(input_files))):
+            for ids, lengths, num_bytes in run(_tokenize_lines, tasks):
                 yield ids, lengths
                 done(num_bytes)
 
         return corpus_files.write_corpus(encoded(), work)
 
 
-def _make_examples(run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
+def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
     # The release draws a short length for a whole document.
     longest = sys.maxsize if options.segments.release_compatible else _LONGEST_PART
     tasks = ((dupe, parts, options, num_buckets)
@@ -142,7 +144,7 @@ def _make_examples(run, corpus: Corpus, options: CreationOptions, num_buckets: i
     return statistics
 
 
-def _write_outputs(run, output_files: list[str], num_buckets: int, made_from: dict) -> None:
+def _write_outputs(run: Run, output_files: list[str], num_buckets: int, made_from: dict) -> None:
     each = num_buckets // len(output_files)
     tasks = ((path, range(i * each, (i + 1) * each), made_from) for i, path in enumerate(output_files))
     with progress("writing", len(output_files), " files") as done:
@@ -158,11 +160,11 @@ def _num_buckets(corpus: Corpus, options: CreationOptions, num_outputs: int) -> 
 
 
 def _made_from(options: CreationOptions) -> dict:
-    return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking), dupe_factor=options.dupe_factor,
-                random_seed=options.random_seed)
+    return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking),
+                dupe_factor=options.dupe_factor, random_seed=options.random_seed)
 
 
-# --- what runs in the workers -------------------------------------------------------------------------------------------
+# --- what runs in the workers ----------------------------------------------------------------------------------------
 
 _worker: Worker | None = None
 

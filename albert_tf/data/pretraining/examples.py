@@ -23,7 +23,8 @@ class ExampleMaker:
     """
 
     def __init__(self, tokenizer: FullTokenizer, starts_word: np.ndarray, max_seq_length: int, options: MaskingOptions):
-        self._cls, self._sep, self._pad = (np.array([i], np.int32) for i in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id))
+        self._cls, self._sep = (np.array([i], np.int32) for i in (tokenizer.cls_id, tokenizer.sep_id))
+        self._pad_id = tokenizer.pad_id
         self._starts_word = starts_word
         self._max_seq_length, self._options = max_seq_length, options
         self._masker = Masker(options, tokenizer.mask_id, len(starts_word))
@@ -35,14 +36,15 @@ class ExampleMaker:
         special = np.zeros(length, bool)
         special[[0, second - 1, length - 1]] = True
         masked = self._masker.mask(ids, self._starts_word[ids], special, rng)
-        statistics.update(examples=1, tokens=length, masked=len(masked.positions), swapped=pair.label, short=pair.is_short)
+        statistics.update(examples=1, tokens=length, masked=len(masked.positions), swapped=pair.label,
+                          short=pair.is_short)
 
         padding = self._max_seq_length - length
         predictions_padding = self._options.record_predictions - len(masked.positions)
         segment_ids = np.zeros(length, np.int32)
         segment_ids[second:] = 1
         return serialize(
-            input_ids=_padded(masked.input_ids, padding, int(self._pad[0])),
+            input_ids=_padded(masked.input_ids, padding, self._pad_id),
             input_mask=_padded(np.ones(length, np.int32), padding),
             segment_ids=_padded(segment_ids, padding),
             token_boundary=_padded((self._starts_word[ids] | special).astype(np.int32), padding),

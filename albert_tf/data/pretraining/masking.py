@@ -112,8 +112,8 @@ class Masker:
         order = np.argsort(positions, kind="stable")
         return Masked(output, positions[order], ids[positions[order]])
 
-    def draw_spans(self, word_ends: list[int], taken: list[bool], goal: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-        """N-grams of words that are free yet, as (first word, the one after the last), of `goal` tokens together or a few less.
+    def draw_spans(self, word_ends: list[int], taken: list[bool], goal: int, rng) -> list[tuple[int, int]]:
+        """N-grams of words that are free yet, of `goal` tokens or a few less, as (first word, end).
 
         Args:
           word_ends: tokens before each word, and of all.

@@ -133,7 +133,7 @@ class Segmenter:
     def _take_off(self, segment: np.ndarray, count: int, rng) -> np.ndarray:
         front = int(rng.binomial(count, 0.5)) if count else 0
         if front and not self._options.release_compatible:
-            # A segment begins with a word: the front keeps the one that it would lose a part of, and the back gives more.
+            # A segment begins with a word: the front keeps the one that would lose a part, and the back gives more.
             starts = np.flatnonzero(self._starts_word[segment[: front + 1]])
             front = int(starts[-1]) if len(starts) else 0
         return segment[front : len(segment) - (count - front)]
