@@ -26,24 +26,29 @@ from albert_tf.training.run import train
 from albert_tf.training.strategy import is_chief
 
 shared.define_model_flags()
-shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096, save_checkpoints_steps=5000)
+shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
+                             save_checkpoints_steps=5000)
 shared.define_device_flags()
 flags.DEFINE_string("input_file", None, "Training records: a comma-separated list of paths and globs.")
-flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is a set of its own. "
-                          "Default: --input_file.")
+flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is "
+                          "a set of its own, and the first one tells which checkpoint is the best. Default: --input_file.")
 flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.")
-flags.DEFINE_bool("dynamic_masking", False, "Whether training masks the records anew in each epoch, by the rules that they were made with.")
-flags.DEFINE_integer("masked_lm_budget", 0, "The release's name for it: above 0 means --dynamic_masking.", lower_bound=0)
+flags.DEFINE_bool("dynamic_masking", False, "Whether training masks the records anew in each epoch, by the rules that "
+                  "they were made with.")
+flags.DEFINE_integer("masked_lm_budget", 0, "The release's name for it: above 0 means --dynamic_masking.",
+                     lower_bound=0)
 flags.DEFINE_bool("do_train", True, "Whether to train.")
-flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it is saved; without --do_train, those that are there.")
+flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it is saved; without --do_train, those "
+                  "that are there, else --init_checkpoint.")
 flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", lower_bound=1)
 flags.DEFINE_integer("max_eval_steps", 100, "Steps of an evaluation at most; 0 for all records.", lower_bound=0)
 flags.DEFINE_float("poly_power", 1.0, "Power of the learning rate's decay.")
 flags.DEFINE_integer("num_train_steps", 125000, "The last step.", lower_bound=1)
 flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of warm-up.", lower_bound=0)
 flags.DEFINE_integer("start_warmup_step", 0, "The step at which the warm-up begins.")
-flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"], "Whether there is a sentence loss; default: what the records were made for.")
+flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"],
+                  "Whether there is a sentence loss; default: what the records were made for.")
 flags.DEFINE_bool("init_from_group0", False, "Whether every group starts from group 0 of --init_checkpoint.")
 FLAGS = flags.FLAGS
 
@@ -53,9 +58,12 @@ def main():
     config = shared.config()
     options = shared.run_options(FLAGS.num_train_steps)
     if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, {config.max_position_embeddings}")
+        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
+                         f"{config.max_position_embeddings}")
     training_files = open_records(FLAGS.input_file, config) if FLAGS.do_train else []
-    evaluation_sets = [open_records(files, config) for files in FLAGS.eval_input_file or [FLAGS.input_file]] if FLAGS.do_eval else []
+    evaluation_sets = []
+    if FLAGS.do_eval:
+        evaluation_sets = [open_records(patterns, config) for patterns in FLAGS.eval_input_file or [FLAGS.input_file]]
     all_files = training_files + sum(evaluation_sets, [])
     objective = FLAGS.sentence_objective or objective_of(training_files or all_files)
 
@@ -63,17 +71,17 @@ def main():
         task = PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
     if FLAGS.init_checkpoint:
         load_checkpoint(task.model, FLAGS.init_checkpoint, FLAGS.init_from_group0)
-    trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps, start_warmup_step=FLAGS.start_warmup_step,
-                                 poly_power=FLAGS.poly_power)
+    trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps,
+                                 start_warmup_step=FLAGS.start_warmup_step, poly_power=FLAGS.poly_power)
     checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if FLAGS.do_eval:
-        evaluator = Evaluator(options.output_dir, lambda: evaluate(trainer, evaluation_sets, strategy), PretrainingTask.best_metric,
-                              checkpoints.save_best, is_chief(strategy))
+        evaluator = Evaluator(options.output_dir, lambda: evaluate(trainer, evaluation_sets, strategy),
+                              task.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if FLAGS.do_train:
-            parse = training_parser(training_files, config.vocab_size)
-            train(trainer, checkpoints, lambda first_step: training_batches(training_files, parse, first_step), options, strategy, evaluator)
+            batches_from = training_batches(training_files, config.vocab_size)
+            train(trainer, checkpoints, batches_from, options, strategy, evaluator)
         elif FLAGS.do_eval:
             evaluate_checkpoints(checkpoints, evaluator)
 
@@ -81,7 +89,8 @@ def main():
 def open_records(patterns, config: AlbertConfig):
     if not patterns:
         raise ValueError("--input_file is missing")
-    return reading.open_records(expand_globs(patterns), FLAGS.max_seq_length, FLAGS.max_predictions_per_seq, config.vocab_size)
+    return reading.open_records(expand_globs(patterns), FLAGS.max_seq_length, FLAGS.max_predictions_per_seq,
+                                config.vocab_size)
 
 
 def objective_of(files) -> str:
@@ -103,8 +112,11 @@ def training_parser(files, vocab_size: int):
     return lambda records, numbers: mask(parse(records, numbers), numbers)
 
 
-def training_batches(files, parse, first_step):
-    return lambda context: batching.training_batches(files, parse, FLAGS.train_batch_size, FLAGS.random_seed, first_step, context)
+def training_batches(files, vocab_size: int):
+    """What train() asks for: from a first step to a function from an InputContext to batches."""
+    parse = training_parser(files, vocab_size)
+    return lambda first_step: lambda context: batching.training_batches(
+        files, parse, FLAGS.train_batch_size, FLAGS.random_seed, first_step, context)
 
 
 def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
@@ -126,7 +138,7 @@ def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
 
 
 def evaluate_checkpoints(checkpoints, evaluator) -> None:
-    """Evaluates what is there: all model.ckpt-STEP of the directory, else its model.ckpt-best, else --init_checkpoint."""
+    """Evaluates what is there: all model.ckpt-STEP of the directory, else model.ckpt-best, else --init_checkpoint."""
     saved = numbered(FLAGS.output_dir) or list(filter(None, [best_or_latest(FLAGS.output_dir)]))
     for prefix in saved:
         try:

@@ -43,7 +43,8 @@ def naming_changed_files(files: list[RecordFile]) -> Iterator[None]:
 
 
 def training_batches(
-    files: list[RecordFile], parse: Callable, batch_size: int, seed: int, first_step: int, context: tf.distribute.InputContext
+    files: list[RecordFile], parse: Callable, batch_size: int, seed: int, first_step: int,
+    context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
     """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
 
@@ -61,7 +62,7 @@ def training_batches(
     paths = tf.constant([file.path for file in files])
 
     def shuffled(epoch):
-        tf.random.set_seed(seed + 1)  # of this function's graph only, in the place of the process' seed; 0 would mean none
+        tf.random.set_seed(seed + 1)  # of this function's graph, in the place of the process' seed; 0 would mean none
         order = tf.random.experimental.stateless_shuffle(paths, seed=[seed, epoch])
         return tf.data.TFRecordDataset(order).shuffle(_SHUFFLE_BUFFER, seed=epoch)
 
@@ -94,17 +95,19 @@ def evaluation_batches(
 
 
 def _per_replica(batches: tf.data.Dataset, parse: Callable, batch_size: int, context) -> tf.data.Dataset:
-    """Cuts (records, numbers) of a whole batch into those of this process' replicas, one after the other, and parses."""
+    """Cuts (records, numbers) of a whole batch into those of this process' replicas, in order, and parses them."""
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
-        raise ValueError(f"the batch size must be a multiple of the number of replicas, {replicas}. Received: {batch_size}")
+        raise ValueError(f"the batch size must be a multiple of the number of replicas, {replicas}. "
+                         f"Received: {batch_size}")
     rows = batch_size // replicas
     local = replicas // context.num_input_pipelines
     first = context.input_pipeline_id * local
 
     def mine(records, numbers):
         cut = slice(first * rows, (first + local) * rows)
-        return tf.data.Dataset.from_tensor_slices((tf.reshape(records[cut], [local, rows]), tf.reshape(numbers[cut], [local, rows])))
+        parts = tuple(tf.reshape(tensor[cut], [local, rows]) for tensor in (records, numbers))
+        return tf.data.Dataset.from_tensor_slices(parts)
 
     return batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
@@ -114,4 +117,5 @@ def _count(path: str) -> int:
     try:
         return int(tf.data.TFRecordDataset(path).reduce(np.int64(0), lambda count, _: count + 1))
     except tf.errors.DataLossError as error:
-        raise ValueError(f"{path} was cut or changed, or is no TFRecord file: {error.message.splitlines()[0]}") from error
+        reason = error.message.splitlines()[0]
+        raise ValueError(f"{path} was cut or changed, or is no TFRecord file: {reason}") from error

@@ -32,26 +32,28 @@ class StepCallback(tf.keras.callbacks.Callback):
 
 
 class Progress(StepCallback):
-    """A progress bar on a terminal, a plain line now and then elsewhere: steps, examples per second, time left, loss."""
+    """A progress bar on a terminal, a plain line now and then elsewhere: steps, examples/s, time left, loss."""
 
     def __init__(self, first_step: int, num_train_steps: int, batch_size: int):
         super().__init__(first_step)
         self._total, self._batch_size = num_train_steps, batch_size
-        self._bar = tqdm(total=num_train_steps, initial=first_step, unit="step", desc="training") if sys.stderr.isatty() else None
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = tqdm(total=num_train_steps, initial=first_step, unit="step", desc="training")
         self._start = self._last_line = time.monotonic()
 
     def on_step(self, step, logs):
         if self._bar is not None:
-            rate = self._bar.format_dict["rate"] or 0.0
-            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}, {rate * self._batch_size:.0f} examples/s", refresh=False)
+            examples_per_second = (self._bar.format_dict["rate"] or 0.0) * self._batch_size
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}, {examples_per_second:.0f} examples/s", refresh=False)
             self._bar.update(step - self._bar.n)
             return
         now = time.monotonic()
         if now - self._last_line >= _LINE_SECONDS or step == self._total:
             self._last_line = now
             seconds_per_step = (now - self._start) / (step - self._first_step)
-            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %.1f examples/s, %s left", step, self._total, logs["loss"],
-                         logs["learning_rate"], self._batch_size / seconds_per_step,
+            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %.1f examples/s, %s left", step, self._total,
+                         logs["loss"], logs["learning_rate"], self._batch_size / seconds_per_step,
                          tqdm.format_interval((self._total - step) * seconds_per_step))
 
     def on_train_end(self, logs=None):
@@ -116,7 +118,7 @@ class EndOnSignal(StepCallback):
 
 
 class SkippedSteps(StepCallback):
-    """Reports steps that were left out since a gradient was not finite, and ends a run that has nothing else any more."""
+    """Reports steps that were left out since a gradient was not finite, and ends a run of nothing but such steps."""
 
     def __init__(self, first_step: int):
         super().__init__(first_step)
@@ -132,5 +134,5 @@ class SkippedSteps(StepCallback):
         self._known = skipped
         logging.warning("step %d: a gradient was not finite, nothing was updated; %d such steps so far", step, skipped)
         if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
-            raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: lower --learning_rate, "
-                             "or train in another --precision")
+            raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
+                             "lower --learning_rate, or train in another --precision")

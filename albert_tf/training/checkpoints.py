@@ -41,7 +41,8 @@ class Checkpoints:
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
         if glob.has_magic(directory):
-            raise ValueError(f"output_dir must have none of * ? [ in its name: what is saved there could not be read. Received: {directory}")
+            raise ValueError("output_dir must have none of * ? [ in its name: what is saved there could not be read. "
+                             f"Received: {directory}")
         self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
         self._saved_step = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
@@ -59,8 +60,8 @@ class Checkpoints:
         self._write(f"{NAME}-{step}")
         self._saved_step = step
         saved = numbered(self._directory)
-        # What tf.train.latest_checkpoint reads.
-        write_text(os.path.join(self._directory, "checkpoint"), f'model_checkpoint_path: "{os.path.basename(saved[-1])}"\n')
+        latest = os.path.basename(saved[-1])
+        write_text(os.path.join(self._directory, "checkpoint"), f'model_checkpoint_path: "{latest}"\n')  # as TensorFlow's
         for old in saved[:-self._keep]:
             _remove(self._directory, f"{os.path.basename(old)}.")
 
@@ -81,11 +82,12 @@ class Checkpoints:
         except (tf.errors.OpError, IndexError, RuntimeError) as error:  # IndexError: the reader met the end of a file
             raise DamagedCheckpoint(f"{prefix} is cut or changed: {_first_line(error)}") from error
         except (AssertionError, ValueError) as error:
-            raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {_first_line(error)}") from error
+            reason = _first_line(error)
+            raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {reason}") from error
         return int(tf.convert_to_tensor(self._checkpoint.step))
 
     def restore_latest(self) -> int:
-        """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is no checkpoint.
+        """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is none.
 
         Raises:
           ValueError: all are damaged, or it is of another model or optimizer.
@@ -108,8 +110,8 @@ class Checkpoints:
             # A checkpoint that is replaced is none from here on, until all of the new one is in place.
             _remove(self._directory, f"{name}.index")
             for part in sorted(_names(self._directory, f"{fresh}.")):  # data, index
-                new_name = name + part[len(fresh):]
-                tf.io.gfile.rename(os.path.join(self._directory, part), os.path.join(self._directory, new_name), overwrite=True)
+                source, target = (os.path.join(self._directory, file) for file in (part, name + part[len(fresh):]))
+                tf.io.gfile.rename(source, target, overwrite=True)
         except BaseException:
             _remove(self._directory, fresh)
             raise
@@ -118,7 +120,8 @@ class Checkpoints:
 def numbered(directory: str) -> list[str]:
     """The prefixes of all whole model.ckpt-STEP of a directory, by step."""
     found = [name[: -len(".index")] for name in _names(directory, f"{NAME}-") if name.endswith(".index")]
-    return [os.path.join(directory, name) for name in sorted((name for name in found if step_of(name) is not None), key=step_of)]
+    of_steps = sorted((name for name in found if step_of(name) is not None), key=step_of)
+    return [os.path.join(directory, name) for name in of_steps]
 
 
 def step_of(prefix: str) -> int | None:

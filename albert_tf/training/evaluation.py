@@ -27,10 +27,10 @@ class Evaluator:
       writes: whether this process writes: one of several does.
     """
 
-    def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str, save_best: Callable[[], None],
-                 writes: bool = True):
-        self._directory, self._evaluate, self._best_metric, self._save_best = directory, evaluate, best_metric, save_best
-        self._writes = writes
+    def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str,
+                 save_best: Callable[[], None], writes: bool = True):
+        self._directory, self._writes = directory, writes
+        self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else None
         self._history = read_history(directory)
 
@@ -51,9 +51,11 @@ class Evaluator:
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model as it is, and writes eval_results.txt."""
         results = dict(self._evaluate(), global_step=step)
-        logging.info("step %d: %s", step, ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step"))
+        shown = ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step")
+        logging.info("step %d: %s", step, shown)
         if self._writes:
-            write_text(os.path.join(self._directory, RESULTS), "".join(f"{key} = {results[key]}\n" for key in sorted(results)))
+            lines = "".join(f"{key} = {results[key]}\n" for key in sorted(results))
+            write_text(os.path.join(self._directory, RESULTS), lines)
         return results
 
     def _write_history(self, results: dict[str, float]) -> None:

@@ -61,8 +61,8 @@ def train(
     """
     replicas, parts = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
     if options.train_batch_size % (replicas * parts):
-        raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {parts} gradient_accumulation_steps. "
-                         f"Received: {options.train_batch_size}")
+        raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {parts} "
+                         f"gradient_accumulation_steps. Received: {options.train_batch_size}")
     first_step = checkpoints.restore_latest()
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run was ended between save and evaluation
@@ -77,7 +77,8 @@ def train(
             evaluator(step)
 
     writes = is_chief(strategy)
-    beside = [callbacks.SkippedSteps(first_step), callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
+    beside = [callbacks.SkippedSteps(first_step),
+              callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
               callbacks.EndOnSignal(first_step, checkpoints.save, writes)]
     if writes:
         beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),

@@ -13,8 +13,9 @@ class WarmupThenDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, learning_rate, num_train_steps, num_warmup_steps, start_warmup_step=0, poly_power=1.0):
-        self._arguments = dict(learning_rate=learning_rate, num_train_steps=num_train_steps, num_warmup_steps=num_warmup_steps,
-                               start_warmup_step=start_warmup_step, poly_power=poly_power)
+        self._arguments = dict(learning_rate=learning_rate, num_train_steps=num_train_steps,
+                               num_warmup_steps=num_warmup_steps, start_warmup_step=start_warmup_step,
+                               poly_power=poly_power)
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32)
@@ -30,7 +31,8 @@ class WarmupThenDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
 
 
 def learning_rate_schedule(
-    learning_rate: float, num_train_steps: int, num_warmup_steps: int, start_warmup_step: int = 0, poly_power: float = 1.0
+    learning_rate: float, num_train_steps: int, num_warmup_steps: int, start_warmup_step: int = 0,
+    poly_power: float = 1.0,
 ) -> WarmupThenDecay:
     """The release's schedule: callable on a step (from 0), returns a float32 rate.
 

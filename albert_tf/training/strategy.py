@@ -26,8 +26,8 @@ class TpuAddress:
 def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.distribute.Strategy:
     """The strategy of a name of STRATEGIES.
 
-    "auto": multi_worker_mirrored where TF_CONFIG names several workers, else mirrored where there are several GPUs, else
-    one_device. "mirrored": all GPUs, or where there is none all logical CPU devices.
+    "auto": multi_worker_mirrored where TF_CONFIG names several workers, else mirrored where there are several GPUs,
+    else one_device. "mirrored": all GPUs, or where there is none all logical CPU devices.
 
     Raises:
       ValueError: there is no such strategy, or no TPU answers.
@@ -39,10 +39,13 @@ def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.di
         name = "multi_worker_mirrored" if _num_workers() > 1 else "mirrored" if several_gpus else "one_device"
     if name == "tpu":
         return _tpu_strategy(tpu)
-    if name == "multi_worker_mirrored":  # before any logical device is asked for: that starts TensorFlow, and it would be too late
+    if name == "multi_worker_mirrored":
+        # Before any logical device is asked for: that starts TensorFlow, and then it would be too late.
         return tf.distribute.MultiWorkerMirroredStrategy()
     devices = [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
-    return tf.distribute.MirroredStrategy(devices) if name == "mirrored" else tf.distribute.OneDeviceStrategy(devices[0])
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(devices)
+    return tf.distribute.OneDeviceStrategy(devices[0])
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
@@ -58,13 +61,14 @@ def _num_workers() -> int:
 def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:
     address = tpu.master or tpu.tpu_name
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=tpu.tpu_zone, project=tpu.gcp_project)
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=tpu.tpu_zone,
+                                                                     project=tpu.gcp_project)
         _knock(resolver)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
-        reason = str(error).strip().splitlines()
-        raise ValueError(f"no TPU answers at {address or 'this machine'}: {reason[0] if reason else type(error).__name__}") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ValueError(f"no TPU answers at {address or 'this machine'}: {reason}") from error
     return tf.distribute.TPUStrategy(resolver)
 
 

@@ -32,7 +32,8 @@ class Trainer(tf.keras.Model):
 
     def __init__(self, task, random_seed: int = 0, gradient_accumulation_steps: int = 1, jit_compile: bool = False,
                  loss_scaling: bool = False):
-        super().__init__(dtype="float32")  # else Keras would wrap the optimizer in a loss scale of its own under mixed_float16
+        # Under mixed_float16 Keras would wrap the optimizer in a loss scale of its own: hence float32.
+        super().__init__(dtype="float32")
         self.task = task
         self.model = task.model
         self._seed = random_seed
@@ -58,7 +59,7 @@ class Trainer(tf.keras.Model):
         # The model's own parameters, by position: LAMB's slots are made in this order.
         variables = self.model.trainable_variables
         normalizers = replica.all_reduce(tf.distribute.ReduceOp.SUM, normalizers)
-        gradients, losses = self._accumulated(batch, normalizers, variables, _replica_id(replica))
+        gradients, losses = self._accumulated(batch, normalizers, _replica_id(replica))
         gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
         return dict(losses, learning_rate=self._learning_rate(), gradient_norm=norm,
@@ -68,12 +69,15 @@ class Trainer(tf.keras.Model):
         self.task.update_metrics(batch, self.model(batch, training=False))
         return {}
 
-    def _accumulated(self, batch, normalizers, variables, replica_id):
+    def _accumulated(self, batch, normalizers, replica_id):
         """Gradients and losses, summed over the micro-batches."""
-        parts = {name: _split(name, tensor, self.gradient_accumulation_steps) for name, tensor in batch.items()}
+        count, step = self.gradient_accumulation_steps, self.optimizer.iterations
+        if count == 1:
+            return self._gradients(batch, normalizers, _dropout_seed(self._seed, step, replica_id))
+        parts = {name: _split(name, tensor, count) for name, tensor in batch.items()}
 
         def of_part(i):
-            seed = _dropout_seed(self._seed, self.optimizer.iterations, replica_id * self.gradient_accumulation_steps + i)
+            seed = _dropout_seed(self._seed, step, replica_id * count + i)
             return self._gradients({name: part[i] for name, part in parts.items()}, normalizers, seed)
 
         def add(i, gradients, losses):
@@ -81,9 +85,7 @@ class Trainer(tf.keras.Model):
             return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
                     {name: losses[name] + more_losses[name] for name in losses})
 
-        if self.gradient_accumulation_steps == 1:
-            return of_part(0)
-        _, gradients, losses = tf.while_loop(lambda i, *_: i < self.gradient_accumulation_steps, add, (1, *of_part(0)), parallel_iterations=1)
+        _, gradients, losses = tf.while_loop(lambda i, *_: i < count, add, (1, *of_part(0)), parallel_iterations=1)
         return gradients, losses
 
     def _gradients_of_micro_batch(self, batch, normalizers, seed):
@@ -102,10 +104,9 @@ class Trainer(tf.keras.Model):
         """One update, or none where the gradients are not finite. Returns how many were left out so far."""
         finite = tf.math.is_finite(norm)
         clipped, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
+        clipped = [tf.where(finite, gradient, tf.zeros_like(gradient)) for gradient in clipped]
         self.optimizer.updates = finite
-        self.optimizer.apply_gradients(
-            [(tf.where(finite, gradient, tf.zeros_like(gradient)), variable) for gradient, variable in zip(clipped, variables)],
-            experimental_aggregate_gradients=False)
+        self.optimizer.apply_gradients(zip(clipped, variables), experimental_aggregate_gradients=False)
         self.optimizer.updates = None
         skipped = tf.cast(~finite, tf.int64)
         self.skipped_steps.assign_add(skipped)
@@ -119,24 +120,31 @@ class Trainer(tf.keras.Model):
 
 
 class LossScale(tf.Module):
-    """The factor that keeps float16 gradients from vanishing: halved when they overflow, doubled after 2,000 good steps."""
+    """The factor that keeps float16 gradients from vanishing: halved as they overflow, doubled after 2,000 good steps."""
 
     _GOOD_STEPS = 2000
 
     def __init__(self, initial: float = 2.0**15):
         super().__init__()
-        self.value = tf.Variable(initial, trainable=False, dtype=tf.float32, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+        self.value = _state("loss_scale", initial, tf.float32)
         self.good_steps = _counter("good_steps")
 
     def update(self, finite: tf.Tensor) -> None:
         good = (self.good_steps + 1) * tf.cast(finite, tf.int64)
         grows = good >= self._GOOD_STEPS
-        self.value.assign(tf.where(finite, tf.where(grows, self.value * 2, self.value), tf.maximum(self.value / 2, 1.0)))
+        factor = tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5)
+        self.value.assign(tf.maximum(self.value * factor, 1.0))
         self.good_steps.assign(tf.where(grows, tf.zeros_like(good), good))
 
 
 def _counter(name: str) -> tf.Variable:
-    return tf.Variable(0, trainable=False, dtype=tf.int64, name=name, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+    return _state(name, 0, tf.int64)
+
+
+def _state(name: str, initial, dtype: tf.DType) -> tf.Variable:
+    """A variable to which all replicas assign the same."""
+    return tf.Variable(initial, trainable=False, dtype=dtype, name=name,
+                       aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
 
 def _dropout_seed(random_seed: int, step: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
@@ -157,5 +165,6 @@ def _split(name: str, tensor: tf.Tensor, parts: int) -> tf.Tensor:
     """[batch, ...] -> [parts, batch / parts, ...]"""
     size = tensor.shape[0]
     if size is None or size % parts:
-        raise ValueError(f"gradient_accumulation_steps must divide the batch of a replica. Received: {parts} for {name} of {size} rows")
+        raise ValueError("gradient_accumulation_steps must divide the batch of a replica. "
+                         f"Received: {parts} for {name} of {size} rows")
     return tf.reshape(tensor, [parts, size // parts, *tensor.shape[1:]])

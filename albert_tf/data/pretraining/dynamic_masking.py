@@ -18,7 +18,9 @@ from albert_tf.data.records import RecordFile, pretraining_features
 _RECORDS_TO_FIND_MASK = 200
 
 
-def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[[dict, tf.Tensor], dict]:
+def dynamic_masking(
+    options: MaskingOptions, mask_id: int, vocab_size: int, seed: int
+) -> Callable[[dict, tf.Tensor], dict]:
     """A function that masks a parsed batch anew.
 
     Args:
@@ -89,9 +91,10 @@ def find_mask_id(files: list[RecordFile], max_seq_length: int, max_predictions_p
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     records = tf.data.TFRecordDataset([file.path for file in files]).batch(_RECORDS_TO_FIND_MASK)
     batch = tf.io.parse_example(next(iter(records)), features)
-    at_masked = tf.gather(batch["input_ids"], batch["masked_lm_positions"], batch_dims=1)[batch["masked_lm_weights"] > 0]
+    at_masked = tf.gather(batch["input_ids"], batch["masked_lm_positions"], batch_dims=1)
+    at_masked = at_masked[batch["masked_lm_weights"] > 0]
     if not len(at_masked):
-        raise ValueError(f"{files[0].path}: nothing is masked in its first records, so the id of [MASK] cannot be found")
+        raise ValueError(f"{files[0].path}: nothing is masked in its first records, and so the id of [MASK] is unknown")
     return int(tf.argmax(tf.math.bincount(tf.cast(at_masked, tf.int32))))
 
 
@@ -129,7 +132,8 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
     before = tf.pad(tf.cumsum(lengths, axis=1), [[0, 0], [1, options.ngram]])  # tokens before each word
     index = tf.range(seq)
     order = tf.argsort(tf.where(index < num_words[:, None], order, 2.0), axis=1)
-    sizes = 1 + tf.reduce_sum(tf.cast(sizes[..., None] >= tf.constant(options.ngram_bounds, tf.float32), tf.int32), axis=-1)
+    bounds = tf.constant(options.ngram_bounds, tf.float32)
+    sizes = 1 + tf.reduce_sum(tf.cast(sizes[..., None] >= bounds, tf.int32), axis=-1)
     grams = tf.range(1, options.ngram + 1)
 
     def wants_more(visited, taken, missing):
@@ -137,8 +141,9 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
 
     def visit(visited, taken, missing):
         first = order[:, visited][:, None]  # [rows, 1]
-        tokens = tf.gather(before, first + grams, batch_dims=1) - tf.gather(before, first, batch_dims=1)  # [rows, ngram]
-        fits = (grams <= sizes[:, visited][:, None]) & (first + grams <= num_words[:, None]) & (tokens <= missing[:, None])
+        last = first + grams  # [rows, ngram]: where an n-gram of 1, 2, ... words would end
+        tokens = tf.gather(before, last, batch_dims=1) - tf.gather(before, first, batch_dims=1)
+        fits = (grams <= sizes[:, visited][:, None]) & (last <= num_words[:, None]) & (tokens <= missing[:, None])
         size = tf.reduce_sum(tf.cast(fits, tf.int32), axis=1, keepdims=True)  # [rows, 1]
         span = (index >= first) & (index < first + size)  # [rows, seq] over words
         is_free = ~tf.reduce_any(taken & span, axis=1, keepdims=True) & (visited < num_words)[:, None]

@@ -14,7 +14,9 @@ from albert_tf.data.records import RecordFile, check_records, pretraining_featur
 _LOOKED_AT = 200
 
 
-def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> list[RecordFile]:
+def open_records(
+    paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
+) -> list[RecordFile]:
     """Checks that records are whole and fit the given lengths and vocabulary, and counts them.
 
     Raises:
@@ -29,10 +31,12 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
         try:
             largest_id = int(tf.reduce_max(tf.io.parse_example(records, features)["input_ids"]))
         except tf.errors.InvalidArgumentError as error:
+            found = _lengths(records[0].numpy())
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
-                             f"max_predictions_per_seq {max_predictions_per_seq}: {_lengths(records[0].numpy())}") from error
+                             f"max_predictions_per_seq {max_predictions_per_seq}: {found}") from error
         if largest_id >= vocab_size:
-            raise ValueError(f"{file.path} was made with another vocabulary: it has id {largest_id}, and the config's vocab_size is {vocab_size}")
+            raise ValueError(f"{file.path} was made with another vocabulary: it has id {largest_id}, "
+                             f"and the config's vocab_size is {vocab_size}")
     return files
 
 
@@ -43,7 +47,8 @@ def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
     def parse(records, numbers):
         del numbers
         batch = tf.io.parse_example(records, features)
-        return {name: tf.cast(values, tf.int32) if values.dtype == tf.int64 else values for name, values in batch.items()}
+        return {name: tf.cast(values, tf.int32 if values.dtype == tf.int64 else values.dtype)
+                for name, values in batch.items()}
 
     return parse
 
@@ -54,4 +59,6 @@ def _lengths(record: bytes) -> str:
     except DecodeError:
         return "a record is no tf.Example"
     found = {name: len(features[name].int64_list.value) for name in ("input_ids", "masked_lm_ids") if name in features}
-    return "a record has " + " and ".join(f"{length} {name}" for name, length in found.items()) if found else "a record has other features"
+    if not found:
+        return "a record has other features"
+    return "a record has " + " and ".join(f"{length} {name}" for name, length in found.items())

@@ -1,0 +1,111 @@
+"""GLUE files -> examples -> features (release: classifier_utils.py). What differs between tasks is in glue_tasks.py."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Iterable, Iterator, NamedTuple
+
+from absl import logging
+
+from albert_tf.data.glue_tasks import Source, Task, find_task
+from albert_tf.data.pair_packing import PairPacker
+from albert_tf.data.tables import Row, ShortRow, read_rows
+from albert_tf.text.tokenization import FullTokenizer
+
+# Examples that are tokenized together.
+_CHUNK = 1000
+
+
+class InputExample(NamedTuple):
+    """One row of a file, as it is there.
+
+    Args:
+      guid: its name.
+      text_a: the first text, or the only one.
+      text_b: the second one; None, or "", where there is none.
+      label: a class, or a score as a number. Of a test set the first class or 0, as in the release.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str | None = None
+    label: str | float | None = None
+
+
+def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[InputExample]:
+    """The examples of a task's split.
+
+    Args:
+      task_name: of glue_tasks.TASKS, in any case, or a Task.
+      data_dir: the folder in which GLUE's folders are (CoLA, MNLI, ...).
+      split: "train", "dev" or "test".
+
+    Raises:
+      ValueError: the task or split is unknown, the file is missing or has no examples, or a row has too few columns
+        or an unknown label; file and line are named.
+    """
+    task = find_task(task_name)
+    source = task.source(split)
+    path = os.path.join(data_dir, source.path)
+    examples, skipped = [], 0
+    for row in read_rows(path, source.columns, source.has_header):
+        if isinstance(row, Row):
+            examples.append(_example(task, split, path, row))
+        elif task.skips_short_rows:
+            skipped += 1
+        else:
+            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
+    if skipped:
+        logging.warning("%s: left out %d row(s) with too few columns", path, skipped)
+    if not examples:
+        raise ValueError(f"{path} has no examples")
+    return examples
+
+
+def convert_examples_to_features(
+    examples: Iterable[InputExample], task_name: str | Task, tokenizer: FullTokenizer, max_seq_length: int
+) -> Iterator[dict]:
+    """The features of each example, in order (release: convert_single_example).
+
+    Args:
+      examples: of the task.
+      task_name: as for read_examples.
+      tokenizer: its casing also says how texts are normalised.
+      max_seq_length: length of each row; the longer text is cut, the second one on a tie.
+
+    Returns:
+      an iterator of dicts: input_ids, input_mask and segment_ids, lists of max_seq_length; label_id, the number of the
+      label, or the score; is_real_example, True.
+
+    Raises:
+      ValueError: the task or a label is unknown, or max_seq_length has no room for text.
+    """
+    return _features(iter(examples), find_task(task_name), tokenizer, PairPacker(tokenizer, max_seq_length))
+
+
+def padding_features(tokenizer: FullTokenizer, max_seq_length: int) -> dict:
+    """The features that fill up a batch (release: PaddingInputExample)."""
+    return dict(PairPacker(tokenizer, max_seq_length).padding(), label_id=0, is_real_example=False)
+
+
+def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
+    fields = row.fields
+    label = fields.get("label", task.placeholder_label)
+    try:
+        label_id = task.label_id(label)
+    except ValueError as error:
+        raise ValueError(f"{path} line {row.line}: {error}") from error
+    guid = fields.get("guid", f"{split}-{row.line - 1}")
+    return InputExample(guid, fields["text_a"], fields.get("text_b"), label_id if task.is_regression else label)
+
+
+def _features(examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: PairPacker) -> Iterator[dict]:
+    while chunk := list(itertools.islice(examples, _CHUNK)):
+        encoded = tokenizer.encode_batch([example.text_a for example in chunk] + [example.text_b or "" for example in chunk])
+        for example, ids_a, ids_b in zip(chunk, encoded, encoded[len(chunk):]):
+            try:
+                label_id = task.label_id(example.label)
+            except ValueError as error:
+                raise ValueError(f"example {example.guid}: {error}") from error
+            yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)

@@ -1,0 +1,146 @@
+"""Rows of TSV, CSV and JSON-lines files, as they are found: byte-order marks, CRLF, quotes that are none.
+
+TSV is what GLUE has: a quote is a character like any other. CSV is quoted. What a line lacks is an error that names
+file and line.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+from typing import Any, Iterator, Mapping, NamedTuple, Union
+
+import tensorflow as tf
+
+from albert_tf.text.lines import read_lines
+
+_BYTE_ORDER_MARK = "\ufeff"
+_DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
+_JSON_LINES = (".jsonl", ".json")
+
+# A column's place (negative: from the end of the row), or its name in the header or the JSON object.
+Column = Union[int, str]
+
+
+class Row(NamedTuple):
+    """The wanted columns of one row, and the line of the file (from 1) that it ends on."""
+
+    line: int
+    fields: dict[str, str]
+
+
+class ShortRow(NamedTuple):
+    """A row with too few columns."""
+
+    line: int
+    expected: int
+    got: int
+
+
+def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True) -> Iterator[Row | ShortRow]:
+    """The rows of a file, by its ending: .tsv, .csv, or JSON lines (.jsonl, .json). Lines with nothing on them are left out.
+
+    Args:
+      path: the file.
+      columns: by the name that the field gets in Row, where it is.
+      has_header: whether the first line of a .tsv or .csv names the columns.
+
+    Raises:
+      ValueError: the file is missing, empty or of another kind, a column that is asked for by name is not there, or
+        a line is not UTF-8, not CSV or not JSON.
+    """
+    ending = os.path.splitext(path)[1].lower()
+    if ending in _JSON_LINES:
+        return _json_rows(path, columns)
+    if ending in _DELIMITED:
+        return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
+    raise ValueError(f"{path}: the ending says what a file is, and must be one of {', '.join([*_DELIMITED, *_JSON_LINES])}")
+
+
+def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file with one on each line, and their lines (from 1).
+
+    Raises:
+      ValueError: the file is missing or empty, or a line is no JSON object; file and line are named.
+    """
+    for number, line in enumerate(_existing_lines(path), start=1):
+        if line.strip():
+            yield number, parse_json_object(line, f"{path} line {number}")
+
+
+def parse_json_object(text: str, place: str) -> dict[str, Any]:
+    """The object that a text holds.
+
+    Args:
+      text: JSON.
+      place: where it stands, for the error.
+
+    Raises:
+      ValueError: it is not JSON, or another value than an object.
+    """
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{place}: not JSON ({error.msg})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: expected a JSON object, got {text.strip()[:40]!r}")
+    return value
+
+
+def _existing_lines(path: str) -> Iterator[str]:
+    """The lines without line ends and byte-order mark."""
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"no such file: {path}")
+    if tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a folder, and should be a file")
+    lines = read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise ValueError(f"{path} is empty")
+    return itertools.chain([first[first.startswith(_BYTE_ORDER_MARK):]], lines)
+
+
+def _json_rows(path: str, columns: Mapping[str, Column]) -> Iterator[Row]:
+    for line, values in read_json_lines(path):
+        missing = [column for column in columns.values() if column not in values]
+        if missing:
+            raise ValueError(f"{path} line {line}: no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}")
+        yield Row(line, {field: _as_text(values[column]) for field, column in columns.items()})
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
+    # The reader wants to see line ends: a quoted field may go over several lines.
+    reader = csv.reader((line + "\n" for line in _existing_lines(path)), **form)
+    try:
+        header = next(reader) if has_header else None
+        places = {field: _place(column, header, path) for field, column in columns.items()}
+        expected = _width(places.values(), header)
+        for values in reader:
+            if len(values) >= expected:
+                yield Row(reader.line_num, {field: values[place] for field, place in places.items()})
+            elif values:
+                yield ShortRow(reader.line_num, expected, len(values))
+    except csv.Error as error:
+        raise ValueError(f"{path} line {reader.line_num}: {error}") from error
+
+
+def _place(column: Column, header: list[str] | None, path: str) -> int:
+    if isinstance(column, int):
+        return column
+    if header is None:
+        raise ValueError(f"{path}: column {column!r} has a name, and the file has no header: give its number, from 0")
+    if column not in header:
+        raise ValueError(f"{path}: no column {column!r} in the header ({', '.join(header)})")
+    return header.index(column)
+
+
+def _width(places, header: list[str] | None) -> int:
+    """How many columns a row needs: up to the last that is asked for, and all of them for one that is counted from the end."""
+    from_the_end = [len(header) if header else -place for place in places if place < 0]
+    return max([*from_the_end, *(place + 1 for place in places)])
