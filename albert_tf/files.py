@@ -30,6 +30,34 @@ def written_whole(path: str) -> Iterator[str]:
         raise
 
 
+@contextlib.contextmanager
+def folder_written_whole(path: str) -> Iterator[str]:
+    """Gives a temporary folder beside `path`, and renames it to `path` when the block ends without an error.
+
+    A SavedModel at `path` is replaced.
+
+    Raises:
+      ValueError: there is something else at `path`: a file, or a folder that is not empty.
+    """
+    path = path.rstrip("/")
+    is_replaced = tf.io.gfile.exists(path)
+    if is_replaced and not tf.io.gfile.exists(os.path.join(path, "saved_model.pb")):
+        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
+            raise ValueError(f"{path} exists and is no SavedModel: name another place, or remove it")
+    parent, name = os.path.split(path)
+    temporary = os.path.join(parent, f".{name}.{os.getpid()}.tmp")
+    try:
+        tf.io.gfile.makedirs(temporary)
+        yield temporary
+        if is_replaced:
+            tf.io.gfile.rmtree(path)
+        tf.io.gfile.rename(temporary, path)
+    except BaseException:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
+        raise
+
+
 def write_text(path: str, text: str) -> None:
     """Writes `text` to `path` as UTF-8, whole or not at all."""
     with written_whole(path) as temporary:

@@ -44,11 +44,14 @@ def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> lis
 
 
 class DigitCommaTable:
-    """For each id of a vocabulary, what the digit-comma rule puts in its place."""
+    """For each id of a vocabulary, what the digit-comma rule puts in its place.
+
+    `replacements` has the ids for each id of a piece that the rule splits.
+    """
 
     def __init__(self, sp_model: sentencepiece.SentencePieceProcessor):
         self._sp_model = sp_model
-        self._replacements = {}
+        self.replacements: dict[int, list[int]] = {}
         self._needs_a_look = np.zeros(sp_model.vocab_size(), bool)
         # An unknown piece stands for its own text, which only the text can tell.
         self._needs_a_look[sp_model.unk_id()] = True
@@ -56,7 +59,7 @@ class DigitCommaTable:
             piece = sp_model.id_to_piece(piece_id)
             if _ends_in_digit_comma(piece):
                 split = _split_digit_comma(sp_model, piece)
-                self._replacements[piece_id] = [sp_model.piece_to_id(part) for part in split]
+                self.replacements[piece_id] = [sp_model.piece_to_id(part) for part in split]
                 self._needs_a_look[piece_id] = True
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
@@ -73,7 +76,7 @@ class DigitCommaTable:
     def _replace(self, text: str, ids: list[int]) -> list[int]:
         if self._sp_model.unk_id() in ids:
             return encode_ids(self._sp_model, text)
-        return list(itertools.chain.from_iterable(self._replacements.get(i, (i,)) for i in ids))
+        return list(itertools.chain.from_iterable(self.replacements.get(i, (i,)) for i in ids))
 
 
 def _ends_in_digit_comma(piece: str) -> bool:

@@ -22,6 +22,8 @@ class FullTokenizer:
     Raises:
       ValueError: neither file is given, one cannot be read, or the vocabulary lacks [CLS], [SEP], [MASK] or padding.
 
+    The file that was read is its vocabulary_file.
+
     Example:
       tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
       tokenizer.tokenize(preprocess_text("Hello, World", lower=True))     ["▁hello", ",", "▁world"]
@@ -39,7 +41,7 @@ class FullTokenizer:
         else:
             raise ValueError("a tokenizer needs spm_model_file or vocab_file")
         self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
-        self._source = spm_model_file or vocab_file
+        self.vocabulary_file = spm_model_file or vocab_file
         self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
         self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
         self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(wordpiece.UNKNOWN)
@@ -49,7 +51,10 @@ class FullTokenizer:
         return len(self.vocab)
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of a text; as in the release, a SentencePiece model takes text that preprocess_text has been over."""
+        """The pieces of a text.
+
+        As in the release, a SentencePiece model takes text that preprocess_text has been over.
+        """
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
         words = wordpiece.basic_tokens(text, self.do_lower_case)
@@ -65,7 +70,7 @@ class FullTokenizer:
             return [self.vocab.get(token, self.unk_id) for token in tokens]
         unknown = [token for token in tokens if token not in self.vocab]
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is not in {self._source}")
+            raise ValueError(f"{unknown[0]!r} is not in {self.vocabulary_file}")
         return [self.vocab[token] for token in tokens]
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
@@ -91,5 +96,5 @@ class FullTokenizer:
 
     def _special(self, piece: str) -> int:
         if piece not in self.vocab:
-            raise ValueError(f"{self._source} has no {piece}: it was not made for ALBERT")
+            raise ValueError(f"{self.vocabulary_file} has no {piece}: it was not made for ALBERT")
         return self.vocab[piece]

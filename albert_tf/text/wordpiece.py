@@ -6,7 +6,7 @@ import os
 import unicodedata
 
 UNKNOWN = "[UNK]"
-_LONGEST_WORD = 200
+LONGEST_WORD = 200
 _CJK_BLOCKS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
                (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -48,7 +48,7 @@ def basic_tokens(text: str, lower: bool) -> list[str]:
 
 def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
     """The pieces of a word, longest first; [UNK] where there is no way through, or for over 200 characters."""
-    if len(word) > _LONGEST_WORD:
+    if len(word) > LONGEST_WORD:
         return [UNKNOWN]
     pieces, start = [], 0
     while start < len(word):

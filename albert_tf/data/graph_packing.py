@@ -1,0 +1,83 @@
+"""[CLS] a [SEP] b [SEP] as TensorFlow ops: PairPacker for SavedModels that take text."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.data.pair_packing import SPECIAL_TOKENS
+from albert_tf.text.graph_tokenization import GraphTokenizer
+
+
+def pack_texts(tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> dict:
+    """One or two texts in each row, cut as PairPacker does, padded to the longest row of the batch.
+
+    Args:
+      tokenizer: of the texts.
+      max_seq_length: what is longer is cut to it.
+      text_a: string [batch].
+      text_b: string [batch]; a row whose second text has no pieces is as if it had none.
+
+    Returns:
+      input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), int32 [batch, seq].
+    """
+    ids_a = tokenizer.tokenize(text_a)
+    return pack_ids(tokenizer, max_seq_length, ids_a, None if text_b is None else tokenizer.tokenize(text_b))
+
+
+def pack_texts_with_offsets(tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor) -> dict:
+    """`pack_texts`, and where the tokens of the second text stand in it.
+
+    Returns:
+      besides, b_starts and b_ends, int64 [batch, seq]: bytes of text_b, -1 for all other tokens.
+    """
+    ids_a = tokenizer.tokenize(text_a)
+    ids_b, *offsets = tokenizer.tokenize_with_offsets(text_b)
+    packed = pack_ids(tokenizer, max_seq_length, ids_a, ids_b)
+    is_b = (packed["segment_ids"] == 1) & (tf.roll(packed["segment_ids"], -1, axis=1) == 1)  # the last one is [SEP]
+    lengths = tf.reduce_sum(tf.cast(is_b, tf.int64), axis=1)
+    placed = (tf.tensor_scatter_nd_update(tf.fill(tf.shape(is_b, tf.int64), tf.constant(-1, tf.int64)),
+                                          tf.where(is_b), cut(of_b, lengths).values) for of_b in offsets)
+    return dict(packed, **dict(zip(("b_starts", "b_ends"), placed)))
+
+
+def pack_ids(
+    tokenizer: GraphTokenizer, max_seq_length: int | tf.Tensor, ids_a: tf.RaggedTensor,
+    ids_b: tf.RaggedTensor | None = None, padded_length: int | tf.Tensor | None = None,
+) -> dict:
+    """`pack_texts` of ids, int32 [batch, (pieces)]; with padded_length, all rows are padded to that."""
+    if ids_b is None:
+        ids_b = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), tf.zeros_like(ids_a.row_lengths()))
+    has_b = tf.cast(ids_b.row_lengths() > 0, tf.int64)  # [batch]
+    room = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - has_b
+    length_a, length_b = _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), room)
+    one = tf.ones_like(has_b)
+    parts = [  # ids and segment of each part of a row
+        (_repeated(tokenizer.cls_id, one), 0),
+        (cut(ids_a, length_a), 0),
+        (_repeated(tokenizer.sep_id, one), 0),
+        (cut(ids_b, length_b), 1),
+        (_repeated(tokenizer.sep_id, has_b), 1),
+    ]
+    ids = tf.concat([ids for ids, _ in parts], axis=1)
+    segments = tf.concat([ids.with_values(tf.fill(tf.shape(ids.values), segment)) for ids, segment in parts], axis=1)
+    shape = None if padded_length is None else tf.stack([tf.constant(-1, tf.int64), tf.cast(padded_length, tf.int64)])
+    return dict(input_ids=ids.to_tensor(tokenizer.pad_id, shape=shape), segment_ids=segments.to_tensor(0, shape=shape),
+                input_mask=tf.ones_like(ids).to_tensor(0, shape=shape))
+
+
+def cut(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """The first `lengths` values of each row."""
+    numbers = tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
+    kept = tf.boolean_mask(rows.values, numbers < tf.gather(lengths, rows.value_rowids()))
+    return tf.RaggedTensor.from_row_lengths(kept, lengths, validate=False)
+
+
+def _truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, room: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """pair_packing.truncated_lengths, for int64 [batch] each."""
+    half = room // 2
+    return (tf.minimum(length_a, tf.maximum(room - length_b, room - half)),
+            tf.minimum(length_b, tf.maximum(room - length_a, half)))
+
+
+def _repeated(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:
+    return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(lengths)], piece_id), lengths, validate=False)

@@ -1,0 +1,89 @@
+"""SavedModels that answer: what a task's script writes with --export_dir.
+
+A process that serves them needs tensorflow and tensorflow_text, which registers the ops of the tokenization, and nothing
+of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from albert_tf.files import folder_written_whole
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.tokenization import FullTokenizer
+
+RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
+
+
+def export_model(
+    export_dir: str,
+    model: tf.keras.Model,
+    tokenizer: FullTokenizer,
+    features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[dict], dict],
+    text_inputs: Mapping[str, Sequence[int | None]],
+    pack: Callable[..., dict],
+    answer: Callable[[dict, dict, dict], dict] | None = None,
+) -> None:
+    """Writes a SavedModel with three signatures, whose outputs are the same:
+
+      serving_default   raw text: a string tensor of each name in text_inputs
+      ids               an int32 tensor [batch, length] of each name in features, of any length that the model takes
+      examples          serialized tf.Examples with the features, string [batch], as in the release
+
+    The vocabulary is among its assets.
+
+    Args:
+      export_dir: where it goes, written whole; a SavedModel that is there is replaced.
+      model: any model of albert_tf.modeling.
+      tokenizer: of the model's vocabulary.
+      features: what the model takes, as it stands in the records: dict(input_ids=tf.io.FixedLenFeature([128],
+        tf.int64), ...).
+      outputs: what is served of the model's outputs: from the dict that the model returns, a dict of tensors [batch, ...].
+      text_inputs: the names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
+      pack: from a GraphTokenizer and the texts by name to the model's inputs, int32 [batch, seq]; data/graph_packing.py
+        has it for one and two texts. It must cut what is too long for the model.
+      answer: from (texts by name, what `pack` gave, what `outputs` gave) to what is served for raw text, where that is
+        not what `outputs` gives: a text cut out of the input by its offsets.
+
+    Raises:
+      ValueError: there is something at export_dir that is no SavedModel.
+
+    Example:
+      export_model("served", model, tokenizer, sequence_features(128),
+                   outputs=lambda found: dict(probabilities=tf.nn.softmax(found["logits"])),
+                   text_inputs=dict(text_a=[None], text_b=[None]),
+                   pack=lambda graph_tokenizer, text_a, text_b: pack_texts(graph_tokenizer, 128, text_a, text_b))
+    """
+    module = tf.Module()
+    module.tokenizer = graph_tokenizer = GraphTokenizer(tokenizer)
+    module.vocabulary = tf.saved_model.Asset(tokenizer.vocabulary_file)
+    module.weights = model.variables  # and not the Keras model, of which SavedModel would keep much more than is served
+
+    def from_inputs(inputs: dict) -> dict:
+        return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
+
+    def from_text(**texts) -> dict:
+        inputs = pack(graph_tokenizer, **texts)
+        found = from_inputs({name: inputs[name] for name in features})
+        return answer(texts, inputs, found) if answer else found
+
+    def from_examples(examples: tf.Tensor) -> dict:
+        return from_inputs(tf.io.parse_example(examples, dict(features)))
+
+    text_specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in text_inputs.items()}
+    id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
+    signatures = {
+        RAW_TEXT: tf.function(from_text).get_concrete_function(**text_specs),
+        IDS: tf.function(lambda **inputs: from_inputs(inputs)).get_concrete_function(**id_specs),
+        EXAMPLES: tf.function(from_examples).get_concrete_function(tf.TensorSpec([None], tf.string, "examples")),
+    }
+    with folder_written_whole(export_dir) as temporary:
+        tf.saved_model.save(module, temporary, signatures)
+
+
+def sequence_features(max_seq_length: int) -> dict[str, tf.io.FixedLenFeature]:
+    """What every encoder takes, as it stands in records of that length."""
+    return {name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in ("input_ids", "input_mask", "segment_ids")}
