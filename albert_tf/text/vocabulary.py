@@ -29,7 +29,8 @@ _OPTIONS = dict(
 _LONGEST_SENTENCE = 16_384
 
 
-def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000, do_lower_case: bool = True) -> None:
+def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
+                     do_lower_case: bool = True) -> None:
     """Writes model_prefix.model and model_prefix.vocab, each whole or not at all.
 
     Args:

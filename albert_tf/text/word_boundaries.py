@@ -17,7 +17,8 @@ def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
     """For each id, whether its piece starts a word. Bool [vocab_size].
 
     SentencePiece: a piece that begins with U+2581 or "<", that is exactly one mark, or that has a character which is
-    neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. WordPiece: a piece without "##".
+    neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. WordPiece: a piece
+    without "##".
     """
     starts = np.zeros(max(tokenizer.vocab.values()) + 1, bool)
     rule = _starts_word if tokenizer.sp_model else lambda piece: not piece.startswith("##")
