@@ -12,7 +12,8 @@ import tempfile
 from benchmarks.workers.serving import BATCH, SEQ
 
 ROOT = pathlib.Path(__file__).parents[1]
-_TWO_THREADS = dict(OMP_NUM_THREADS="2", TF_NUM_INTRAOP_THREADS="2", TF_NUM_INTEROP_THREADS="2", TF_CPP_MIN_LOG_LEVEL="3")
+_TWO_THREADS = dict(OMP_NUM_THREADS="2", TF_NUM_INTRAOP_THREADS="2", TF_NUM_INTEROP_THREADS="2",
+                    TF_CPP_MIN_LOG_LEVEL="3")
 
 
 class Worker:
@@ -28,8 +29,9 @@ class Worker:
         self._name, self._log = f"{module} {' '.join(arguments)}", tempfile.TemporaryFile("w+")
         environment = dict(os.environ, PYTHONPATH=str(ROOT), **_TWO_THREADS)
         try:
-            self._process = subprocess.Popen([python, "-m", f"benchmarks.workers.{module}", *arguments], env=environment, text=True,
-                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
+            self._process = subprocess.Popen([python, "-m", f"benchmarks.workers.{module}", *arguments],
+                                             env=environment, text=True, stdin=subprocess.PIPE,
+                                             stdout=subprocess.PIPE, stderr=self._log)
         except OSError as error:
             raise ValueError(f"--peer_python: {python} cannot be run: {error.strerror}") from error
         self._answer()
@@ -62,7 +64,8 @@ def compare(make_workers: dict, rounds: int, seconds: float) -> dict[str, float]
     try:
         for name, make in make_workers.items():
             workers[name] = make()
-        steps = {name: max(1, round(seconds * worker.tokens_per_second(2) / (BATCH * SEQ))) for name, worker in workers.items()}
+        steps = {name: max(1, round(seconds * worker.tokens_per_second(2) / (BATCH * SEQ)))
+                 for name, worker in workers.items()}
         rates = {name: [] for name in workers}
         for _ in range(rounds):
             for name, worker in workers.items():
@@ -74,10 +77,12 @@ def compare(make_workers: dict, rounds: int, seconds: float) -> dict[str, float]
 
 
 def print_head(peer: str) -> None:
-    print(f"tokens per second, median\n{'':24}{'ours':>10}{'ours, XLA':>12}{peer:>16}{'ratio':>10}{'XLA':>8}{'wanted':>9}", flush=True)
+    print("tokens per second, median\n"
+          f"{'':24}{'ours':>10}{'ours, XLA':>12}{peer:>16}{'ratio':>10}{'XLA':>8}{'wanted':>9}", flush=True)
 
 
 def print_row(what: str, rates: dict[str, float], peer: str, wanted: float) -> None:
     """Args: what was measured, tokens per second by name, the peer's name, the ratio that is wanted."""
     plain, compiled, theirs = (rates[name] for name in ("ours", "ours, XLA", peer))
-    print(f"{what:24}{plain:10.0f}{compiled:12.0f}{theirs:16.0f}{plain / theirs:10.2f}{compiled / theirs:8.2f}{wanted:9.2f}", flush=True)
+    print(f"{what:24}{plain:10.0f}{compiled:12.0f}{theirs:16.0f}"
+          f"{plain / theirs:10.2f}{compiled / theirs:8.2f}{wanted:9.2f}", flush=True)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.encoder --peer_python=/path/to/environment/bin/python
 
-The environment needs keras-hub and TensorFlow. Both sides: two threads, no dropout, tf.function; training with AdamW and
-clipping. Ours with XLA and without.
+The environment needs keras-hub and TensorFlow. Both sides: two threads, no dropout, tf.function; training with AdamW
+and clipping. Ours with XLA and without.
 """
 
 from absl import flags
@@ -17,7 +17,8 @@ flags.DEFINE_float("seconds", 10, "About how long a turn lasts.", lower_bound=0.
 FLAGS = flags.FLAGS
 
 PEER = "keras-hub"
-WANTED = {("training", "float32"): 1.05, ("training", "bfloat16"): 1.1, ("forward", "float32"): 1.15, ("forward", "bfloat16"): 1.3}
+WANTED = {("training", "float32"): 1.05, ("training", "bfloat16"): 1.1,
+          ("forward", "float32"): 1.15, ("forward", "bfloat16"): 1.3}
 
 
 def main():

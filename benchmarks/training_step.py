@@ -2,8 +2,8 @@
 
     python -m benchmarks.training_step --peer_python=/path/to/environment/bin/python
 
-The environment needs torch and transformers. Both sides: two threads, no dropout, AdamW with clipping. Ours goes through
-the trainer, with XLA (--jit_compile) and without.
+The environment needs torch and transformers. Both sides: two threads, no dropout, AdamW with clipping. Ours goes
+through the trainer, with XLA (--jit_compile) and without.
 """
 
 from absl import flags

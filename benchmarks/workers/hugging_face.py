@@ -22,7 +22,8 @@ def make_step():
     ids = torch.randint(5, 30000, [BATCH, SEQ])
     labels = torch.full([BATCH, SEQ], -100)
     labels[:, 1 : PREDICTIONS + 1] = ids[:, 1 : PREDICTIONS + 1]
-    batch = dict(input_ids=ids, attention_mask=torch.ones_like(ids), token_type_ids=(torch.arange(SEQ) >= SEQ // 2).long().expand(BATCH, SEQ),
+    batch = dict(input_ids=ids, attention_mask=torch.ones_like(ids),
+                 token_type_ids=(torch.arange(SEQ) >= SEQ // 2).long().expand(BATCH, SEQ),
                  labels=labels, sentence_order_label=torch.arange(BATCH) % 2)
     half = sys.argv[1] == "bfloat16"
 

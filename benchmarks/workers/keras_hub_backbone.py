@@ -16,10 +16,12 @@ def make_step():
     precision, what = sys.argv[1:]
     keras.utils.set_random_seed(1)
     keras.config.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
-    model = keras_hub.models.AlbertBackbone(vocabulary_size=30000, num_layers=12, num_heads=12, embedding_dim=128, hidden_dim=768,
-                                            intermediate_dim=3072, dropout=0.0, max_sequence_length=512)
+    model = keras_hub.models.AlbertBackbone(vocabulary_size=30000, num_layers=12, num_heads=12, embedding_dim=128,
+                                            hidden_dim=768, intermediate_dim=3072, dropout=0.0,
+                                            max_sequence_length=512)
     ids = tf.random.uniform([BATCH, SEQ], 5, 30000, tf.int32)
-    batch = dict(token_ids=ids, padding_mask=tf.ones_like(ids), segment_ids=tf.cast(tf.range(SEQ) >= SEQ // 2, tf.int32) + 0 * ids)
+    batch = dict(token_ids=ids, padding_mask=tf.ones_like(ids),
+                 segment_ids=tf.cast(tf.range(SEQ) >= SEQ // 2, tf.int32) + 0 * ids)
     optimizer = keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)
     variables = [variable.value for variable in model.trainable_variables]
@@ -27,7 +29,8 @@ def make_step():
     @tf.function
     def forward():
         outputs = model(batch, training=False)
-        return tf.reduce_sum(tf.cast(outputs["sequence_output"], tf.float32)) + tf.reduce_sum(tf.cast(outputs["pooled_output"], tf.float32))
+        return (tf.reduce_sum(tf.cast(outputs["sequence_output"], tf.float32))
+                + tf.reduce_sum(tf.cast(outputs["pooled_output"], tf.float32)))
 
     @tf.function
     def training():
