@@ -15,7 +15,8 @@ from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.tasks.fill_mask import fill_masks
 from albert_tf.text.tokenization import FullTokenizer
 
-flags.DEFINE_string("init_checkpoint", None, "A checkpoint with the masked-LM head, or the directory of one.", required=True)
+flags.DEFINE_string("init_checkpoint", None, "A checkpoint with the masked-LM head, or the directory of one.",
+                    required=True)
 flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.")
 flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary, for models without a SentencePiece model.")
 flags.DEFINE_bool("do_lower_case", True, "Whether the model's text is lower case.")

@@ -24,7 +24,8 @@ def main():
     if config_file:
         print(sizes.table([("this config", AlbertConfig.from_json_file(config_file), "-")]))
     else:
-        print(sizes.table(sizes.published(sizes.NAMED_SIZES)), sizes.table(sizes.published(sizes.BASE_VARIANTS)), sep="\n\n")
+        print(sizes.table(sizes.published(sizes.NAMED_SIZES)), sizes.table(sizes.published(sizes.BASE_VARIANTS)),
+              sep="\n\n")
     print(f"\n{LEGEND}")
 
 

@@ -31,7 +31,8 @@ shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batc
 shared.define_device_flags()
 flags.DEFINE_string("input_file", None, "Training records: a comma-separated list of paths and globs.")
 flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is "
-                          "a set of its own, and the first one tells which checkpoint is the best. Default: --input_file.")
+                          "a set of its own, and the first one tells which checkpoint is the best. "
+                          "Default: --input_file.")
 flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.")
 flags.DEFINE_bool("dynamic_masking", False, "Whether training masks the records anew in each epoch, by the rules that "
