@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from albert_tf.data.pretraining.examples import serialize
 from albert_tf.data.pretraining.masking import Masker, MaskingOptions
-from albert_tf.data.records import record_writer
+from albert_tf.data.records import record_writer, serialize
 
 CLS, SEP, MASK, FIRST_ID, VOCAB_SIZE = 2, 3, 4, 5, 60
 
@@ -34,7 +33,8 @@ def example(rng, max_seq_length: int, options: MaskingOptions):
     return features, _padded(ids, max_seq_length), starts
 
 
-def write_records(path, count: int = 50, max_seq_length: int = 16, max_predictions: int = 3, seed: int = 0, **made_from) -> str:
+def write_records(path, count: int = 50, max_seq_length: int = 16, max_predictions: int = 3, seed: int = 0,
+                  **made_from) -> str:
     """Writes records to `path` and returns it."""
     rng = np.random.default_rng(seed)
     with record_writer(str(path), made_from) as writer:

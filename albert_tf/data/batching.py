@@ -72,7 +72,7 @@ def training_batches(
     batches = batches.map(lambda step, records: (records, step * batch_size + numbers))
     # Several workers keep the static batch size only of a data set that says that it has no end.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    return _per_replica(batches, parse, batch_size, context).apply(endless)
+    return per_replica(batches, parse, batch_size, context).apply(endless)
 
 
 def evaluation_batches(
@@ -91,11 +91,19 @@ def evaluation_batches(
     def parse_and_mark(records, numbers):
         return dict(parse(records, numbers), is_real_example=tf.cast(numbers < total, tf.float32))
 
-    return _per_replica(batches, parse_and_mark, batch_size, context)
+    return per_replica(batches, parse_and_mark, batch_size, context)
 
 
-def _per_replica(batches: tf.data.Dataset, parse: Callable, batch_size: int, context) -> tf.data.Dataset:
-    """Cuts (records, numbers) of a whole batch into those of this process' replicas, in order, and parses them."""
+def per_replica(
+    batches: tf.data.Dataset, parse: Callable, batch_size: int, context: tf.distribute.InputContext
+) -> tf.data.Dataset:
+    """Cuts whole batches into those of this process' replicas, in order, and parses them.
+
+    Args:
+      batches: of (records, numbers), two tensors with a value for each row.
+      parse: makes a replica's batch of its part of both.
+      batch_size, context: as for training_batches.
+    """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
         raise ValueError(f"the batch size must be a multiple of the number of replicas, {replicas}. "

@@ -11,31 +11,50 @@ from absl import logging
 
 from albert_tf.files import write_text
 
-RESULTS = "eval_results.txt"
+RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"
+BEST_TRIAL = "best_trial.txt"
 
 
 class Evaluator:
     """Evaluates a run's model, step after step.
 
     Args:
-      directory: gets eval_results.txt (the last results, "key = value"), eval_history.jsonl (all, a line each), and in
-        eval/ curves for TensorBoard.
+      directory: gets eval_results.txt (the last results, "key = value") and .json, eval_history.jsonl (all, a line
+        each), best_trial.txt ("step:best_step:best_value", as in the release), and in eval/ curves for TensorBoard.
       evaluate: gives the results of the model as it is, as a dict of floats.
       best_metric: the key of which more is better.
       save_best: called when the results are the best so far.
       writes: whether this process writes: one of several does.
+      patience: evaluations in a row without a new best after which a run ends early; 0 for never.
     """
 
     def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str,
-                 save_best: Callable[[], None], writes: bool = True):
-        self._directory, self._writes = directory, writes
+                 save_best: Callable[[], None], writes: bool = True, patience: int = 0):
+        self._directory, self._writes, self._patience = directory, writes, patience
         self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else None
         self._history = read_history(directory)
 
     def has_evaluated(self, step: int) -> bool:
         return any(row["global_step"] == step for row in self._history)
+
+    @property
+    def best(self) -> dict[str, float] | None:
+        """The results that were the best so far, of the first step that had them."""
+        return best_of(self._history, self._best_metric)
+
+    @property
+    def patience_is_over(self) -> bool:
+        """Whether a run should end early; known from the history, so a run that is started again does not go on."""
+        if not self._patience or not self._history:
+            return False
+        return len(self._history) - 1 - self._history.index(self.best) >= self._patience
+
+    def write_best(self) -> None:
+        """Leaves the best results in eval_results.txt, in the place of the last ones."""
+        if self._writes and self._history:
+            write_results(self._directory, self.best)
 
     def __call__(self, step: int) -> dict[str, float]:
         """Evaluates a step of the run: its results enter the history, and it may become the best."""
@@ -54,16 +73,30 @@ class Evaluator:
         shown = ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step")
         logging.info("step %d: %s", step, shown)
         if self._writes:
-            lines = "".join(f"{key} = {results[key]}\n" for key in sorted(results))
-            write_text(os.path.join(self._directory, RESULTS), lines)
+            write_results(self._directory, results)
         return results
 
     def _write_history(self, results: dict[str, float]) -> None:
         write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
+        best = self.best
+        write_text(os.path.join(self._directory, BEST_TRIAL),
+                   f"{results['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
         with self._curves.as_default(step=results["global_step"]):
             for key in results.keys() - {"global_step"}:
                 tf.summary.scalar(key, results[key])
         self._curves.flush()
+
+
+def write_results(directory: str, results: dict[str, float]) -> None:
+    """Writes eval_results.txt, "key = value", and eval_results.json."""
+    lines = "".join(f"{key} = {results[key]}\n" for key in sorted(results))
+    write_text(os.path.join(directory, f"{RESULTS}.txt"), lines)
+    write_text(os.path.join(directory, f"{RESULTS}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
+
+
+def best_of(history: list[dict], best_metric: str) -> dict[str, float] | None:
+    """The first of the rows of which none is better; None where there are none."""
+    return max(history, key=lambda row: row[best_metric], default=None)
 
 
 def read_history(directory: str) -> list[dict]:

@@ -54,7 +54,7 @@ def train(
       batches_from: for a first step, the function of an InputContext that makes the batches.
       options: see RunOptions.
       strategy: where it runs.
-      evaluator: called with the step after each save.
+      evaluator: called with the step after each save; its patience ends the run early.
 
     Raises:
       ValueError: the batch cannot be divided among replicas and micro-batches.
@@ -69,12 +69,18 @@ def train(
     if first_step >= options.num_train_steps:
         logging.info("nothing to train: step %d of %d is done", first_step, options.num_train_steps)
         return
+    if evaluator is not None and evaluator.patience_is_over:
+        logging.info("nothing to train: the run ended early at step %d", first_step)
+        return
     logging.info("training from step %d to %d", first_step, options.num_train_steps)
 
     def save(step: int) -> None:
         checkpoints.save(step)
         if evaluator is not None:
             evaluator(step)
+            if evaluator.patience_is_over:
+                logging.info("step %d: no better than step %d, the run ends early", step, evaluator.best["global_step"])
+                trainer.stop_training = True
 
     writes = is_chief(strategy)
     beside = [callbacks.SkippedSteps(first_step),

@@ -23,6 +23,7 @@ class Trainer(tf.keras.Model):
       gradient_accumulation_steps: micro-batches of a step.
       jit_compile: whether what computes gradients is compiled by XLA.
       loss_scaling: whether losses are scaled against float16's underflow.
+      shapes_vary: whether batches come in several lengths: each gets a step of its own, of static shapes.
 
     Example:
       trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
@@ -31,7 +32,7 @@ class Trainer(tf.keras.Model):
     """
 
     def __init__(self, task, random_seed: int = 0, gradient_accumulation_steps: int = 1, jit_compile: bool = False,
-                 loss_scaling: bool = False):
+                 loss_scaling: bool = False, shapes_vary: bool = False):
         # Under mixed_float16 Keras would wrap the optimizer in a loss scale of its own: hence float32.
         super().__init__(dtype="float32")
         self.task = task
@@ -39,6 +40,7 @@ class Trainer(tf.keras.Model):
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self._gradients = tf.function(self._gradients_of_micro_batch, jit_compile=jit_compile or None)
+        self._shapes_vary = shapes_vary
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # train_step's results are of the whole batch on each replica
         self.skipped_in_a_row = _counter("skipped_in_a_row")
@@ -48,6 +50,15 @@ class Trainer(tf.keras.Model):
         super().compile(optimizer=optimizer, **arguments)
         # Now, and not within the first step: a checkpoint is restored before it.
         optimizer._create_all_weights(self.model.trainable_variables)
+
+    def make_train_function(self, force=False):
+        """Keras' own; where shapes vary, one that fetches the batch first: within a step its shape would be unknown."""
+        if not self._shapes_vary:
+            return super().make_train_function(force)
+        if self.train_function is None or force:
+            step = tf.function(self._step_on_replicas)
+            self.train_function = lambda iterator: step(next(iterator))
+        return self.train_function
 
     @property
     def metrics(self):
@@ -64,6 +75,12 @@ class Trainer(tf.keras.Model):
         norm = tf.linalg.global_norm(gradients)
         return dict(losses, learning_rate=self._learning_rate(), gradient_norm=norm,
                     skipped_steps=self._update(gradients, norm, variables))
+
+    def _step_on_replicas(self, batch):
+        strategy = self.distribute_strategy
+        logs = strategy.run(self.train_step, (batch,))
+        self._train_counter.assign_add(1)
+        return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
     def test_step(self, batch):
         self.task.update_metrics(batch, self.model(batch, training=False))
@@ -120,7 +137,10 @@ class Trainer(tf.keras.Model):
 
 
 class LossScale(tf.Module):
-    """The factor that keeps float16 gradients from vanishing: halved as they overflow, doubled after 2,000 good steps."""
+    """The factor that keeps float16 gradients from vanishing.
+
+    Halved as they overflow, doubled after 2,000 good steps.
+    """
 
     _GOOD_STEPS = 2000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.data.pretraining.masking import Masker, MaskingOptions
 from albert_tf.data.pretraining.segments import Pair
+from albert_tf.data.records import serialize
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -53,16 +53,6 @@ class ExampleMaker:
             masked_lm_weights=_padded(np.ones(len(masked.positions), np.float32), predictions_padding),
             next_sentence_labels=np.array([pair.label]),
         )
-
-
-def serialize(**features: np.ndarray) -> bytes:
-    """A tf.Example of whole-number and float arrays, the same bytes for the same values."""
-    example = tf.train.Example()
-    for name, values in features.items():
-        feature = example.features.feature[name]
-        kind = feature.float_list if values.dtype.kind == "f" else feature.int64_list
-        kind.value.extend(values.tolist())
-    return example.SerializeToString(deterministic=True)
 
 
 def _padded(values: np.ndarray, count: int, fill: int = 0) -> np.ndarray:

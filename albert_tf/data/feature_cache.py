@@ -1,0 +1,103 @@
+"""Features as cached records: made once, and made anew when anything that they depend on has changed.
+
+    made_from = dict(task="squad", train_file=fingerprint(path), **tokenizer_key(tokenizer), doc_stride=128)
+    path = cache_path(cached_dir, "squad_train", made_from, schema)
+    table = cached_table(path, made_from, schema, lambda: convert_examples_to_features(...))
+
+The manifest beside a file says what it was made from. A file without one, as the release writes it, is taken as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Callable, Iterable, Mapping
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.records import check_records, record_writer
+from albert_tf.text.tokenization import FullTokenizer
+
+# Goes up whenever the same files and flags give other features.
+_VERSION = 1
+_BLOCK = 1 << 22
+
+
+def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema) -> str:
+    """Where the records of a split are kept: a name of its own for all that they depend on.
+
+    Args:
+      directory: --cached_dir.
+      name: what a person reads, as "sst-2_train".
+      made_from: what the features depend on, JSON values.
+      schema: what they hold.
+    """
+    key = _digest(json.dumps(_all_made_from(made_from, schema), sort_keys=True).encode())
+    return os.path.join(directory, f"{name}_{key[:12]}.tfrecord")
+
+
+def cached_table(
+    path: str, made_from: dict, schema: FeatureSchema, make: Callable[[], Iterable[Mapping[str, Any]]]
+) -> FeatureTable:
+    """The features at a path; they are made first where they are not there, damaged, or made from something else.
+
+    Args:
+      path: of cache_path, or of the user's choice (--train_feature_file).
+      made_from: what the features depend on, JSON values.
+      schema: what they hold.
+      make: gives the features, as FeatureSchema.serialize takes them.
+
+    Raises:
+      ValueError: there are no features, or a file without a manifest does not fit the schema.
+    """
+    made_from = _all_made_from(made_from, schema)
+    if not _is_current(path, made_from):
+        with record_writer(path, made_from) as writer:
+            for features in make():
+                writer.write(schema.serialize(features))
+        logging.info("%s: %s records made", path, f"{writer.count:,}")
+    return FeatureTable.from_records(check_records([path])[0], schema)
+
+
+def fingerprint(path: str) -> str:
+    """A digest of a file's content."""
+    digest = hashlib.sha256()
+    with tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def tokenizer_key(tokenizer: FullTokenizer) -> dict:
+    """What features depend on by their tokenizer, for made_from."""
+    model = tokenizer.sp_model
+    vocabulary = model.serialized_model_proto() if model else "\n".join(tokenizer.vocab).encode()
+    return dict(vocabulary=_digest(vocabulary), do_lower_case=tokenizer.do_lower_case)
+
+
+def _is_current(path: str, made_from: dict) -> bool:
+    if not tf.io.gfile.exists(path):
+        return False
+    try:
+        file = check_records([path])[0]
+    except ValueError as error:
+        logging.warning("%s", error)
+        return False
+    if file.count is None:
+        return True
+    changed = sorted(key for key in {*made_from, *file.made_from} if made_from.get(key) != file.made_from.get(key))
+    if changed:
+        logging.info("%s was made with another %s: it is made anew", path, ", ".join(changed))
+    return not changed
+
+
+def _all_made_from(made_from: dict, schema: FeatureSchema) -> dict:
+    features = sorted(schema.record_features())
+    return dict(made_from, max_seq_length=schema.max_seq_length, features=features, version=_VERSION)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

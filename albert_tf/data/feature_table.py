@@ -1,0 +1,142 @@
+"""Fine-tuning features: what a task's records hold, and the same in memory, without their padding.
+
+A task says once, in a FeatureSchema, what its records hold. GLUE:
+    FeatureSchema(max_seq_length=512, scalars=dict(label_ids=tf.int32))
+SQuAD in training:
+    FeatureSchema(384, dict(unique_id=tf.int32, start_positions=tf.int32, ...), token_padding=dict(TOKENS, p_mask=1))
+RACE:
+    FeatureSchema(512, dict(label_ids=tf.int32), num_choices=4)
+data/feature_cache.py writes and reads the records, data/length_buckets.py makes batches of a table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data.records import RecordFile, serialize
+
+# The features with a value per token that every task has, and what they hold behind the last token.
+TOKENS = dict(input_ids=0, segment_ids=0)
+_CHUNK = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSchema:
+    """What a record of a task holds, with the release's names.
+
+    Args:
+      max_seq_length: tokens of a padded sequence.
+      scalars: the features with one value per example: tf.int32 or tf.float32, by name.
+      token_padding: the features with a value per token, and what they hold behind the last one. input_mask, which is 1
+        on tokens, is not listed.
+      num_choices: sequences of an example; in a record they stand side by side.
+    """
+
+    max_seq_length: int
+    scalars: Mapping[str, tf.DType]
+    token_padding: Mapping[str, int] = dataclasses.field(default_factory=lambda: dict(TOKENS))
+    num_choices: int = 1
+
+    def serialize(self, features: Mapping[str, Any]) -> bytes:
+        """The record of an example.
+
+        Args:
+          features: by name. Token features are padded lists of max_seq_length, or num_choices such lists.
+        """
+        tokens = {name: features[name] for name in (*self.token_padding, "input_mask")}
+        if self.num_choices > 1:
+            tokens = {name: list(itertools.chain.from_iterable(values)) for name, values in tokens.items()}
+        scalars = {name: [float(features[name]) if dtype.is_floating else int(features[name])]
+                   for name, dtype in self.scalars.items()}
+        return serialize(**tokens, **scalars)
+
+    def record_features(self) -> dict[str, tf.io.FixedLenFeature]:
+        """For tf.io.parse_example."""
+        tokens = tf.io.FixedLenFeature([self.num_choices * self.max_seq_length], tf.int64)
+        scalars = {name: tf.io.FixedLenFeature([], tf.float32 if dtype.is_floating else tf.int64)
+                   for name, dtype in self.scalars.items()}
+        return dict({name: tokens for name in (*self.token_padding, "input_mask")}, **scalars)
+
+
+class FeatureTable:
+    """Examples in memory, the sequences without their padding: some 8 bytes a token.
+
+    Args:
+      schema: what they hold.
+      sequences: by name of a token feature, [examples * num_choices, (tokens)].
+      scalars: by name, [examples].
+
+    Attributes:
+      lengths: int32 [examples], the tokens of the example's longest sequence.
+    """
+
+    def __init__(self, schema: FeatureSchema, sequences: dict[str, tf.RaggedTensor], scalars: dict[str, tf.Tensor]):
+        self.schema, self._sequences, self.scalars = schema, sequences, scalars
+        self._sequence_lengths = tf.cast(sequences["input_ids"].row_lengths(), tf.int32)
+        self.lengths = self._sequence_lengths.numpy().reshape(-1, schema.num_choices).max(axis=1)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @classmethod
+    def from_records(cls, file: RecordFile, schema: FeatureSchema) -> FeatureTable:
+        """Reads a file of records, of ours or of the release.
+
+        Raises:
+          ValueError: it holds other records than the schema says, or was cut or changed.
+        """
+        wanted, parts = schema.record_features(), []
+        try:
+            for records in tf.data.TFRecordDataset(file.path).batch(_CHUNK):
+                parts.append(_without_padding(tf.io.parse_example(records, wanted), schema))
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(f"{file.path} does not hold records of max_seq_length {schema.max_seq_length} with "
+                             f"{', '.join(wanted)}: {error.message.splitlines()[0][:200]}") from error
+        except tf.errors.DataLossError as error:
+            raise ValueError(f"{file.path} was cut or changed, or is no TFRecord file; remove it") from error
+        if not parts:
+            raise ValueError(f"there are no records in {file.path}")
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        lengths = columns.pop("input_mask")
+        sequences = {name: tf.RaggedTensor.from_row_lengths(columns.pop(name), lengths, validate=False)
+                     for name in schema.token_padding}
+        scalars = {name: tf.cast(columns[name], dtype) for name, dtype in schema.scalars.items()}
+        return cls(schema, sequences, scalars)
+
+    def batch(self, rows: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Some examples, padded to a length; works in tf.data.
+
+        Args:
+          rows: int64 [batch], their places in the table.
+          length: int32 [], not less than their lengths.
+
+        Returns:
+          the token features and input_mask, int32 [batch, length], or [batch, num_choices, length] where there are
+          several; the scalars [batch].
+        """
+        choices = self.schema.num_choices
+        places = tf.reshape(rows[:, None] * choices + tf.range(choices, dtype=rows.dtype), [-1])  # [batch * choices]
+        shape = [-1, length] if choices == 1 else [-1, choices, length]
+        mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
+        tokens = dict(input_mask=tf.reshape(mask, shape))
+        for name, padding in self.schema.token_padding.items():
+            sequences = tf.gather(self._sequences[name], places)
+            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), tf.cast(tf.stack([-1, length]), tf.int64))
+            tokens[name] = tf.reshape(tf.cast(padded, tf.int32), shape)
+        return dict(tokens, **{name: tf.gather(values, rows) for name, values in self.scalars.items()})
+
+
+def _without_padding(records: dict[str, tf.Tensor], schema: FeatureSchema) -> dict[str, np.ndarray]:
+    """Parsed records as flat token features, input_mask as the lengths of the sequences, and scalars."""
+    columns = {name: values.numpy() for name, values in records.items()}
+    is_token = columns["input_mask"].reshape(-1, schema.max_seq_length).astype(bool)  # [examples * choices, seq]
+    columns["input_mask"] = is_token.sum(axis=1)
+    for name in schema.token_padding:
+        dtype = np.int32 if name == "input_ids" else np.int8  # all others are 0 or 1
+        columns[name] = columns[name].reshape(is_token.shape)[is_token].astype(dtype)
+    return columns

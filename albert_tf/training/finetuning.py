@@ -1,0 +1,243 @@
+"""Fine-tuning: one run or several seeds, evaluated as they go, and the model that then predicts and is exported.
+
+What a task's script does with it (albert_tf/flags.py makes it from the flags):
+
+    finetuning = shared.finetuning(strategy, options, config, new_task, best_metric="f1")
+    if FLAGS.do_train:
+        finetuning.train(training_table, evaluate if FLAGS.do_eval else None)
+    elif FLAGS.do_eval:
+        finetuning.evaluate(evaluate)
+    if FLAGS.do_predict:
+        write_answers(finetuning.predict(table))
+
+new_task builds model and task (albert_tf/tasks), which has, besides what the trainer needs, predictions(outputs): the
+tensors that evaluation wants. evaluate is called with a function like `predict`, asks it for the tables that it needs,
+and gives the results as a dict of floats.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Callable
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.length_buckets import training_batches
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, step_of
+from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_results
+from albert_tf.training.plot import write_plot
+from albert_tf.training.prediction import Predictor
+from albert_tf.training.run import RunOptions, train
+from albert_tf.training.several_runs import write_summary
+from albert_tf.training.strategy import is_chief
+
+# The predictions of one or several checkpoints (--ensemble_checkpoints): each by name, a value for each example.
+Predictions = list  # of dict[str, list[np.ndarray]]
+Predict = Callable[[FeatureTable], Predictions]
+Evaluate = Callable[[Predict], "dict[str, float]"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningOptions:
+    """What fine-tuning is asked for.
+
+    Args:
+      run: of a single run; output_dir is that of all.
+      seeds: one for each run. Several runs are in output_dir/seed_N.
+      buckets: lengths that batches are padded to.
+      init_checkpoint: where the weights start; None for random ones.
+      ensemble_checkpoints: whose predictions are averaged, in the place of the run's own.
+      eval_batch_size, predict_batch_size: over all replicas.
+      early_stopping_patience: see Evaluator.
+      jit_compile: whether XLA compiles prediction.
+    """
+
+    run: RunOptions
+    seeds: tuple[int, ...]
+    buckets: tuple[int, ...]
+    init_checkpoint: str | None = None
+    ensemble_checkpoints: tuple[str, ...] = ()
+    eval_batch_size: int = 8
+    predict_batch_size: int = 8
+    early_stopping_patience: int = 0
+    jit_compile: bool = False
+
+
+class FineTuning:
+    """The runs of a task in their directory.
+
+    Args:
+      options: see FineTuningOptions.
+      strategy: where it runs.
+      config: the model's, written beside its checkpoints.
+      new_task: builds the model and its task.
+      new_trainer: a compiled trainer of a task, for (task, seed).
+      load_weights: puts the weights of a path into a model and reports, as interchange's load_checkpoint.
+      best_metric: the result of which more is better.
+    """
+
+    def __init__(self, options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
+                 new_task: Callable, new_trainer: Callable, load_weights: Callable, best_metric: str):
+        self._options, self._strategy, self._config = options, strategy, config
+        self._new_task, self._new_trainer, self._load_weights = new_task, new_trainer, load_weights
+        self._best_metric = best_metric
+        self._serving = None  # the task whose model predicts
+        self._served_path = None  # whose weights it has
+
+    def train(self, table: FeatureTable, evaluate: Evaluate | None = None) -> None:
+        """Trains every run to its end, going on where it was; with `evaluate`, each checkpoint as it is saved.
+
+        Args:
+          table: the examples.
+          evaluate: gives the results, see above.
+        """
+        for seed, directory in self._runs.items():
+            trainer, checkpoints, evaluator = self._start(seed, directory, evaluate)
+            self._load_start(trainer.model)
+
+            def batches_from(first_step):
+                return lambda context: training_batches(
+                    table, self._options.run.train_batch_size, self._options.buckets, seed, first_step, context)
+
+            options = dataclasses.replace(self._options.run, output_dir=directory)
+            train(trainer, checkpoints, batches_from, options, self._strategy, evaluator)
+            self._finish(directory, evaluator)
+        if evaluate is not None:
+            self._summarise()
+
+    def evaluate(self, evaluate: Evaluate) -> None:
+        """Evaluates what is there.
+
+        That is --ensemble_checkpoints, else all model.ckpt-STEP of each run, else its model.ckpt-best, else
+        --init_checkpoint.
+
+        Raises:
+          ValueError: there is nothing, or it cannot be read.
+        """
+        if self._options.ensemble_checkpoints or not any(map(best_or_latest, self._runs.values())):
+            self._report(evaluate(lambda table: self._predictions(table, self._options.eval_batch_size)))
+            return
+        for seed, directory in self._runs.items():
+            trainer, _, evaluator = self._start(seed, directory, evaluate)
+            self._evaluate_saved(directory, trainer, evaluator)
+            self._finish(directory, evaluator)
+        self._summarise()
+
+    def predict(self, table: FeatureTable) -> Predictions:
+        """The predictions of --ensemble_checkpoints, else of `checkpoint`, one after the other.
+
+        Raises:
+          ValueError: there is no checkpoint, or it has no head for this task.
+        """
+        return self._predictions(table, self._options.predict_batch_size)
+
+    def best_model(self) -> tf.keras.Model:
+        """The model that predicts, with the weights of `checkpoint`."""
+        return self._serve(self.checkpoint()).model
+
+    def checkpoint(self) -> str:
+        """The checkpoint that predicts where there is no ensemble.
+
+        That is the best run's model.ckpt-best, else its latest, else --init_checkpoint.
+
+        Raises:
+          ValueError: there is none.
+        """
+        found = {directory: best_or_latest(directory) for directory in self._runs.values()}
+        found = {directory: prefix for directory, prefix in found.items() if prefix}
+        if found:
+            return found[max(found, key=self._best_value)]
+        if not self._options.init_checkpoint:
+            raise ValueError(f"there is no checkpoint in {self._options.run.output_dir}, and no --init_checkpoint: "
+                             "--do_train makes one")
+        return self._options.init_checkpoint
+
+    @property
+    def _runs(self) -> dict[int, str]:
+        """The directory of each seed."""
+        parent, seeds = self._options.run.output_dir, self._options.seeds
+        if len(seeds) == 1:
+            return {seeds[0]: parent}
+        return {seed: os.path.join(parent, f"seed_{seed}") for seed in seeds}
+
+    def _start(self, seed: int, directory: str, evaluate: Evaluate | None):
+        """Trainer, checkpoints and evaluator of a run, with initial weights of its seed."""
+        tf.io.gfile.makedirs(directory)
+        tf.keras.utils.set_random_seed(seed)
+        with self._strategy.scope():
+            task = self._new_task()
+        trainer = self._new_trainer(task, seed)
+        chief = is_chief(self._strategy)
+        checkpoints = Checkpoints(directory, trainer, self._config, self._options.run.keep_checkpoint_max, chief)
+        if evaluate is None:
+            return trainer, checkpoints, None
+        predictor = self._predictor(task, self._options.eval_batch_size)
+        evaluator = Evaluator(directory, lambda: evaluate(lambda table: [predictor(table)]), self._best_metric,
+                              checkpoints.save_best, chief, self._options.early_stopping_patience)
+        return trainer, checkpoints, evaluator
+
+    def _load_start(self, model: tf.keras.Model) -> None:
+        if self._options.init_checkpoint:
+            self._load_weights(model, self._options.init_checkpoint)
+        else:
+            logging.info("no --init_checkpoint: training starts from random weights")
+
+    def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
+        for prefix in numbered(directory):
+            self._load_fine_tuned(trainer.model, prefix)
+            trainer.optimizer.iterations.assign(step_of(prefix))
+            evaluator(step_of(prefix))
+        if not numbered(directory) and best_or_latest(directory):
+            self._load_fine_tuned(trainer.model, best_or_latest(directory))
+            evaluator.report(evaluator.best["global_step"] if evaluator.best else 0)
+
+    def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
+        if evaluator is not None and evaluator.best:
+            evaluator.write_best()
+            if is_chief(self._strategy):
+                write_plot(directory, self._best_metric)
+
+    def _summarise(self) -> None:
+        if len(self._runs) > 1 and is_chief(self._strategy):
+            write_summary(self._options.run.output_dir, self._runs, self._best_metric)
+
+    def _report(self, results: dict[str, float]) -> None:
+        results = dict(results, global_step=max(step_of(path) or 0 for path in self._serving_paths()))
+        logging.info("%s", ", ".join(f"{key} {value:.4f}" for key, value in results.items()))
+        if is_chief(self._strategy):
+            write_results(self._options.run.output_dir, results)
+
+    def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
+        return [self._predictor(self._serve(path), batch_size)(table) for path in self._serving_paths()]
+
+    def _serving_paths(self) -> tuple[str, ...]:
+        return self._options.ensemble_checkpoints or (self.checkpoint(),)
+
+    def _serve(self, path: str):
+        """The task that predicts, its model with the weights of a path."""
+        if self._serving is None:
+            with self._strategy.scope():
+                self._serving = self._new_task()
+        if self._served_path != path:
+            self._load_fine_tuned(self._serving.model, path)
+            self._served_path = path
+        return self._serving
+
+    def _predictor(self, task, batch_size: int) -> Predictor:
+        return Predictor(task, self._strategy, batch_size, self._options.buckets, self._options.jit_compile)
+
+    def _load_fine_tuned(self, model: tf.keras.Model, path: str) -> None:
+        report = self._load_weights(model, path)
+        missing = [name for name in report.not_restored if not name.startswith("bert/")]
+        if missing:
+            raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
+                             f"({report.not_restored[missing[0]]})")
+
+    def _best_value(self, directory: str) -> float:
+        """What the best of a run reached; a run that was never evaluated is better than none."""
+        best = best_of(read_history(directory), self._best_metric)
+        return best[self._best_metric] if best else float("-inf")

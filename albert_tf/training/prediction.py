@@ -1,0 +1,50 @@
+"""What a model says about every example of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.length_buckets import evaluation_batches
+
+
+class Predictor:
+    """Runs a task's model, without dropout, over features; each bucket has a program of its own, of static shapes.
+
+    Args:
+      task: see albert_tf.tasks: model and predictions(outputs), the tensors that are wanted, by name, [batch, ...].
+      strategy: where it runs.
+      batch_size: over all replicas.
+      buckets: of length_buckets.bucket_lengths.
+      jit_compile: whether XLA compiles it.
+    """
+
+    def __init__(self, task, strategy: tf.distribute.Strategy, batch_size: int, buckets: tuple[int, ...],
+                 jit_compile: bool = False):
+        self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
+        self._outputs = tf.function(self._outputs_of_replica, jit_compile=jit_compile or None)
+        self._on_replicas = tf.function(lambda batch: strategy.run(self._outputs, (batch,)))
+
+    def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
+        """By name, the prediction for each example, in the table's order.
+
+        One with a value per token is as long as the bucket that its example was in.
+        """
+        batches = self._strategy.distribute_datasets_from_function(
+            lambda context: evaluation_batches(table, self._batch_size, self._buckets, context))
+        found: dict[str, list] = {}
+        for batch in batches:
+            outputs = {name: self._strategy.gather(values, axis=0).numpy()
+                       for name, values in self._on_replicas(batch).items()}
+            examples = outputs.pop("example")
+            for name, values in outputs.items():
+                of_all = found.setdefault(name, [None] * len(table))
+                for example, value in zip(examples, values):
+                    if example >= 0:
+                        of_all[example] = value
+        return found
+
+    def _outputs_of_replica(self, batch):
+        outputs = self._task.predictions(self._task.model(batch, training=False))
+        return dict(outputs, example=batch["example"])

@@ -1,0 +1,42 @@
+"""The results of runs that differ in their seed alone: their median, as the paper has it for GLUE, and their spread."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+
+from absl import logging
+
+from albert_tf.files import write_text
+from albert_tf.training.evaluation import best_of, read_history, write_results
+
+RUNS = "eval_runs.json"
+
+
+def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dict[str, dict]:
+    """Writes the medians over runs to eval_results.txt and .json, and all there is to know to eval_runs.json.
+
+    Args:
+      directory: gets the files.
+      runs: the directory of each seed; of each run its best results count.
+      best_metric: the result of which more is better.
+
+    Returns:
+      by result its median, lowest and highest value and standard deviation.
+    """
+    found = {seed: best_of(read_history(run), best_metric) for seed, run in runs.items()}
+    found = {seed: results for seed, results in found.items() if results}
+    names = [name for name in next(iter(found.values()), {}) if name != "global_step"]
+    spread = {name: _spread([results[name] for results in found.values()]) for name in names}
+    for name, of_runs in spread.items():
+        logging.info("%s: median %.4f of %d runs, %.4f to %.4f, standard deviation %.4f", name, of_runs["median"],
+                     len(found), of_runs["lowest"], of_runs["highest"], of_runs["standard_deviation"])
+    write_results(directory, {name: of_runs["median"] for name, of_runs in spread.items()})
+    write_text(os.path.join(directory, RUNS), json.dumps(dict(seeds=found, over_runs=spread), indent=2) + "\n")
+    return spread
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return dict(median=statistics.median(values), lowest=min(values), highest=max(values),
+                standard_deviation=statistics.stdev(values) if len(values) > 1 else 0.0)

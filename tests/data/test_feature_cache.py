@@ -1,0 +1,106 @@
+"""Features as records: what they hold, and when they are made anew."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from feature_tables import MAX_SEQ_LENGTH, features
+
+from albert_tf.data.feature_cache import cache_path, cached_table, fingerprint
+from albert_tf.data.feature_table import TOKENS, FeatureSchema
+
+SCHEMA = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32))
+
+
+class Maker:
+    """Gives features and counts how often it was asked."""
+
+    def __init__(self, **arguments):
+        self.calls, self._arguments = 0, arguments
+
+    def __call__(self):
+        self.calls += 1
+        return features(5, **self._arguments)
+
+
+def test_records_have_the_releases_names_and_shapes(tmp_path):
+    path = str(tmp_path / "x.tfrecord")
+    cached_table(path, {}, SCHEMA, Maker())
+    record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy()).features.feature
+    lengths = {name: len(feature.int64_list.value) for name, feature in record.items()}
+    assert lengths == dict(input_ids=MAX_SEQ_LENGTH, input_mask=MAX_SEQ_LENGTH, segment_ids=MAX_SEQ_LENGTH, label_ids=1)
+
+
+def test_features_are_made_once_and_anew_when_what_they_depend_on_changes(tmp_path):
+    path, make = str(tmp_path / "x.tfrecord"), Maker()
+    cached_table(path, dict(file="a"), SCHEMA, make)
+    cached_table(path, dict(file="a"), SCHEMA, make)
+    assert make.calls == 1
+    cached_table(path, dict(file="b"), SCHEMA, make)
+    shorter = Maker(max_seq_length=20)
+    assert cached_table(path, dict(file="b"), FeatureSchema(20, SCHEMA.scalars), shorter).lengths.max() <= 20
+    assert make.calls == 2 and shorter.calls == 1
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path):
+    path, make = tmp_path / "x.tfrecord", Maker()
+    cached_table(str(path), {}, SCHEMA, make)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert len(cached_table(str(path), {}, SCHEMA, make)) == 5 and make.calls == 2
+
+
+def test_records_without_a_manifest_are_taken_as_they_are(tmp_path):
+    path, make = tmp_path / "x.tfrecord", Maker()
+    cached_table(str(path), {}, SCHEMA, make)
+    (tmp_path / "x.manifest.json").unlink()
+    assert len(cached_table(str(path), dict(file="other"), SCHEMA, make)) == 5 and make.calls == 1
+
+
+def test_records_of_another_length_without_a_manifest_are_refused(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    cached_table(str(path), {}, SCHEMA, Maker())
+    (tmp_path / "x.manifest.json").unlink()
+    with pytest.raises(ValueError, match="does not hold records of max_seq_length 20 with input_ids"):
+        cached_table(str(path), {}, FeatureSchema(20, SCHEMA.scalars), Maker())
+
+
+def test_no_features_are_an_error(tmp_path):
+    with pytest.raises(ValueError, match="there are no records in|is empty"):
+        cached_table(str(tmp_path / "x.tfrecord"), {}, SCHEMA, lambda: iter(()))
+
+
+def test_paths_differ_by_all_that_features_depend_on(tmp_path):
+    paths = {cache_path("d", "x", made_from, schema) for made_from, schema in [
+        (dict(a=1), SCHEMA), (dict(a=2), SCHEMA), (dict(a=1), FeatureSchema(20, SCHEMA.scalars)),
+        (dict(a=1), FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.float32, unique_id=tf.int32)))]}
+    assert len(paths) == 4
+    (tmp_path / "a").write_text("x"), (tmp_path / "b").write_text("y"), (tmp_path / "c").write_text("x")
+    a, b, c = (fingerprint(str(tmp_path / name)) for name in "abc")
+    assert a == c != b
+
+
+def test_scores_and_other_token_features_come_back_with_their_padding(tmp_path):
+    schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.float32, unique_id=tf.int32), dict(TOKENS, p_mask=1))
+    rows = [dict(row, label_ids=0.25 + i, unique_id=1_000_000_000 + i,
+                 p_mask=[i % 2] * sum(row["input_mask"]) + [1] * (MAX_SEQ_LENGTH - sum(row["input_mask"])))
+            for i, row in enumerate(features(5))]
+    read = cached_table(str(tmp_path / "x.tfrecord"), {}, schema, lambda: rows)
+    batch = read.batch(tf.constant([3, 0], tf.int64), tf.constant(MAX_SEQ_LENGTH))
+    assert batch["label_ids"].numpy().tolist() == [3.25, 0.25] and batch["label_ids"].dtype == tf.float32
+    assert batch["unique_id"].numpy().tolist() == [1_000_000_003, 1_000_000_000]
+    assert batch["p_mask"].numpy().tolist() == [rows[3]["p_mask"], rows[0]["p_mask"]]
+
+
+def test_choices_stand_side_by_side_in_the_record_and_one_above_the_other_in_the_batch(tmp_path):
+    schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32), num_choices=2)
+    pairs = list(zip(features(6, seed=1), features(6, seed=2)))
+    rows = [dict({name: [a[name], b[name]] for name in ("input_ids", "input_mask", "segment_ids")}, label_ids=i)
+            for i, (a, b) in enumerate(pairs)]
+    path = str(tmp_path / "x.tfrecord")
+    read = cached_table(path, {}, schema, lambda: rows)
+    record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy()).features.feature
+    assert list(record["input_ids"].int64_list.value) == rows[0]["input_ids"][0] + rows[0]["input_ids"][1]
+    assert read.lengths.tolist() == [max(sum(row["input_mask"][0]), sum(row["input_mask"][1])) for row in rows]
+    batch = read.batch(tf.constant([4, 1], tf.int64), tf.constant(MAX_SEQ_LENGTH))
+    assert batch["input_ids"].shape == (2, 2, MAX_SEQ_LENGTH) and batch["label_ids"].numpy().tolist() == [4, 1]
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        np.testing.assert_array_equal(batch[name], [rows[4][name], rows[1][name]])
