@@ -1,4 +1,7 @@
-"""AlbertConditionalSpan: the head of SQuAD 2.0, where the end depends on the start (release: squad_utils.create_v2_model)."""
+"""AlbertConditionalSpan: the head of SQuAD 2.0, where the end depends on the start.
+
+Release: squad_utils.create_v2_model.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,21 @@ class AlbertConditionalSpan(tf.keras.Model):
       dropout_prob: in the answerability branch, in training.
 
     Called with AlbertModel's inputs and p_mask, int32 [batch, seq], 1 where no answer may start or end. With
-    start_positions, int32 [batch], among the inputs (training) the end is conditioned on that start; returns AlbertModel's
-    outputs and
+    start_positions, int32 [batch], among the inputs (training) the end is conditioned on that start; returns
+    AlbertModel's outputs and
       start_log_probs, end_log_probs [batch, seq], cls_logits [batch].
     Without, the beam is searched; returns besides AlbertModel's outputs
       start_top_log_probs, start_top_index [batch, start_n_top],
-      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], the ends of a start side by side, cls_logits [batch].
+      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], the ends of a start side by side,
+      cls_logits [batch].
     All are float32, the indexes int32.
 
     Raises:
       ValueError: an input is missing or misshapen, or the sequence is shorter than the beam is wide.
     """
 
-    def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1, **kwargs):
+    def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1,
+                 **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self.albert = AlbertModel(config)
@@ -74,12 +79,14 @@ class AlbertConditionalSpan(tf.keras.Model):
         end_top_log_probs, end_top_index = tf.math.top_k(end_log_probs, self._end_n_top)
         flat = [-1, self._start_n_top * self._end_n_top]
         return dict(start_top_log_probs=start_top_log_probs, start_top_index=start_top_index,
-                    end_top_log_probs=tf.reshape(end_top_log_probs, flat), end_top_index=tf.reshape(end_top_index, flat))
+                    end_top_log_probs=tf.reshape(end_top_log_probs, flat),
+                    end_top_index=tf.reshape(end_top_index, flat))
 
     def _end_log_probs(self, tokens, start_tokens, barred):
         """tokens [batch, seq, H], start_tokens [batch, starts, H]: float32 [batch, starts, seq]."""
         shape = tf.concat([tf.shape(start_tokens)[:2], tf.shape(tokens)[1:]], axis=0)  # [batch, starts, seq, H]
-        pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape), tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)
+        pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape),
+                           tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)
         hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)))
         return tf.nn.log_softmax(_bar(_logit(self.end(hidden)), barred[:, None]))
 

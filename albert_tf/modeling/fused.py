@@ -1,8 +1,8 @@
 """Element-wise chains as one pass over memory.
 
-On a CPU the chains between the matrix products (gelu, LayerNorm, softmax) cost more than the products when every link is
-an op of its own. Here XLA compiles such a chain to one loop, and another for its gradient, which recomputes the links and
-so keeps none of them in memory.
+On a CPU the chains between the matrix products (gelu, LayerNorm, softmax) cost more than the products when every link
+is an op of its own. Here XLA compiles such a chain to one loop, and another for its gradient, which recomputes the
+links and so keeps none of them in memory.
 """
 
 from __future__ import annotations

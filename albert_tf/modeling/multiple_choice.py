@@ -18,8 +18,8 @@ class AlbertMultipleChoice(tf.keras.Model):
       dropout_prob: of the pooled output, in training.
       num_choices: of a question, where the choices come side by side in one row, as in the release's records.
 
-    Called with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]; returns AlbertModel's outputs,
-    for batch * choices rows, and logits, float32 [batch, choices].
+    Called with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]; returns AlbertModel's
+    outputs, for batch * choices rows, and logits, float32 [batch, choices].
 
     Raises:
       ValueError: the inputs have neither shape.

@@ -22,7 +22,10 @@ class MaskedLmHead(ReleaseLayer):
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
     def call(self, sequence_output, positions, word_embeddings):
-        """sequence_output [batch, seq, H]; positions int32 [batch, predictions]. Returns float32 [batch, predictions, V]."""
+        """sequence_output [batch, seq, H]; positions int32 [batch, predictions].
+
+        Returns float32 [batch, predictions, V].
+        """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [batch, predictions, H]
         transformed = self.layer_norm(self.activation(self.dense(gathered)))  # [batch, predictions, E]
         flat = tf.reshape(transformed, [-1, transformed.shape[-1]])
@@ -35,7 +38,8 @@ class AlbertPretrainer(tf.keras.Model):
     """AlbertModel with both heads of pre-training.
 
     Called with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. Returns AlbertModel's
-    outputs, mlm_logits [batch, predictions, V] and sop_logits [batch, 2] (index 1: the segments are swapped), both float32.
+    outputs, mlm_logits [batch, predictions, V] and sop_logits [batch, 2] (index 1: the segments are swapped), both
+    float32.
     """
 
     def __init__(self, config: AlbertConfig, **kwargs):

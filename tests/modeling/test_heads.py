@@ -40,8 +40,8 @@ class Recorded:
             name = variable.name[:-2]
             assert (gradient is None) == (name not in recorded), name
             if gradient is not None:
-                np.testing.assert_allclose(tf.convert_to_tensor(gradient), self.numbers[f"grad/{name}"], atol=2e-5, rtol=1e-4,
-                                           err_msg=name)
+                np.testing.assert_allclose(tf.convert_to_tensor(gradient), self.numbers[f"grad/{name}"], atol=2e-5,
+                                           rtol=1e-4, err_msg=name)
         return loss
 
 
@@ -150,7 +150,7 @@ def test_the_heads_drop_out_in_training_only(tiny_config, tiny_batch):
 
 @pytest.mark.parametrize("make, change, message", [
     (AlbertMultipleChoice, dict(input_ids=np.zeros([3, 13], np.int32)), r"must be \[batch, choices \* seq\]"),
-    (lambda config: AlbertMultipleChoice(config, num_choices=5), {}, "5 choices of one fixed length.*shape \\(3, 12\\)"),
+    (lambda config: AlbertMultipleChoice(config, num_choices=5), {}, r"5 choices of one fixed length.*shape \(3, 12\)"),
     (AlbertMultipleChoice, dict(input_ids=np.zeros([3], np.int32)), r"must be \[batch, choices, seq\]"),
     (AlbertMultipleChoice, dict(input_ids=None), "missing input: input_ids"),
     (AlbertConditionalSpan, {}, "missing input: p_mask"),

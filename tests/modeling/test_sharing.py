@@ -44,8 +44,10 @@ def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config,
         for group in range(4):
             first = first.replace(f"group_{group}/inner", "group_0/inner")
         variable.assign(values[first])
-    np.testing.assert_allclose(separate(tiny_batch)["sequence_output"], shared(tiny_batch)["sequence_output"], atol=1e-6)
-    own = next(variable for variable in separate.weights if "group_3/" in variable.name and "output/dense/kernel" in variable.name)
+    np.testing.assert_allclose(separate(tiny_batch)["sequence_output"], shared(tiny_batch)["sequence_output"],
+                               atol=1e-6)
+    own = next(variable for variable in separate.weights
+               if "group_3/" in variable.name and "output/dense/kernel" in variable.name)
     own.assign(own * 10)
     outputs, before = separate(tiny_batch)["encoder_outputs"], shared(tiny_batch)["encoder_outputs"]
     assert [np.allclose(a, b, atol=1e-5) for a, b in zip(outputs, before)] == [True, True, True, False]
