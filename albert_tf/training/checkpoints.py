@@ -61,7 +61,8 @@ class Checkpoints:
         self._saved_step = step
         saved = numbered(self._directory)
         latest = os.path.basename(saved[-1])
-        write_text(os.path.join(self._directory, "checkpoint"), f'model_checkpoint_path: "{latest}"\n')  # as TensorFlow's
+        write_text(os.path.join(self._directory, "checkpoint"),
+                   f'model_checkpoint_path: "{latest}"\n')  # as TensorFlow's
         for old in saved[:-self._keep]:
             _remove(self._directory, f"{os.path.basename(old)}.")
 

@@ -14,7 +14,8 @@ def test_auto_is_one_device_where_there_is_one(monkeypatch):
 
 
 def test_auto_is_multi_worker_where_tf_config_names_several(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}')
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, '
+                                    '"task": {"type": "worker", "index": 0}}')
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "several workers")
     assert create_strategy("auto") == "several workers"
 
