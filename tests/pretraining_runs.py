@@ -11,8 +11,9 @@ import tensorflow as tf
 from synthetic_records import VOCAB_SIZE, write_records
 
 RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
-CONFIG = dict(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-              max_position_embeddings=16, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+CONFIG = dict(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+              intermediate_size=32, max_position_embeddings=16, hidden_dropout_prob=0.1,
+              attention_probs_dropout_prob=0.1)
 
 
 class Runs:
@@ -24,9 +25,10 @@ class Runs:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self.flags = dict(
-            albert_config_file=self.write_config(), input_file=write_records(folder / "train.tfrecord", 40, objective="sop"),
-            max_seq_length=16, max_predictions_per_seq=3, train_batch_size=8, eval_batch_size=8, num_train_steps=12, num_warmup_steps=2,
-            save_checkpoints_steps=3, learning_rate=0.01)
+            albert_config_file=self.write_config(),
+            input_file=write_records(folder / "train.tfrecord", 40, objective="sop"),
+            max_seq_length=16, max_predictions_per_seq=3, train_batch_size=8, eval_batch_size=8, num_train_steps=12,
+            num_warmup_steps=2, save_checkpoints_steps=3, learning_rate=0.01)
 
     def write_config(self, name: str = "config.json", **changes) -> str:
         path = self.folder / name
@@ -35,7 +37,8 @@ class Runs:
 
     def start(self, output_dir: str, environment=None, **flags) -> subprocess.Popen:
         flags = {**self.flags, "output_dir": self.folder / output_dir, **flags}
-        arguments = [f"--{name}={value}" for name, values in flags.items() for value in (values if isinstance(values, list) else [values])]
+        arguments = [f"--{name}={value}" for name, values in flags.items()
+                     for value in (values if isinstance(values, list) else [values])]
         command = [sys.executable, str(RUNNER), "run_pretraining.py", *arguments]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env={**os.environ, **{name: str(value) for name, value in (environment or {}).items()}})
@@ -50,7 +53,8 @@ class Runs:
     def end_of(self, output_dir: str, step: int = 12) -> dict[str, np.ndarray]:
         """All that a run's checkpoint holds."""
         reader = tf.train.load_checkpoint(str(self.folder / output_dir / f"model.ckpt-{step}"))
-        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name}
+        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+                if "OBJECT_GRAPH" not in name}
 
 
 def assert_bit_equal(a: dict, b: dict) -> None:

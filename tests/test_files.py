@@ -33,7 +33,8 @@ def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
     assert found == [str(tmp_path / name) for name in ("c.md", "a.txt", "b.txt")]
 
 
-@pytest.mark.parametrize("pattern, message", [("x.txt", "no such file: x.txt"), ("nowhere/*.txt", r"no file matches nowhere/\*.txt")])
+@pytest.mark.parametrize("pattern, message", [
+    ("x.txt", "no such file: x.txt"), ("nowhere/*.txt", r"no file matches nowhere/\*.txt")])
 def test_what_is_not_there_is_named(pattern, message):
     with pytest.raises(ValueError, match=message):
         expand_globs(pattern)

@@ -24,10 +24,14 @@ def place(request, tmp_path_factory):
     return runs, environment, flags, runs.end_of("whole")
 
 
-@pytest.mark.parametrize("renames", [pytest.param(5, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow), 7,
-                                     pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("renames", [
+    pytest.param(5, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow), 7,
+    pytest.param(8, marks=pytest.mark.slow)])
 def test_killed_within_a_save(place, renames):
-    """A save renames config, data, index and "checkpoint", in this order; the second save is hit, before each of them."""
+    """A save renames config, data, index and "checkpoint", in this order.
+
+    The second save is hit, before each of them.
+    """
     runs, environment, flags, expected = place
     name = f"killed at {renames}"
     runs.run(name, {**environment, "KILL_AT_RENAME": renames}, expect=-signal.SIGKILL, **flags)

@@ -49,8 +49,9 @@ def test_a_corpus_of_one_document_is_refused(tmp_path):
 def example(masked_lm_ids, next_sentence_label):
     tokens, padding = np.zeros(16, np.int32), [0] * (4 - len(masked_lm_ids))
     return serialize(
-        input_ids=tokens, input_mask=tokens, segment_ids=tokens, token_boundary=tokens, masked_lm_positions=np.zeros(4, np.int32),
-        masked_lm_ids=np.array(masked_lm_ids + padding), masked_lm_weights=np.array([1.0] * len(masked_lm_ids) + padding, np.float32),
+        input_ids=tokens, input_mask=tokens, segment_ids=tokens, token_boundary=tokens,
+        masked_lm_positions=np.zeros(4, np.int32), masked_lm_ids=np.array(masked_lm_ids + padding),
+        masked_lm_weights=np.array([1.0] * len(masked_lm_ids) + padding, np.float32),
         next_sentence_labels=np.array([next_sentence_label]))
 
 
