@@ -59,7 +59,8 @@ def test_numbers_count_examples_without_end(files):
 
 def test_replicas_of_all_workers_share_a_batch_in_order(files):
     whole = batches(files, 6, batch_size=8)
-    of_workers = [batches(files, 12, batch_size=8, context=tf.distribute.InputContext(2, worker, num_replicas_in_sync=4))
+    of_workers = [batches(files, 12, batch_size=8,
+                          context=tf.distribute.InputContext(2, worker, num_replicas_in_sync=4))
                   for worker in (0, 1)]
     for step, (records, _) in enumerate(whole):
         parts = [of_workers[worker][2 * step + replica][0] for worker in (0, 1) for replica in (0, 1)]
