@@ -1,0 +1,158 @@
+"""SQuAD questions -> features (release: squad_utils.convert_examples_to_features).
+
+A row is [CLS] question [SEP] window of the paragraph [SEP]. A paragraph is tokenised and aligned once for all its
+questions, and several processes share the paragraphs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, Callable, Iterable, Iterator
+
+from absl import logging
+
+from albert_tf.data.squad.alignment import AlignedParagraph, align_paragraphs
+from albert_tf.data.squad.feature_block import NO_ANSWER, BlockBuilder, FeatureBlock, SquadFeature
+from albert_tf.data.squad.reading import SquadExample
+from albert_tf.data.squad.windows import windows
+from albert_tf.data.worker_pool import worker_pool
+from albert_tf.text.tokenization import FullTokenizer
+
+FIRST_UNIQUE_ID = 1000000000
+_SPECIAL_TOKENS = 3
+# Questions that are worked on together.
+_CHUNK = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureOptions:
+    """How features are cut.
+
+    Args:
+      max_seq_length: tokens of a row.
+      doc_stride: pieces from the start of a window to that of the next.
+      max_query_length: pieces that are left of a question.
+      is_training: whether there are answers.
+      release_compatible: whether the questions of a paragraph that the release cannot align are left out.
+
+    Raises:
+      ValueError: a length makes no sense, or the longest question leaves no room for the paragraph.
+    """
+
+    max_seq_length: int
+    doc_stride: int
+    max_query_length: int
+    is_training: bool
+    release_compatible: bool = False
+
+    def __post_init__(self):
+        if self.max_query_length < 1 or self.doc_stride < 1:
+            raise ValueError("max_query_length and doc_stride must be at least 1. "
+                             f"Received: {self.max_query_length}, {self.doc_stride}")
+        if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS:
+            raise ValueError(f"max_seq_length={self.max_seq_length} has no room for a paragraph beside a question of "
+                             f"max_query_length={self.max_query_length} and {_SPECIAL_TOKENS} special tokens")
+
+
+def convert_examples_to_features(
+    examples: Iterable[SquadExample], tokenizer: FullTokenizer, max_seq_length: int, doc_stride: int,
+    max_query_length: int, is_training: bool, release_compatible: bool = False,
+) -> Iterator[SquadFeature]:
+    """The features of questions, those of one question side by side.
+
+    Args:
+      examples: of read_squad_examples; the questions of a paragraph, one after the other, share its tokenisation.
+      tokenizer: SentencePiece or WordPiece.
+      max_seq_length, doc_stride, max_query_length, is_training, release_compatible: see FeatureOptions.
+
+    Raises:
+      ValueError: as FeatureOptions.
+    """
+    options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible)
+    paragraphs = (list(group) for _, group in itertools.groupby(examples, key=lambda example: example.paragraph_text))
+    return _features(paragraphs, tokenizer, options)
+
+
+def _features(paragraphs, tokenizer: FullTokenizer, options: FeatureOptions) -> Iterator[SquadFeature]:
+    unique_id = FIRST_UNIQUE_ID
+    for block in feature_blocks(paragraphs, tokenizer, options):
+        for feature in block.features(tokenizer, options.max_seq_length, unique_id, options.is_training):
+            yield feature
+        unique_id += len(block)
+
+
+def feature_blocks(
+    paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
+    finish: Callable[[FeatureBlock], Any] = lambda block: block,
+) -> Iterator[Any]:
+    """The features of paragraphs' questions in blocks, in order, made by several processes.
+
+    Args:
+      paragraphs: of reading.read_paragraphs.
+      tokenizer, options: see convert_examples_to_features.
+      num_workers: processes.
+      finish: what is done to each block where it was made; its result is what comes back.
+    """
+    left_out = 0
+    with worker_pool(num_workers, _start_worker, tokenizer, options, finish) as run:
+        for result, unplaced in run(_features_of_chunk, _chunks(paragraphs)):
+            left_out += unplaced
+            yield result
+    if left_out:
+        logging.warning("%d questions left out: %s", left_out, "their answer or paragraph could not be aligned")
+
+
+def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[list[SquadExample]], int]]:
+    """Paragraphs of some questions in all, and the number of the first question."""
+    chunk, first, count = [], 0, 0
+    for examples in paragraphs:
+        chunk.append(examples)
+        count += len(examples)
+        if count >= _CHUNK:
+            yield chunk, first
+            chunk, first, count = [], first + count, 0
+    if chunk:
+        yield chunk, first
+
+
+# --- what runs in the workers ----------------------------------------------------------------------------------------
+
+_worker: tuple[FullTokenizer, FeatureOptions, Callable] | None = None
+
+
+def _start_worker(*arguments) -> None:
+    global _worker
+    _worker = arguments
+
+
+def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int) -> tuple[Any, int]:
+    """A finished block, and how many questions were left out."""
+    tokenizer, options, finish = _worker
+    aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
+    queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
+    builder, left_out = BlockBuilder(tokenizer.cls_id, tokenizer.sep_id), 0
+    for examples, paragraph in zip(paragraphs, aligned):
+        is_dropped = options.release_compatible and not paragraph.is_matched
+        for example in examples:
+            query = next(queries)[: options.max_query_length]
+            span = _answer_span(example, paragraph) if options.is_training else NO_ANSWER
+            if is_dropped or span is None:
+                left_out += 1
+            else:
+                builder.add(example.qas_id, example_index, query, paragraph, span,
+                            windows(len(paragraph.ids), options.max_seq_length - len(query) - _SPECIAL_TOKENS,
+                                    options.doc_stride))
+            example_index += 1
+    return finish(builder.block()), left_out
+
+
+def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[int, int] | None:
+    """The first and last piece of the answer; NO_ANSWER where there is none; None where it cannot be placed."""
+    if example.is_impossible:
+        return NO_ANSWER
+    if not len(paragraph.ids):
+        return None
+    last = example.start_position + len(example.orig_answer_text) - 1
+    span = paragraph.pieces_of(example.start_position, last)
+    return span if span[0] <= span[1] else None
