@@ -35,7 +35,7 @@ def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> 
     pieces = sp_model.encode(text, out_type=str)
     if not any(map(_ends_in_digit_comma, pieces)):
         return pieces
-    return list(itertools.chain.from_iterable(_split_digit_comma(sp_model, piece) for piece in pieces))
+    return list(itertools.chain.from_iterable(split_digit_comma(sp_model, piece) for piece in pieces))
 
 
 def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:
@@ -58,7 +58,7 @@ class DigitCommaTable:
         for piece_id in range(sp_model.vocab_size()):
             piece = sp_model.id_to_piece(piece_id)
             if _ends_in_digit_comma(piece):
-                split = _split_digit_comma(sp_model, piece)
+                split = split_digit_comma(sp_model, piece)
                 self.replacements[piece_id] = [sp_model.piece_to_id(part) for part in split]
                 self._needs_a_look[piece_id] = True
 
@@ -83,7 +83,8 @@ def _ends_in_digit_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
-def _split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
+def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
+    """What the digit-comma rule makes of a piece: itself alone, in most cases."""
     if not _ends_in_digit_comma(piece):
         return [piece]
     return sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str) + [","]

@@ -36,7 +36,7 @@ def load_vocab(path: str) -> dict[str, int]:
 
 def basic_tokens(text: str, lower: bool) -> list[str]:
     """Words, punctuation marks and CJK characters, each one token; control characters go; accents go with the case."""
-    cleaned = "".join(map(_clean, text))
+    cleaned = "".join(map(clean, text))
     tokens = []
     for word in cleaned.split():
         if lower:
@@ -63,7 +63,8 @@ def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
     return pieces
 
 
-def _clean(character: str) -> str:
+def clean(character: str) -> str:
+    """A character as it enters the text: nothing, a blank, itself, or itself between blanks."""
     code = ord(character)
     if character in "\t\n\r":
         return " "
