@@ -70,8 +70,8 @@ def main():
 
     with strategy.scope():  # for the metrics as well, which are sums over all replicas
         task = PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
-    if FLAGS.init_checkpoint:
-        load_checkpoint(task.model, FLAGS.init_checkpoint, FLAGS.init_from_group0)
+    if shared.starting_point():
+        load_checkpoint(task.model, shared.starting_point(), FLAGS.init_from_group0)
     trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps,
                                  start_warmup_step=FLAGS.start_warmup_step, poly_power=FLAGS.poly_power)
     checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
@@ -149,9 +149,9 @@ def evaluate_checkpoints(checkpoints, evaluator) -> None:
             continue
         evaluator(step)
     if not saved:
-        if not FLAGS.init_checkpoint:
+        if not shared.starting_point():
             raise ValueError(f"there is no checkpoint to evaluate in {FLAGS.output_dir}, and no --init_checkpoint")
-        logging.info("no checkpoint in %s: evaluating %s", FLAGS.output_dir, FLAGS.init_checkpoint)
+        logging.info("no checkpoint in %s: evaluating %s", FLAGS.output_dir, shared.starting_point())
         evaluator.report(0)
 
 

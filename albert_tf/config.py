@@ -159,6 +159,12 @@ class AlbertConfig:
         """A copy with some values changed, checked anew."""
         return dataclasses.replace(self, **changes)
 
+    def in_groups(self) -> AlbertConfig:
+        """Where nothing is shared: the same in the release's own words, a group for each layer."""
+        if self.cross_layer_sharing != "none":
+            return self
+        return self.replace(cross_layer_sharing="all", num_hidden_groups=self.num_hidden_layers)
+
     @property
     def attention_blocks(self) -> tuple[tuple[int, ...], ...]:
         """For each layer, the indices of its inner blocks in the list of attention blocks."""

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import pathlib
+
 import tensorflow as tf
 from absl import flags
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.length_buckets import bucket_lengths
+from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.finetuning import FineTuning, FineTuningOptions
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
@@ -13,14 +23,32 @@ from albert_tf.training.trainer import Trainer
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+
+
+def define_source_flags() -> None:
+    """Where a model comes from."""
+    flags.DEFINE_string("albert_config_file", None, "The model's albert_config.json; default: that of the weights.")
+    flags.DEFINE_string("init_checkpoint", None,
+                        "Where the weights start: a released directory or its .tar.gz, a checkpoint, one of ours, a "
+                        "Hugging Face folder, or a TF-Hub module.")
+    flags.DEFINE_string("albert_hub_module_handle", None,
+                        "The release's name for --init_checkpoint where it is a TF-Hub module: a path or a URL.")
 
 
 def define_model_flags() -> None:
-    flags.DEFINE_string("albert_config_file", None, "The model's albert_config.json.")
-    flags.DEFINE_string("init_checkpoint", None,
-                        "Where the weights start: a directory or checkpoint, of the release or ours.")
+    define_source_flags()
     flags.DEFINE_float("hidden_dropout_prob", None, "Overrides the config's.")
     flags.DEFINE_float("attention_probs_dropout_prob", None, "Overrides the config's.")
+
+
+def define_vocabulary_flags() -> None:
+    flags.DEFINE_string("spm_model_file", None, "The SentencePiece model; default: that of the weights.")
+    flags.DEFINE_string("vocab_file", None,
+                        "The WordPiece vocabulary, where there is no SentencePiece model; default: that of the "
+                        "weights.")
+    flags.DEFINE_bool("do_lower_case", None,
+                      "Whether the model's text is lower case; default: what comes with the weights says, else true.")
 
 
 def define_training_flags(
@@ -54,13 +82,62 @@ def define_device_flags() -> None:
     flags.DEFINE_integer("num_tpu_cores", 8, "Kept for the release's scripts: TensorFlow 2 finds out.")
 
 
+def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
+    """What GLUE, SQuAD and RACE share, besides the flags above. Args: the defaults of the script."""
+    flags.DEFINE_string("recipe", None, "Values for the flags that are not given: a file of recipes/ by its name (the "
+                        "paper's hyper-parameters, by task), or the path of a JSON file of flags.")
+    flags.DEFINE_alias("seed", "random_seed")
+    flags.DEFINE_bool("do_train", do_train, "Whether to train.")
+    flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate: each checkpoint as it is saved; without --do_train, "
+                      "those that are there, else --init_checkpoint.")
+    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint, else the latest, else "
+                      "--init_checkpoint.")
+    flags.DEFINE_integer("max_seq_length", max_seq_length, "Tokens at most.", lower_bound=1)
+    flags.DEFINE_bool("pad_to_max_length", False, "Whether every batch is padded to --max_seq_length, as in the "
+                      "release, and not to the smallest bucket that holds it.")
+    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation step, over all devices.", lower_bound=1)
+    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction step, over all devices.", lower_bound=1)
+    flags.DEFINE_string("cached_dir", None, "Where features are kept as records; default: --output_dir.")
+    flags.DEFINE_integer("early_stopping_patience", 0, "Evaluations in a row without a new best after which training "
+                         "ends; 0 for never.", lower_bound=0)
+    flags.DEFINE_integer("num_runs", 1, "Runs with seeds --seed, --seed + 1, ..., each in a directory of its own; "
+                         "their median is reported, and the best one predicts.", lower_bound=1)
+    flags.DEFINE_list("ensemble_checkpoints", [], "Checkpoints whose predictions are averaged, in the place of the "
+                      "run's own.")
+
+
+def starting_point() -> str | None:
+    """Where the weights start, as load_checkpoint takes it; None for random ones."""
+    if FLAGS.init_checkpoint and FLAGS.albert_hub_module_handle:
+        raise ValueError("--init_checkpoint and --albert_hub_module_handle say the same: give one")
+    return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+
+
 def config() -> AlbertConfig:
-    """The model's config, with the dropout that the flags say."""
-    if not FLAGS.albert_config_file:
+    """The model's config, of --albert_config_file, else of the weights, with the dropout that the flags say."""
+    if FLAGS.albert_config_file:
+        given = AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    elif starting_point():
+        given = open_source(starting_point()).config
+    else:
         raise ValueError("--albert_config_file is missing")
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    overrides = {name: getattr(FLAGS, name) for name in names if getattr(FLAGS, name) is not None}
-    return AlbertConfig.from_json_file(FLAGS.albert_config_file).replace(**overrides)
+    return given.replace(**{name: getattr(FLAGS, name) for name in names if getattr(FLAGS, name) is not None})
+
+
+def vocabulary() -> VocabularyFiles:
+    """The vocabulary that the flags name, else the one that comes with the weights; `.tokenizer()` makes it one."""
+    found = open_source(starting_point()).vocabulary if starting_point() else VocabularyFiles()
+    lower = found.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
+    given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
+    return given if given else dataclasses.replace(found, do_lower_case=lower)
+
+
+def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:
+    """Raises ValueError where a tokenizer has pieces that the model has not."""
+    if tokenizer.vocab_size > given.vocab_size:
+        raise ValueError(f"the vocabulary has {tokenizer.vocab_size:,} pieces, and the config's vocab_size is "
+                         f"{given.vocab_size:,}: they are of different models")
 
 
 def set_up() -> tf.distribute.Strategy:
@@ -73,20 +150,25 @@ def set_up() -> tf.distribute.Strategy:
 
 
 def new_trainer(
-    task, strategy: tf.distribute.Strategy, options: RunOptions, num_warmup_steps: int, **schedule
+    task, strategy: tf.distribute.Strategy, options: RunOptions, num_warmup_steps: int, random_seed: int | None = None,
+    shapes_vary: bool = False, **schedule
 ) -> Trainer:
     """A compiled trainer of a task that was made, with its model and metrics, under the strategy.
 
     Args:
       task, strategy, options: of the run.
       num_warmup_steps, **schedule: what create_optimizer takes besides the flags.
+      random_seed: by default that of the flags.
+      shapes_vary: see Trainer; there is one step at a time then.
     """
     with strategy.scope():
-        trainer = Trainer(task, FLAGS.random_seed, FLAGS.gradient_accumulation_steps, FLAGS.jit_compile,
-                          loss_scaling=FLAGS.precision == "mixed_float16")
+        trainer = Trainer(task, FLAGS.random_seed if random_seed is None else random_seed,
+                          FLAGS.gradient_accumulation_steps, FLAGS.jit_compile,
+                          loss_scaling=FLAGS.precision == "mixed_float16", shapes_vary=shapes_vary)
         optimizer = create_optimizer(FLAGS.optimizer, FLAGS.learning_rate, options.num_train_steps, num_warmup_steps,
                                      **schedule)
-        trainer.compile(optimizer, steps_per_execution=steps_per_execution(options, strategy))
+        steps = 1 if shapes_vary else steps_per_execution(options, strategy)
+        trainer.compile(optimizer, steps_per_execution=steps)
     return trainer
 
 
@@ -94,3 +176,55 @@ def run_options(num_train_steps: int) -> RunOptions:
     tf.io.gfile.makedirs(FLAGS.output_dir)
     return RunOptions(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size, FLAGS.save_checkpoints_steps,
                       FLAGS.keep_checkpoint_max, FLAGS.iterations_per_loop)
+
+
+def apply_recipe() -> None:
+    """Gives the flags of --recipe their values there, but those of the command line.
+
+    Raises:
+      ValueError: there is no such recipe, it is no JSON object, or it has something that is no flag of the script.
+    """
+    if not FLAGS.recipe:
+        return
+    named = RECIPES / f"{FLAGS.recipe.lower()}.json"
+    path = named if named.is_file() else pathlib.Path(FLAGS.recipe)
+    if not path.is_file():
+        names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
+        raise ValueError(f"no recipe {FLAGS.recipe!r}: there are {names}, and files of one's own")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        for name, value in values.items():
+            FLAGS.set_default(name, value)
+    except (ValueError, AttributeError, flags.Error) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def finetuning(
+    strategy: tf.distribute.Strategy, given: AlbertConfig, options: RunOptions, num_warmup_steps: int, new_task,
+    best_metric: str
+) -> FineTuning:
+    """The runs that the flags of define_finetuning_flags ask for.
+
+    Args:
+      strategy, given, options: where, of which model (`config`) and how long (`run_options`).
+      num_warmup_steps: of the schedule.
+      new_task, best_metric: of the task, see FineTuning.
+    """
+    if FLAGS.max_seq_length > given.max_position_embeddings:
+        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
+                         f"{given.max_position_embeddings}")
+    seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
+    asked = FineTuningOptions(
+        options, seeds, bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), starting_point(),
+        tuple(FLAGS.ensemble_checkpoints), FLAGS.eval_batch_size, FLAGS.predict_batch_size,
+        FLAGS.early_stopping_patience, FLAGS.jit_compile)
+
+    def trainer_of(task, seed):
+        return new_trainer(task, strategy, options, num_warmup_steps, random_seed=seed, shapes_vary=True)
+
+    return FineTuning(asked, strategy, given, new_task, trainer_of, load_checkpoint, best_metric)
+
+
+def cached_dir() -> str:
+    """Where features are kept."""
+    return FLAGS.cached_dir or FLAGS.output_dir

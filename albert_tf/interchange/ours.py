@@ -5,6 +5,8 @@ So a checkpoint of one kind of model serves any other that shares some of its va
 
 from __future__ import annotations
 
+import dataclasses
+
 from albert_tf.interchange.source import Source
 
 _END = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -18,7 +20,7 @@ def is_ours(checkpoint: Source) -> bool:
 def our_source(checkpoint: Source) -> Source:
     """The model's part of one of our checkpoints; optimizer, step and counters are left out."""
     keys = {_release_name(key): key for key in checkpoint.shapes if _is_of_the_model(key)}
-    return checkpoint._replace(shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
+    return dataclasses.replace(checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
                                read=lambda name: checkpoint.read(keys[name]))
 
 

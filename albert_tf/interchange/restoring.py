@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Callable
 
 import tensorflow as tf
 from absl import logging
@@ -60,29 +61,79 @@ def restore(model: tf.keras.Model, source: Source, init_from_group0: bool = Fals
         value cannot be read. A classifier for another number of labels is no error: it is not restored (the paper
         starts RTE from MNLI).
     """
-    chosen, not_restored = [], {}
-    for variable in model.weights:
-        name = release_name(variable)
-        wanted = _GROUP.sub("/group_0/", name) if init_from_group0 else name
-        theirs, ours = source.shapes.get(wanted), variable.shape.as_list()
-        if theirs is None:
-            not_restored[name] = "missing"
-        elif list(theirs) == ours:
-            chosen.append((variable, wanted))
-        elif name in _OF_THE_LABELS and list(theirs[1:]) == ours[1:]:
-            not_restored[name] = f"shape {list(theirs)}, not {ours}"
-        else:
-            raise ValueError(f"{source.path} is of another model: {wanted} has shape {list(theirs)}, and {ours} is wanted")
-    if not chosen:
-        raise ValueError(f"{source.path} has no variable of this model: nothing was restored")
-    for variable, wanted in chosen:
-        variable.assign(source.read(wanted))
-    unused = sorted(set(source.shapes) - {wanted for _, wanted in chosen} - set(not_restored))
-    report = RestoreReport([release_name(variable) for variable, _ in chosen], not_restored,
-                           [name for name in unused if not _is_optimizer_state(name)],
-                           [name for name in unused if _is_optimizer_state(name)])
+    matching = _Matching(source, init_from_group0)
+    found = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
+    report = matching.report()
+    for variable, name in found:
+        if name is not None:
+            variable.assign(source.read(name))
     logging.info("%s: %s", source.path, report)
     return report
+
+
+def build_restored(make: Callable[[], tf.keras.Model], source: Source) -> tuple[tf.keras.Model, RestoreReport]:
+    """Makes a model whose variables hold the values of a source from the first; the report is logged.
+
+    So no random values are drawn for them, and there is never more in memory than the model and one value.
+
+    Args:
+      make: makes the model.
+      source: the values.
+
+    Raises:
+      ValueError: as restore.
+    """
+    matching = _Matching(source)
+
+    def create(next_creator, **variable):
+        name = matching.find(variable["name"], variable["shape"])
+        if name is not None:
+            variable["initial_value"] = lambda: source.read(name)
+        return next_creator(**variable)
+
+    with tf.variable_creator_scope(create):
+        model = make()
+    report = matching.report()
+    logging.info("%s: %s", source.path, report)
+    return model, report
+
+
+class _Matching:
+    """Which variable gets which value of a source."""
+
+    def __init__(self, source: Source, init_from_group0: bool = False):
+        self._source, self._init_from_group0 = source, init_from_group0
+        self._restored, self._used, self._not_restored = [], set(), {}
+
+    def find(self, name: str, shape) -> str | None:
+        """The source's name of a variable's value; None where it has none.
+
+        Raises:
+          ValueError: the value has another shape.
+        """
+        wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
+        theirs, ours = self._source.shapes.get(wanted), list(shape)
+        if theirs is None:
+            self._not_restored[name] = "missing"
+        elif list(theirs) == ours:
+            self._restored.append(name)
+            self._used.add(wanted)
+            return wanted
+        elif name in _OF_THE_LABELS and list(theirs[1:]) == ours[1:]:
+            self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
+        else:
+            raise ValueError(f"{self._source.path} is of another model: {wanted} has shape {list(theirs)}, and {ours} "
+                             "is wanted")
+        return None
+
+    def report(self) -> RestoreReport:
+        """Raises: ValueError: nothing was found for any variable."""
+        if not self._restored:
+            raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
+        unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
+        return RestoreReport(self._restored, self._not_restored,
+                             [name for name in unused if not _is_optimizer_state(name)],
+                             [name for name in unused if _is_optimizer_state(name)])
 
 
 def _is_optimizer_state(name: str) -> bool:

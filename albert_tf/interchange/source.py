@@ -1,23 +1,44 @@
-"""Source: weights from elsewhere, whatever they are kept in, under the release's names."""
+"""Source: a model from elsewhere, whatever it is kept in: weights under the release's names, config, vocabulary."""
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, NamedTuple, Sequence
+import dataclasses
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 
 
-class Source(NamedTuple):
-    """What every kind of file offers to `restore`; nothing is read before it is asked for.
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What every kind of file offers to `restore` and to the scripts; no value is read before it is asked for.
 
     Args:
       path: what to call it in messages.
-      config_file: JSON with the model's config, of the release's kind or Hugging Face's.
       shapes: the shape of each value, by release name.
       read: gives the value of a release name.
+      read_config: gives the model's config.
+      vocabulary: that came with the weights; empty where none did.
+      model: which model of from_pretrained it is, where the source says so in words.
+      module: a TF2 SavedModel that is used as the encoder it is; `shapes` is empty then.
     """
 
     path: str
-    config_file: str
     shapes: Mapping[str, Sequence[int]]
-    read: Callable[[str], np.ndarray]
+    read: Callable[[str], np.ndarray | tf.Tensor]
+    read_config: Callable[[], AlbertConfig]
+    vocabulary: VocabularyFiles = VocabularyFiles()
+    model: str | None = None
+    module: str | None = None
+
+    @property
+    def config(self) -> AlbertConfig:
+        """The model's config.
+
+        Raises:
+          ValueError: the source has none, or it is wrong.
+        """
+        return self.read_config()

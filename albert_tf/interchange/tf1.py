@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 
-import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_NAME
+from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.source import Source
+from albert_tf.interchange.vocabulary_files import vocabulary_in
+
+# What stands in front of the encoder's names where it was a TF-Hub module, in the checkpoints of fine-tuning.
+_MODULE = re.compile(r"^module(_\d+)?/")
 
 
 def tf1_source(prefix: str) -> Source:
-    """A release checkpoint, with the albert_config.json beside it.
+    """A release checkpoint, with the albert_config.json and the vocabulary beside it.
 
     Args:
       prefix: path without ".index".
@@ -24,12 +28,18 @@ def tf1_source(prefix: str) -> Source:
     """
     with _clear_errors(prefix):
         reader = tf.train.load_checkpoint(prefix)
+    shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    keys = {_MODULE.sub("", key): key for key in shapes}
 
-    def read(name: str) -> np.ndarray:
-        with _clear_errors(prefix):
-            return reader.get_tensor(name)
+    def read(name: str) -> tf.Tensor:
+        key = keys[name]
+        with _clear_errors(prefix):  # not by the reader: what it gives is a copy
+            value, = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[types[key]])
+            return tf.cast(value, tf.float32)
 
-    return Source(prefix, os.path.join(os.path.dirname(prefix), CONFIG_NAME), reader.get_variable_to_shape_map(), read)
+    directory = os.path.dirname(prefix)
+    return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
+                  lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory))
 
 
 def save_tf1_checkpoint(model: tf.keras.Model, prefix: str, global_step: int | None = None) -> None:

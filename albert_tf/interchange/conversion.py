@@ -1,0 +1,106 @@
+"""From one form of a model to another: the release's checkpoint, ours, Hugging Face's folder."""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.files import write_text
+from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.interchange.safetensors_folder import WEIGHTS
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.training.checkpoints import BEST
+
+FORMATS = ("tf1", "ours", "hugging_face")
+# What tells the model that variables are of, the heads of tasks first; without any it is the encoder.
+_HEADS = {"cls/squad/": "span", "start_logits/": "conditional_span", "output_weights": "classifier",
+          "cls/predictions/": "pretrainer", "cls/seq_relationship/": "pretrainer"}
+
+
+def convert(
+    source: Source,
+    output_dir: str,
+    to: str,
+    model: str | None = None,
+    config: AlbertConfig | None = None,
+    vocabulary: VocabularyFiles | None = None,
+) -> None:
+    """Writes a model in another form, with config and vocabulary; optimizer slots and steps stay behind.
+
+    Args:
+      source: of the model.
+      output_dir: where it goes.
+      to: "tf1" (the release's checkpoint), "ours" or "hugging_face".
+      model: which model of from_pretrained it is; by default what its variables tell.
+      config: by default the source's.
+      vocabulary: by default the source's.
+
+    Raises:
+      ValueError: there is a model in output_dir already; it is not clear which model it is; the form has none such.
+    """
+    written = os.path.join(output_dir, WEIGHTS if to == "hugging_face" else f"{BEST}.index")
+    if tf.io.gfile.exists(written):
+        raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")
+    if source.module:
+        raise ValueError(f"{source.path} is a TF2 module whose variables have other names than the release's: it can be "
+                         "used as an encoder, and not be converted")
+    kind = model or kind_of(source)
+    built, report = build(source, kind, config)
+    if report.not_restored:
+        logging.warning("%s is written with random values for what it lacks: %s", kind, ", ".join(report.not_restored))
+    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary)
+    logging.info("%s written to %s, as a %s", to, output_dir, kind)
+
+
+def kind_of(source: Source) -> str:
+    """Which model of from_pretrained a source holds.
+
+    Raises:
+      ValueError: it may be a regression or a multiple choice, which have the same variables.
+    """
+    if source.model:
+        return source.model
+    kind = next((kind for start, kind in _HEADS.items() for name in source.shapes if name.startswith(start)), "encoder")
+    if kind == "classifier" and source.shapes["output_weights"][0] == 1:
+        raise ValueError(f"{source.path} is a regression or a multiple choice: say which, as model classifier or "
+                         "multiple_choice")
+    return kind
+
+
+def save(model: tf.keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
+    """Writes a model, its config and its vocabulary.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      output_dir: where it goes; made where it is missing.
+      to: "tf1", "ours" or "hugging_face".
+      vocabulary: of the model.
+
+    Raises:
+      ValueError: there is no such form, or it has no such model.
+    """
+    if to not in FORMATS:
+        raise ValueError(f"a form must be one of {', '.join(FORMATS)}. Received: {to!r}")
+    if to == "hugging_face":
+        save_hugging_face(model, output_dir, vocabulary)
+        return
+    tf.io.gfile.makedirs(output_dir)
+    prefix = os.path.join(output_dir, BEST)
+    if to == "tf1":
+        save_tf1_checkpoint(model, prefix)
+    else:
+        tf.train.Checkpoint(model=model).write(prefix)
+    write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
+    copy_vocabulary(vocabulary, output_dir)
+
+
+def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:
+    """What the release has no word for is said in its own words, where they mean the same model."""
+    grouped = config.in_groups()
+    return grouped if to == "tf1" and grouped.attention_blocks == config.attention_blocks else config

@@ -1,0 +1,1 @@
+"""TF-Hub modules of both generations."""

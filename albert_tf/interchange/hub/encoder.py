@@ -1,0 +1,86 @@
+"""HubEncoder: a TF2 SavedModel from TF-Hub in the place of AlbertModel, under any head but that of pre-training."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.inputs import ENCODER_INPUTS, required
+from albert_tf.modeling.layers import dropouts
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+_OUTPUTS = ("pooled_output", "sequence_output", "encoder_outputs")
+
+
+class HubEncoder(tf.keras.Model):
+    """A text encoder of TF-Hub's common interface, whose variables are trained with the head's.
+
+    Args:
+      path: of the SavedModel.
+
+    Called as AlbertModel; returns its pooled_output, sequence_output and encoder_outputs.
+
+    Raises:
+      ValueError: the SavedModel cannot be loaded; from the call, that it is no such encoder.
+    """
+
+    def __init__(self, path: str, **kwargs):
+        import tensorflow_hub
+
+        super().__init__(**kwargs)
+        self.path = path
+        try:
+            self.module = tensorflow_hub.KerasLayer(path, trainable=True)
+        except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+            raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
+        self.built = True
+
+    def call(self, inputs, training=False):
+        return self.encode(inputs, dropouts(inputs, training))
+
+    def encode(self, inputs: dict, dropouts) -> dict:
+        """`call`, as a head makes it; which units drop is the SavedModel's own affair."""
+        input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
+        try:
+            outputs = self.module(dict(input_word_ids=input_ids, input_mask=input_mask, input_type_ids=segment_ids),
+                                  training=dropouts.training)
+            return {name: outputs[name] for name in _OUTPUTS}
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.path} is no text encoder of TF-Hub: it must take input_word_ids, input_mask and "
+                             f"input_type_ids, and give {', '.join(_OUTPUTS)}") from error
+
+
+def use_module(model: tf.keras.Model, path: str) -> HubEncoder:
+    """Puts a SavedModel in the place of a model's encoder.
+
+    Args:
+      model: one of albert_tf.modeling with a head, before it is compiled.
+      path: of the SavedModel.
+
+    Raises:
+      ValueError: the head needs more than the SavedModel gives, or is of another width.
+    """
+    if isinstance(model, AlbertPretrainer) or not hasattr(model, "albert"):
+        raise ValueError(f"{path} is used as the encoder it is, and cannot become {type(model).__name__}")
+    with model.distribute_strategy.scope():
+        encoder = HubEncoder(path)
+    width = config_of_module(path, encoder).hidden_size
+    if width != model.config.hidden_size:
+        raise ValueError(f"{path} is of another model: its hidden_size is {width}, and {model.config.hidden_size} is "
+                         "wanted")
+    model.albert = encoder
+    return encoder
+
+
+def config_of_module(path: str, encoder: HubEncoder | None = None) -> AlbertConfig:
+    """What is seen of a SavedModel from outside: vocab_size, hidden_size, num_hidden_layers. The rest is filled in.
+
+    Args:
+      path: of the SavedModel.
+      encoder: it, where it is loaded already.
+    """
+    encoder = encoder or HubEncoder(path)
+    outputs = encoder({name: tf.ones([1, 4], tf.int32) for name in ENCODER_INPUTS})
+    tables = [variable.shape[0] for variable in encoder.weights if variable.shape.rank == 2]
+    return AlbertConfig(vocab_size=max(tables, default=1), hidden_size=outputs["pooled_output"].shape[-1],
+                        num_hidden_layers=len(outputs["encoder_outputs"]), num_attention_heads=1)

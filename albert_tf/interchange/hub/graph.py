@@ -1,0 +1,75 @@
+"""What the graph of a TensorFlow 1 module tells of its model: no config comes with such a module."""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from albert_tf.config import AlbertConfig
+
+_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
+_LAYER = re.compile(r"/transformer/(?:.*/)?layer_(\d+)/")
+# The op that gives an activation away, looked for in this order.
+_ACTIVATIONS = (("Erf", "gelu_exact"), ("Relu", "relu"), ("Pow", "gelu"), ("Tanh", "tanh"))
+
+
+def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig:
+    """The config of a module whose graph the release's code made; dropout is 0.
+
+    Args:
+      path: of the module, for messages.
+      graph: of the module.
+      shapes: of its variables, by release name.
+
+    Raises:
+      ValueError: graph or variables do not tell.
+    """
+    blocks = [match.groups() for match in map(_BLOCK.match, shapes) if match]
+    layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
+    try:
+        vocab_size, embedding_size = shapes["bert/embeddings/word_embeddings"]
+        first_block = "bert/encoder/transformer/group_0/inner_group_0"
+        hidden_size, intermediate_size = shapes[f"{first_block}/ffn_1/intermediate/dense/kernel"]
+        heads, = _numbers_of_heads(graph, hidden_size)
+        return AlbertConfig(
+            vocab_size=vocab_size, embedding_size=embedding_size, hidden_size=hidden_size,
+            intermediate_size=intermediate_size, num_hidden_layers=max(layers) + 1, num_attention_heads=heads,
+            num_hidden_groups=1 + max(int(group) for group, _ in blocks),
+            inner_group_num=1 + max(int(inner) for _, inner in blocks), hidden_act=_activation(graph),
+            max_position_embeddings=shapes["bert/embeddings/position_embeddings"][0],
+            type_vocab_size=shapes["bert/embeddings/token_type_embeddings"][0])
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} carries no config, and its graph does not tell all of it: give the model's config "
+                         "(--albert_config_file)") from error
+
+
+def lower_case_of_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> bool | None:
+    """The constant do_lower_case of the signature tokenization_info; None where there is none."""
+    output = meta_graph.signature_def["tokenization_info"].outputs.get("do_lower_case")
+    nodes = {node.name: node for node in meta_graph.graph_def.node}
+    node = nodes.get(output.name.split(":")[0]) if output else None
+    while node is not None and node.op == "Identity":
+        node = nodes.get(node.input[0].split(":")[0])
+    return bool(_value(node)) if node is not None and node.op == "Const" else None
+
+
+def _numbers_of_heads(graph: graph_pb2.GraphDef, hidden_size: int) -> set[int]:
+    """From the shapes [..., heads, head size] that queries are brought to."""
+    shapes = (_value(node) for node in graph.node if "/self/query/" in node.name and node.op == "Const")
+    pairs = (shape[-2:] for shape in shapes if shape.ndim == 1 and len(shape) >= 2 and shape.dtype.kind == "i")
+    return {int(heads) for heads, size in pairs if heads > 0 and heads * size == hidden_size}
+
+
+def _activation(graph: graph_pb2.GraphDef) -> str:
+    ops = {node.op for node in graph.node if "/ffn_1/intermediate/" in node.name}
+    if not ops:
+        raise ValueError("the graph has no feed-forward block")
+    return next((name for op, name in _ACTIVATIONS if op in ops), "linear")
+
+
+def _value(node: node_def_pb2.NodeDef):
+    return tf.make_ndarray(node.attr["value"].tensor)

@@ -1,0 +1,110 @@
+"""A TF-Hub module as a source of weights.
+
+Modules of TensorFlow 1 are read by their variables' names, which are the release's; so are SavedModels of TensorFlow 2
+whose variables carry them, as those of export_to_tfhub.py do. Any other SavedModel is used as the encoder it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_object_graph_pb2
+
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.interchange.hub.encoder import config_of_module
+from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.tf1 import tf1_source
+from albert_tf.interchange.vocabulary_files import vocabulary_in
+
+_GRAPH = "saved_model.pb"
+_VARIABLES = os.path.join("variables", "variables")
+_ASSETS = "assets"
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def is_url(path: str) -> bool:
+    return path.startswith(("https://", "http://"))
+
+
+def fetched(url: str) -> str:
+    """Downloads a module through tensorflow_hub, which keeps it. Returns its directory.
+
+    Raises:
+      ValueError: there is no module at the URL, or no network.
+    """
+    import tensorflow_hub
+
+    try:
+        return tensorflow_hub.resolve(url)
+    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise ValueError(f"{url} cannot be fetched: {error}") from error
+
+
+def is_hub_module(path: str) -> bool:
+    return tf.io.gfile.exists(os.path.join(path, _GRAPH))
+
+
+def hub_source(path: str) -> Source:
+    """The weights of a module, with the config and the vocabulary among its assets.
+
+    Where there is no config among them, that of a TensorFlow 1 module is what its graph says.
+
+    Raises:
+      ValueError: it cannot be read.
+    """
+    meta_graph = _meta_graph(path)
+    source = _tf2_source(path) if meta_graph.HasField("object_graph_def") else _tf1_source(path, meta_graph)
+    for directory in (os.path.join(path, _ASSETS), path):
+        config_file = os.path.join(directory, CONFIG_NAME)
+        if tf.io.gfile.exists(config_file):
+            return dataclasses.replace(source, read_config=lambda: AlbertConfig.from_json_file(config_file))
+    return source
+
+
+def _tf1_source(path: str, meta_graph: meta_graph_pb2.MetaGraphDef) -> Source:
+    variables = tf1_source(os.path.join(path, _VARIABLES))
+    vocabulary = vocabulary_in(os.path.join(path, _ASSETS))
+    return dataclasses.replace(
+        variables, path=path, read_config=lambda: config_of_graph(path, meta_graph.graph_def, variables.shapes),
+        vocabulary=dataclasses.replace(vocabulary, do_lower_case=lower_case_of_graph(meta_graph)))
+
+
+def _tf2_source(path: str) -> Source:
+    vocabulary = vocabulary_in(os.path.join(path, _ASSETS))
+    prefix = os.path.join(path, _VARIABLES)
+    if tf.io.gfile.exists(f"{prefix}.index"):
+        variables = tf1_source(prefix)
+        keys = _keys_by_name(prefix)
+        if "bert/embeddings/word_embeddings" in keys:
+            return Source(path, {name: variables.shapes[key] for name, key in keys.items()},
+                          lambda name: variables.read(keys[name]), lambda: _no_config(path), vocabulary)
+    return Source(path, {}, lambda name: None, lambda: config_of_module(path), vocabulary, module=path)
+
+
+def _keys_by_name(prefix: str) -> dict[str, str]:
+    """From the variables' own names to their keys in the checkpoint of a SavedModel."""
+    objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+        tf.train.load_checkpoint(prefix).get_tensor(_OBJECTS))
+    return {attribute.full_name: attribute.checkpoint_key
+            for node in objects.nodes for attribute in node.attributes if attribute.full_name}
+
+
+def _meta_graph(path: str) -> meta_graph_pb2.MetaGraphDef:
+    """The graph of a module; one of TensorFlow 1 has one for training too, with the same variables."""
+    file_name = os.path.join(path, _GRAPH)
+    try:
+        with tf.io.gfile.GFile(file_name, "rb") as file:
+            saved_model = saved_model_pb2.SavedModel.FromString(file.read())
+    except DecodeError as error:
+        raise ValueError(f"{file_name} is no SavedModel: {error}") from error
+    if not saved_model.meta_graphs:
+        raise ValueError(f"{file_name} is no SavedModel: it holds no graph")
+    return min(saved_model.meta_graphs, key=lambda meta_graph: len(meta_graph.meta_info_def.tags))
+
+
+def _no_config(path: str) -> AlbertConfig:
+    raise ValueError(f"{path} carries no {CONFIG_NAME}: give the model's config (--albert_config_file)")

@@ -1,0 +1,1 @@
+"""Hugging Face's folders: config.json, model.safetensors, spiece.model."""

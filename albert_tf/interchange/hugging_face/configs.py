@@ -1,0 +1,81 @@
+"""Hugging Face's config.json from and to AlbertConfig, and what one of the two cannot express."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+
+CONFIG = "config.json"
+# Which model of from_pretrained each of their classes is.
+MODELS = {
+    "AlbertModel": "encoder",
+    "AlbertForPreTraining": "pretrainer",
+    "AlbertForMaskedLM": "pretrainer",
+    "AlbertForSequenceClassification": "classifier",
+    "AlbertForQuestionAnswering": "span",
+    "AlbertForMultipleChoice": "multiple_choice",
+}
+# The release's gelu is the tanh approximation; Hugging Face has that name for the exact function.
+_THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
+
+
+def read_config(folder: str) -> tuple[AlbertConfig, str]:
+    """The config of a folder, and the class that its model was saved from ("" where nothing is said).
+
+    Raises:
+      ValueError: the config is missing, of another kind of model, or of one that there is not here.
+    """
+    path = os.path.join(folder, CONFIG)
+    config = AlbertConfig.from_json_file(path)
+    with tf.io.gfile.GFile(path) as file:
+        values = json.loads(file.read())
+    if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
+        raise ValueError(f"{path}: only tied word embeddings and absolute positions can be read")
+    if _their_groups(config) != _our_groups(config):
+        if config.num_hidden_groups != config.num_hidden_layers:
+            raise ValueError(f"{path}: {config.num_hidden_layers} layers fall into {config.num_hidden_groups} groups "
+                             "otherwise than in the release")
+        config = config.replace(num_hidden_groups=1, cross_layer_sharing="none")
+    return config, (values.get("architectures") or [""])[0]
+
+
+def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None) -> dict:
+    """What config.json says of a model.
+
+    Args:
+      config: of the model.
+      architecture: Hugging Face's class, "AlbertForPreTraining".
+      num_labels: of a classifier.
+
+    Raises:
+      ValueError: Hugging Face has no such model.
+    """
+    if config.cross_layer_sharing in ("attention", "ffn"):
+        raise ValueError("Hugging Face's ALBERT cannot share attention or feed-forward blocks alone. "
+                         f"Received: cross_layer_sharing={config.cross_layer_sharing!r}")
+    ours, config = _our_groups(config), config.in_groups()
+    if _their_groups(config) != ours:
+        raise ValueError(f"Hugging Face spreads {config.num_hidden_layers} layers otherwise over "
+                         f"{config.num_hidden_groups} groups than the release")
+    values = config.to_dict()
+    del values["cross_layer_sharing"]
+    values.update(model_type="albert", architectures=[architecture],
+                  hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
+    if num_labels is not None:
+        values["id2label"] = {str(label): f"LABEL_{label}" for label in range(num_labels)}
+        values["label2id"] = {f"LABEL_{label}": label for label in range(num_labels)}
+    return values
+
+
+def _our_groups(config: AlbertConfig) -> list[int]:
+    return [blocks[0] // config.inner_group_num for blocks in config.attention_blocks]
+
+
+def _their_groups(config: AlbertConfig) -> list[int]:
+    """Their expression; in floating point it may come out beside the release's."""
+    layers_of_a_group = config.num_hidden_layers / config.num_hidden_groups
+    return [int(layer / layers_of_a_group) for layer in range(config.num_hidden_layers)]

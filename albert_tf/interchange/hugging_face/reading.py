@@ -1,0 +1,72 @@
+"""A Hugging Face folder as a source of weights."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config
+from albert_tf.interchange.hugging_face.names import is_transposed, release_name_of
+from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.vocabulary_files import vocabulary_in
+
+_PICKLE = "pytorch_model.bin"
+_MAPPING = "bert/encoder/embedding_hidden_mapping_in"
+# Copies of the word table and of its bias, and the numbers 0, 1, 2, ...: older files hold them too.
+_COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "albert.embeddings.position_ids")
+
+
+def is_hugging_face(path: str) -> bool:
+    return any(os.path.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE))
+
+
+def hugging_face_source(folder: str) -> Source:
+    """The weights, config and vocabulary of a folder of save_pretrained.
+
+    Raises:
+      ValueError: the config is of another kind of model or of one that there is not here; the weights are a pickle,
+        or cannot be read.
+    """
+    config, architecture = read_config(folder)
+    _check_weights(folder)
+    tensors = _by_release_name(stored_tensors(folder), architecture)
+    if config.embedding_size == config.hidden_size:
+        _leave_out_the_identity(folder, tensors)
+    shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
+    return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
+                  vocabulary_in(folder), MODELS.get(architecture))
+
+
+def _check_weights(folder: str) -> None:
+    if any(os.path.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
+        return
+    pickle = os.path.join(folder, _PICKLE)
+    if os.path.exists(pickle):
+        raise ValueError(f"{pickle} is a pickle, which can run any code when it is read: save the model as {WEIGHTS}")
+    raise ValueError(f"{folder} has no {WEIGHTS}")
+
+
+def _by_release_name(tensors: dict[str, StoredTensor], architecture: str) -> dict[str, StoredTensor]:
+    """A tensor that the release has no name for keeps its own, and will be reported as not used."""
+    named = {}
+    for key, tensor in tensors.items():
+        full = f"albert.{key}" if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
+        # A classifier of tokens goes by the same name as one of texts.
+        is_known = not (architecture == "AlbertForTokenClassification" and full.startswith("classifier."))
+        if full not in _COPIES:
+            named[is_known and release_name_of(full) or key] = tensor
+    return named
+
+
+def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor]) -> None:
+    """Where E == H, Hugging Face maps the embedding all the same, and the release does not.
+
+    Raises:
+      ValueError: the mapping is not the identity.
+    """
+    kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
+    if kernel and not np.array_equal(kernel.read(), np.eye(kernel.shape[0])) or bias and bias.read().any():
+        raise ValueError(f"{folder}: embedding_size equals hidden_size, and embedding_hidden_mapping_in is not the "
+                         "identity: the release has no such model")

@@ -1,0 +1,68 @@
+"""open_source: from a path to the Source that lies there, of whatever kind."""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+
+from albert_tf.interchange.archive import is_archive, unpacked
+from albert_tf.interchange.hub.reading import fetched, hub_source, is_hub_module, is_url
+from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
+from albert_tf.interchange.ours import is_ours, our_source
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.tf1 import tf1_source
+from albert_tf.training.checkpoints import best_or_latest
+
+# What pickles are called that hold weights: reading one may run any code.
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")
+
+
+def open_source(path: str) -> Source:
+    """The weights at a path, with config and vocabulary where they are there too.
+
+    Args:
+      path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), a checkpoint's
+        prefix, a Hugging Face folder, a TF-Hub module of either generation or its .tar.gz, or a URL of one.
+
+    Raises:
+      ValueError: there is nothing of a known kind, or it cannot be read.
+    """
+    if is_url(path):
+        path = fetched(path)
+    if is_archive(path):
+        path = unpacked(path)
+    _refuse_pickle(path)
+    if tf.io.gfile.isdir(path):
+        if is_hub_module(path):
+            return hub_source(path)
+        if not tf.io.gfile.glob(os.path.join(path, "*.index")) and is_hugging_face(path):
+            return hugging_face_source(path)
+    checkpoint = tf1_source(checkpoint_prefix(path))
+    return our_source(checkpoint) if is_ours(checkpoint) else checkpoint
+
+
+def checkpoint_prefix(path: str) -> str:
+    """The prefix of the checkpoint that a path means: its own, or of a directory the best, the latest or the only one.
+
+    Raises:
+      ValueError: there is none, or it is not clear which.
+    """
+    if not tf.io.gfile.isdir(path):
+        found = [path] if tf.io.gfile.exists(f"{path}.index") else []
+    else:
+        chosen = best_or_latest(path)
+        others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]
+        found = [chosen] if chosen else others
+    if not found:
+        raise ValueError(f"no checkpoint at {path}: wanted is a directory with model.ckpt-* or the path of one without "
+                         ".index, a Hugging Face folder, a TF-Hub module, or a .tar.gz of one of them")
+    if len(found) > 1:
+        raise ValueError(f"several checkpoints in {path}, name one: {', '.join(map(os.path.basename, found))}")
+    return found[0]
+
+
+def _refuse_pickle(path: str) -> None:
+    if path.endswith(_PICKLES) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a pickle, which can run any code when it is read: give a folder "
+                         "with model.safetensors")

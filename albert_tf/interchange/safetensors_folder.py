@@ -1,0 +1,101 @@
+"""The tensors of a folder's model.safetensors, in one file or several, each read when it is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+_TYPES = ("F64", "F32", "F16", "BF16")
+# A file is mapped into memory, and pages that were looked at stay there until it is closed.
+_BYTES_AT_ONCE = 32 * 1024 * 1024
+# What zip files (which torch's newer pickles are) and pickles begin with.
+_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a safetensors file.
+
+    Args:
+      path: of the file.
+      key: in the file.
+      shape: as stored.
+      dtype: the file's word for it, "F32".
+    """
+
+    path: str
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def read(self, transpose: bool = False) -> np.ndarray:
+        """The values as float32; transposed where that is asked for of a matrix.
+
+        Raises:
+          ValueError: they are no floating-point numbers, or cannot be read.
+        """
+        if self.dtype not in _TYPES:
+            raise ValueError(f"{self.path}: {self.key} is of type {self.dtype}, and only {', '.join(_TYPES)} are read")
+        values = np.empty(self.shape[::-1] if transpose else self.shape, np.float32)
+        rows = values.T if transpose else values
+        at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
+        for first in range(0, len(rows), at_once):
+            with _opened(self.path) as file:
+                rows[first : first + at_once] = file.get_slice(self.key)[first : first + at_once]
+        return values
+
+
+def stored_tensors(folder: str) -> dict[str, StoredTensor]:
+    """What a folder holds, by key.
+
+    Raises:
+      ValueError: a file is missing, is no safetensors file, or is a pickle; or the index names a file elsewhere.
+    """
+    index = os.path.join(folder, INDEX)
+    if not os.path.exists(index):
+        return _tensors_of(os.path.join(folder, WEIGHTS))
+    tensors = {}
+    for name in _shards(index):
+        tensors.update(_tensors_of(os.path.join(folder, name)))
+    return tensors
+
+
+def _shards(index: str) -> list[str]:
+    try:
+        with open(index, encoding="utf-8") as file:
+            names = sorted(set(json.load(file)["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} has no weight_map from keys to safetensors files") from error
+    for name in names:
+        if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
+            raise ValueError(f"{index} names {name!r}: wanted are .safetensors files of its own folder")
+    return names
+
+
+def _tensors_of(path: str) -> dict[str, StoredTensor]:
+    with _opened(path) as file:
+        slices = {key: file.get_slice(key) for key in file.keys()}
+        return {key: StoredTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
+
+
+@contextlib.contextmanager
+def _opened(path: str):
+    try:
+        with safe_open(path, framework="np") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise ValueError(f"no such file: {path}") from error
+    except (SafetensorError, OSError) as error:
+        with open(path, "rb") as file:
+            is_pickle = file.read(4).startswith(_PICKLES)
+        if is_pickle:
+            raise ValueError(f"{path} is a pickle, which can run any code when it is read") from error
+        raise ValueError(f"{path} is no safetensors file: {error}") from error

@@ -1,0 +1,87 @@
+"""The vocabulary that lies beside weights, whoever put it there, and the casing that it was made for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+
+from albert_tf.text.tokenization import FullTokenizer
+
+# By which names a SentencePiece model and a WordPiece vocabulary go: the release's, then Hugging Face's.
+_SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
+_WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
+# Hugging Face keeps the casing here.
+TOKENIZER_CONFIG = "tokenizer_config.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyFiles:
+    """What FullTokenizer takes, as far as a source of weights has it.
+
+    Args:
+      spm_model_file: a SentencePiece model, or None.
+      vocab_file: a WordPiece vocabulary, or None.
+      do_lower_case: whether it is of lower-case text; None where the source does not say.
+    """
+
+    spm_model_file: str | None = None
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+
+    def __bool__(self):
+        return bool(self.spm_model_file or self.vocab_file)
+
+    def tokenizer(self) -> FullTokenizer:
+        """The tokenizer of these files; lower case, as all released models are, where nothing is said.
+
+        Raises:
+          ValueError: there is no vocabulary, or it cannot be read.
+        """
+        if not self:
+            raise ValueError("--spm_model_file or --vocab_file is missing, and no vocabulary came with the weights")
+        return FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
+
+
+def vocabulary_in(directory: str) -> VocabularyFiles:
+    """The vocabulary of a directory, by its usual names, or by its ending where there is only one.
+
+    Raises:
+      ValueError: tokenizer_config.json is no JSON object.
+    """
+    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), _lower_case(directory))
+
+
+def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
+    """Copies a vocabulary to a directory, so that the weights there carry it too.
+
+    Args:
+      files: which; nothing happens where there is none.
+      directory: where to.
+      name: what to call it there; by default its own name.
+    """
+    if files:
+        path = files.spm_model_file or files.vocab_file
+        tf.io.gfile.copy(path, os.path.join(directory, name or os.path.basename(path)), overwrite=True)
+
+
+def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
+    for pattern in patterns:
+        found = tf.io.gfile.glob(os.path.join(directory, pattern))
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _lower_case(directory: str) -> bool | None:
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path) as file:
+        try:
+            said = json.loads(file.read())
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}") from error
+    return said.get("do_lower_case") if isinstance(said, dict) else None
