@@ -63,7 +63,13 @@ def cached_table(
 
 
 def fingerprint(path: str) -> str:
-    """A digest of a file's content."""
+    """A digest of a file's content.
+
+    Raises:
+      ValueError: there is no such file.
+    """
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"no such file: {path}")
     digest = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):

@@ -76,7 +76,7 @@ class FeatureTable:
     """
 
     def __init__(self, schema: FeatureSchema, sequences: dict[str, tf.RaggedTensor], scalars: dict[str, tf.Tensor]):
-        self.schema, self._sequences, self.scalars = schema, sequences, scalars
+        self.schema, self.sequences, self.scalars = schema, sequences, scalars
         self._sequence_lengths = tf.cast(sequences["input_ids"].row_lengths(), tf.int32)
         self.lengths = self._sequence_lengths.numpy().reshape(-1, schema.num_choices).max(axis=1)
 
@@ -125,7 +125,7 @@ class FeatureTable:
         mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
         tokens = dict(input_mask=tf.reshape(mask, shape))
         for name, padding in self.schema.token_padding.items():
-            sequences = tf.gather(self._sequences[name], places)
+            sequences = tf.gather(self.sequences[name], places)
             padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), tf.cast(tf.stack([-1, length]), tf.int64))
             tokens[name] = tf.reshape(tf.cast(padded, tf.int32), shape)
         return dict(tokens, **{name: tf.gather(values, rows) for name, values in self.scalars.items()})

@@ -100,10 +100,13 @@ def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
     return InputExample(guid, fields["text_a"], fields.get("text_b"), label_id if task.is_regression else label)
 
 
-def _features(examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: PairPacker) -> Iterator[dict]:
+def _features(
+    examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: PairPacker
+) -> Iterator[dict]:
     while chunk := list(itertools.islice(examples, _CHUNK)):
-        encoded = tokenizer.encode_batch([example.text_a for example in chunk] + [example.text_b or "" for example in chunk])
-        for example, ids_a, ids_b in zip(chunk, encoded, encoded[len(chunk):]):
+        encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])
+        encoded_b = tokenizer.encode_batch([example.text_b or "" for example in chunk])
+        for example, ids_a, ids_b in zip(chunk, encoded_a, encoded_b):
             try:
                 label_id = task.label_id(example.label)
             except ValueError as error:

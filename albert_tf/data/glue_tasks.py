@@ -8,10 +8,10 @@ A task of one's own is one more entry, or a JSON file that `load_task_config` re
      "labels": ["bad", "good"],
      "metrics": ["eval_accuracy", "f1"]}
 
-Files are .tsv (a quote is a plain character), .csv or JSON lines, under --data_dir. Columns are names from the header or
-of the JSON object, or numbers from 0: text_a, and where there are, text_b, label and guid. "regression": true stands in
-the place of labels. "has_header": false says that the first line is a row. "test_columns" gives the columns of the
-test file where they are others. Its labels are not read.
+Files are .tsv (a quote is a plain character), .csv or JSON lines, under --data_dir. Columns are names from the header
+or of the JSON object, or numbers from 0: text_a and label, and where there are, text_b and guid. "regression": true
+stands in the place of labels. "has_header": false says that the first line is a row. "test_columns" gives the columns
+of the test file where they are others; its labels are not read. The first metric chooses the best checkpoint.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _THREE_WAY = ("contradiction", "entailment", "neutral")
 class Source:
     """A file and where in it the fields guid, text_a, text_b and label are.
 
-    Rows of a file without a guid column are called train-0, train-1, ... by split and place in the file; the header counts.
+    Rows of a file without a guid column are called train-0, train-1, ... by split and line; the header counts.
     """
 
     path: str  # under data_dir
@@ -152,6 +152,9 @@ def _from_config(config: dict[str, Any]) -> Task:
     _check_keys("split in files", files, SPLITS)
     _check_keys("field in columns", columns, _FIELDS, required=("text_a", "label"))
     _check_keys("field in test_columns", test_columns, _FIELDS, required=("text_a",))
+    for column in (*columns.values(), *test_columns.values()):
+        if not isinstance(column, (int, str)):
+            raise ValueError(f"a column is a name, or a number from 0. Received: {column!r}")
     labels, metrics = _labels_and_metrics(config)
     has_header = config.get("has_header", True)
     return Task(
@@ -167,12 +170,14 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     is_regression, labels = config.get("regression", False), config.get("labels")
     if is_regression == (labels is not None):
         raise ValueError('give "labels", or "regression": true, and not both')
-    if not is_regression and (not isinstance(labels, list) or len(set(map(str, labels))) != len(labels) or len(labels) < 2):
+    if not is_regression and not (isinstance(labels, list) and len(set(map(str, labels))) == len(labels) > 1):
         raise ValueError(f"labels must be a list of at least two different ones. Received: {labels!r}")
     allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
     metrics = config.get("metrics", allowed[:1])
     if not metrics or not set(metrics) <= set(allowed):
         raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {metrics!r}")
+    if metrics[0] == "MSE":
+        raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 is for two labels, the second of which is the positive one")
     return None if is_regression else tuple(map(str, labels)), tuple(metrics)
@@ -193,8 +198,10 @@ def _without_label(columns: Mapping[str, Column]) -> dict[str, Column]:
     return {field: column for field, column in columns.items() if field != "label"}
 
 
-def _sources(folder: str, columns: dict[str, Column], test_columns: dict[str, Column], suffix: str = "", has_header: bool = True):
-    """GLUE's usual files: train, dev and test.tsv of a folder. The suffix is of dev and test, the header of train and dev."""
+def _sources(
+    folder: str, columns: dict[str, Column], test_columns: dict[str, Column], suffix: str = "", has_header: bool = True
+) -> dict[str, Source]:
+    """GLUE's usual files in a folder. The suffix is of dev and test; has_header speaks of train and dev."""
     return dict(
         train=Source(f"{folder}/train.tsv", columns, has_header),
         dev=Source(f"{folder}/dev{suffix}.tsv", columns, has_header),
@@ -218,7 +225,8 @@ TASKS: dict[str, Task] = {task.name: task for task in (
          metrics=("eval_accuracy", "f1")),
     Task("rte", _sources("RTE", _PAIR, _PAIR_TEST), _ENTAILMENT),
     Task("sst-2", _sources("SST-2", dict(text_a=0, label=1), dict(guid=0, text_a=1)), _BINARY),
-    Task("sts-b", _sources("STS-B", dict(_STSB_TEST, label=-1), _STSB_TEST), labels=None, metrics=("pearson", "spearman", "MSE")),
+    Task("sts-b", _sources("STS-B", dict(_STSB_TEST, label=-1), _STSB_TEST), labels=None,
+         metrics=("pearson", "spearman", "MSE")),
     Task("qqp", _sources("QQP", dict(guid=0, text_a=3, text_b=4, label=5), dict(guid=0, text_a=1, text_b=2)), _BINARY,
          metrics=("eval_accuracy", "f1"), skips_short_rows=True),
     Task("qnli", _sources("QNLI", _PAIR, _PAIR_TEST), _ENTAILMENT),

@@ -1,4 +1,4 @@
-"""[CLS] a [SEP] b [SEP], padded: the one place where a pair of texts becomes a row for the model (Lan et al., 2020, section 4.1)."""
+"""[CLS] a [SEP] b [SEP], padded: how one or two texts become a row for the model (Lan et al., 2020, section 4.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SPECIAL_TOKENS = 3  # of a pair; a single text has one less
 
 
 def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int]:
-    """The lengths that are left of two texts when tokens go from the end of the longer one, of b on a tie, until they fit.
+    """What is left of two texts when tokens go from the end of the longer one, of b on a tie, until they fit.
 
     Args:
       length_a, length_b: tokens of each.

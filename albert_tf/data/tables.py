@@ -40,7 +40,7 @@ class ShortRow(NamedTuple):
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True) -> Iterator[Row | ShortRow]:
-    """The rows of a file, by its ending: .tsv, .csv, or JSON lines (.jsonl, .json). Lines with nothing on them are left out.
+    """The rows of a file, by its ending: .tsv, .csv, or JSON lines (.jsonl, .json). Empty lines are left out.
 
     Args:
       path: the file.
@@ -56,7 +56,8 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
         return _json_rows(path, columns)
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
-    raise ValueError(f"{path}: the ending says what a file is, and must be one of {', '.join([*_DELIMITED, *_JSON_LINES])}")
+    endings = ", ".join([*_DELIMITED, *_JSON_LINES])
+    raise ValueError(f"{path}: the ending says what a file is, and must be one of {endings}")
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -141,6 +142,6 @@ def _place(column: Column, header: list[str] | None, path: str) -> int:
 
 
 def _width(places, header: list[str] | None) -> int:
-    """How many columns a row needs: up to the last that is asked for, and all of them for one that is counted from the end."""
+    """How many columns a row needs: up to the last that is asked for; all, where one is counted from the end."""
     from_the_end = [len(header) if header else -place for place in places if place < 0]
     return max([*from_the_end, *(place + 1 for place in places)])

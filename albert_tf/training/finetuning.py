@@ -95,7 +95,7 @@ class FineTuning:
           table: the examples.
           evaluate: gives the results, see above.
         """
-        for seed, directory in self._runs.items():
+        for seed, directory in self.runs.items():
             trainer, checkpoints, evaluator = self._start(seed, directory, evaluate)
             self._load_start(trainer.model)
 
@@ -118,10 +118,10 @@ class FineTuning:
         Raises:
           ValueError: there is nothing, or it cannot be read.
         """
-        if self._options.ensemble_checkpoints or not any(map(best_or_latest, self._runs.values())):
+        if self._options.ensemble_checkpoints or not any(map(best_or_latest, self.runs.values())):
             self._report(evaluate(lambda table: self._predictions(table, self._options.eval_batch_size)))
             return
-        for seed, directory in self._runs.items():
+        for seed, directory in self.runs.items():
             trainer, _, evaluator = self._start(seed, directory, evaluate)
             self._evaluate_saved(directory, trainer, evaluator)
             self._finish(directory, evaluator)
@@ -147,7 +147,7 @@ class FineTuning:
         Raises:
           ValueError: there is none.
         """
-        found = {directory: best_or_latest(directory) for directory in self._runs.values()}
+        found = {directory: best_or_latest(directory) for directory in self.runs.values()}
         found = {directory: prefix for directory, prefix in found.items() if prefix}
         if found:
             return found[max(found, key=self._best_value)]
@@ -157,8 +157,8 @@ class FineTuning:
         return self._options.init_checkpoint
 
     @property
-    def _runs(self) -> dict[int, str]:
-        """The directory of each seed."""
+    def runs(self) -> dict[int, str]:
+        """The directory of each seed: output_dir itself where there is one."""
         parent, seeds = self._options.run.output_dir, self._options.seeds
         if len(seeds) == 1:
             return {seeds[0]: parent}
@@ -202,8 +202,8 @@ class FineTuning:
                 write_plot(directory, self._best_metric)
 
     def _summarise(self) -> None:
-        if len(self._runs) > 1 and is_chief(self._strategy):
-            write_summary(self._options.run.output_dir, self._runs, self._best_metric)
+        if len(self.runs) > 1 and is_chief(self._strategy):
+            write_summary(self._options.run.output_dir, self.runs, self._best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
         results = dict(results, global_step=max(step_of(path) or 0 for path in self._serving_paths()))

@@ -19,7 +19,7 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dic
 
     Args:
       directory: gets the files.
-      runs: the directory of each seed; of each run its best results count.
+      runs: the directory of each seed; of each run that was evaluated its best results count.
       best_metric: the result of which more is better.
 
     Returns:
@@ -27,13 +27,17 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dic
     """
     found = {seed: best_of(read_history(run), best_metric) for seed, run in runs.items()}
     found = {seed: results for seed, results in found.items() if results}
-    names = [name for name in next(iter(found.values()), {}) if name != "global_step"]
+    if not found:
+        return {}
+    best = max(found, key=lambda seed: found[seed][best_metric])
+    names = [name for name in found[best] if name != "global_step"]
     spread = {name: _spread([results[name] for results in found.values()]) for name in names}
     for name, of_runs in spread.items():
         logging.info("%s: median %.4f of %d runs, %.4f to %.4f, standard deviation %.4f", name, of_runs["median"],
                      len(found), of_runs["lowest"], of_runs["highest"], of_runs["standard_deviation"])
     write_results(directory, {name: of_runs["median"] for name, of_runs in spread.items()})
-    write_text(os.path.join(directory, RUNS), json.dumps(dict(seeds=found, over_runs=spread), indent=2) + "\n")
+    content = dict(best_run=os.path.basename(runs[best]), seeds=found, over_runs=spread)
+    write_text(os.path.join(directory, RUNS), json.dumps(content, indent=2) + "\n")
     return spread
 
 

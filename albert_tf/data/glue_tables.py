@@ -1,0 +1,68 @@
+"""A GLUE split as a FeatureTable, by way of its cached records (release: file_based_convert_examples_to_features)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Iterator
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.data.feature_cache import cache_path, cached_table, fingerprint, tokenizer_key
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.glue import convert_examples_to_features, read_examples
+from albert_tf.data.glue_tasks import Task
+from albert_tf.text.tokenization import FullTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTables:
+    """Makes the tables of tasks.
+
+    Args:
+      data_dir: the folder in which GLUE's folders are.
+      tokenizer: of the model.
+      max_seq_length: what is longer is cut.
+      cached_dir: where records are kept.
+    """
+
+    data_dir: str
+    tokenizer: FullTokenizer
+    max_seq_length: int
+    cached_dir: str
+
+    def has(self, task: Task, split: str) -> bool:
+        """Whether the file of a split is there."""
+        return split in task.sources and tf.io.gfile.exists(os.path.join(self.data_dir, task.sources[split].path))
+
+    def table(self, task: Task, split: str) -> FeatureTable:
+        """The examples of a split; label_ids is among their scalars.
+
+        Raises:
+          ValueError: as read_examples.
+        """
+        source = task.source(split)
+        path = os.path.join(self.data_dir, source.path)
+        made_from = dict(task=task.name, split=split, source=repr(source), labels=task.labels and list(task.labels),
+                         file=fingerprint(path), **tokenizer_key(self.tokenizer))
+        label_dtype = tf.float32 if task.is_regression else tf.int32
+        schema = FeatureSchema(self.max_seq_length, dict(label_ids=label_dtype, is_real_example=tf.int32))
+        records = cache_path(self.cached_dir, f"{task.name}_{split}", made_from, schema)
+        table = cached_table(records, made_from, schema, lambda: self._features(task, split))
+        if split == "train":
+            _warn_of_labels_without_examples(task, path, table)
+        return table
+
+    def _features(self, task: Task, split: str) -> Iterator[dict]:
+        examples = read_examples(task, self.data_dir, split)
+        for features in convert_examples_to_features(examples, task, self.tokenizer, self.max_seq_length):
+            yield dict(features, label_ids=features["label_id"])
+
+
+def _warn_of_labels_without_examples(task: Task, path: str, table: FeatureTable) -> None:
+    if not task.is_regression:
+        counts = np.bincount(table.scalars["label_ids"].numpy(), minlength=task.num_labels)
+        for label in np.array(task.labels)[counts == 0]:
+            logging.warning("%s has no example of the label %r: it cannot be learned", path, str(label))

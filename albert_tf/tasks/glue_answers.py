@@ -1,0 +1,38 @@
+"""Predictions on a GLUE test set as files: probabilities, and answers as the GLUE server takes them."""
+
+from __future__ import annotations
+
+import os
+from typing import Sequence
+
+import numpy as np
+
+from albert_tf.data.glue_tasks import Task
+from albert_tf.files import write_text
+
+
+def mean_probabilities(predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
+    """[examples, labels]: the mean over the predictions of several checkpoints (Lan et al., 2020, section 4.9)."""
+    return np.mean([np.stack(of_one["probabilities"]) for of_one in predictions], axis=0)
+
+
+def write_answers(
+    directory: str, task: Task, guids: Sequence[str], probabilities: np.ndarray, suffix: str = ""
+) -> None:
+    """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
+
+    Args:
+      directory: gets the files.
+      task: says what the labels are.
+      guids: the test set's own index of each example.
+      probabilities: [examples, labels]; of a regression the scores, [examples, 1].
+      suffix: put behind both names.
+    """
+    rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
+    write_text(os.path.join(directory, f"test_results{suffix}.tsv"), rows)
+    if task.is_regression:
+        answers = probabilities[:, 0].tolist()
+    else:
+        answers = [task.labels[i] for i in probabilities.argmax(axis=1)]
+    lines = "".join(f"{guid}\t{answer}\n" for guid, answer in zip(guids, answers))
+    write_text(os.path.join(directory, f"submit_results{suffix}.tsv"), "index\tprediction\n" + lines)

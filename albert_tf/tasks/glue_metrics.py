@@ -1,0 +1,48 @@
+"""GLUE's metrics, by scikit-learn and scipy, under the release's names."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics
+
+from albert_tf.data.glue_tasks import Task
+
+_LEAST_PROBABILITY = np.finfo(np.float32).tiny
+
+
+def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> dict[str, float]:
+    """The task's metrics, and for every task eval_loss (also as loss) and, for classes, eval_accuracy.
+
+    Args:
+      task: names its metrics.
+      probabilities: [examples, labels]; of a regression the scores, [examples, 1].
+      label_ids: [examples], classes or scores.
+    """
+    if task.is_regression:
+        given = probabilities[:, 0]
+        loss, names = np.mean(np.square(given - label_ids)), task.metrics
+    else:
+        given = probabilities.argmax(axis=-1)
+        of_labels = probabilities[np.arange(len(label_ids)), label_ids]
+        loss, names = -np.mean(np.log(np.maximum(of_labels, _LEAST_PROBABILITY))), ("eval_accuracy", *task.metrics)
+    results = {name: float(_METRICS[name](label_ids, given)) for name in dict.fromkeys(names)}
+    return dict(results, eval_loss=float(loss), loss=float(loss))
+
+
+def _correlation(function):
+    def of(labels, given):
+        # What does not vary goes with nothing: 0, where scipy says nan.
+        return 0.0 if np.ptp(labels) == 0 or np.ptp(given) == 0 else function(labels, given)[0]
+
+    return of
+
+
+_METRICS = {
+    "eval_accuracy": metrics.accuracy_score,
+    "f1": lambda labels, given: metrics.f1_score(labels, given, zero_division=0.0),
+    "matthew_corr": metrics.matthews_corrcoef,
+    "pearson": _correlation(stats.pearsonr),
+    "spearman": _correlation(stats.spearmanr),
+    "MSE": metrics.mean_squared_error,
+}

@@ -1,0 +1,134 @@
+"""Fine-tunes ALBERT on a GLUE task or one of your own, evaluates it, predicts and exports.
+
+    python run_classifier.py --task_name=rte --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=rte \\
+        --recipe=rte --do_train --do_eval --do_predict
+
+Started again with the same flags, training goes on from the latest checkpoint. run_glue.py does all tasks of a folder.
+"""
+
+from albert_tf import cli
+
+import math
+
+import tensorflow as tf
+from absl import flags, logging
+
+from albert_tf import flags as shared
+from albert_tf.data.glue import read_examples
+from albert_tf.data.glue_tables import GlueTables
+from albert_tf.data.glue_tasks import Task, find_task, load_task_config
+from albert_tf.data.graph_packing import pack_texts
+from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.interchange.vocabulary_files import copy_vocabulary
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks import glue_metrics
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
+
+shared.define_model_flags()
+shared.define_vocabulary_flags()
+shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
+shared.define_finetuning_flags(max_seq_length=512)
+shared.define_device_flags()
+flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders are: CoLA, MNLI, ...", required=True)
+flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli, ax.")
+flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; albert_tf/data/glue_tasks.py "
+                    "shows one.")
+flags.DEFINE_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", 1000, "The last step.", lower_bound=1)
+flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", lower_bound=0)
+flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
+flags.DEFINE_float("threshold_to_export", math.nan, "A number that the SavedModel serves beside its predictions.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    shared.apply_recipe()
+    task = chosen_task()
+    strategy = shared.set_up()
+    config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)
+    tokenizer = vocabulary.tokenizer()
+    shared.check_vocabulary(tokenizer, config)
+    tables = GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, shared.cached_dir())
+
+    def new_task():
+        model = AlbertClassifier(config, task.num_labels, FLAGS.classifier_dropout_prob)
+        return ClassificationTask(model, task.is_regression)
+
+    finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
+    evaluate = evaluation(task, tables) if FLAGS.do_eval else None
+    if FLAGS.do_train:
+        for directory in finetuning.runs.values():
+            copy_vocabulary(vocabulary, directory)
+        finetuning.train(tables.table(task, "train"), evaluate)
+    elif FLAGS.do_eval:
+        finetuning.evaluate(evaluate)
+    if FLAGS.do_predict:
+        predict(finetuning, task, tables)
+    if FLAGS.export_dir:
+        export(finetuning.best_model(), task, tokenizer)
+
+
+def chosen_task() -> Task:
+    if bool(FLAGS.task_name) == bool(FLAGS.task_config):
+        raise ValueError("give --task_name, or --task_config for a task of your own")
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    return load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
+
+
+def with_companions(task: Task, tables: GlueTables, split: str) -> list[Task]:
+    """The task, and those that go with it whose files are there: MNLI's mismatched set, and the diagnostic one."""
+    return [task, *(companion for companion in map(find_task, task.companions) if tables.has(companion, split))]
+
+
+def evaluation(task: Task, tables: GlueTables):
+    """What FineTuning asks for: a function from `predict` to results; those of a companion have its name in front."""
+    dev_sets = {each: tables.table(each, "dev") for each in with_companions(task, tables, "dev")}
+
+    def evaluate(predict) -> dict[str, float]:
+        results = {}
+        for each, table in dev_sets.items():
+            label_ids = table.scalars["label_ids"].numpy()
+            of_set = glue_metrics.evaluate(each, mean_probabilities(predict(table)), label_ids)
+            prefix = "" if each is task else f"{each.name}/"
+            results.update({prefix + name: value for name, value in of_set.items()})
+        return results
+
+    return evaluate
+
+
+def predict(finetuning, task: Task, tables: GlueTables) -> None:
+    """Writes the answers on the test set, and on those of companions, whose files have their names."""
+    for each in with_companions(task, tables, "test"):
+        guids = [example.guid for example in read_examples(each, tables.data_dir, "test")]
+        probabilities = mean_probabilities(finetuning.predict(tables.table(each, "test")))
+        write_answers(FLAGS.output_dir, each, guids, probabilities, "" if each is task else f"_{each.name}")
+        logging.info("%s: %s test examples answered in %s", each.name, f"{len(guids):,}", FLAGS.output_dir)
+
+
+def export(model: AlbertClassifier, task: Task, tokenizer) -> None:
+    """Writes a SavedModel that gives probabilities [batch, labels], predictions [batch] and, where set, threshold."""
+    has_pairs = any("text_b" in source.columns for source in task.sources.values())
+    text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
+
+    def outputs(found: dict) -> dict:
+        logits = found["logits"]
+        if task.is_regression:
+            served = dict(probabilities=logits, predictions=logits[:, 0])
+        else:
+            served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
+        if not math.isnan(FLAGS.threshold_to_export):
+            served["threshold"] = tf.fill(tf.shape(logits)[:1], FLAGS.threshold_to_export)  # [batch]
+        return served
+
+    def pack(graph_tokenizer, **texts) -> dict:
+        return pack_texts(graph_tokenizer, FLAGS.max_seq_length, **texts)
+
+    features = sequence_features(FLAGS.max_seq_length)
+    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    logging.info("exported to %s", FLAGS.export_dir)
+
+
+if __name__ == "__main__":
+    cli.run(main)

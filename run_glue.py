@@ -1,0 +1,95 @@
+"""Fine-tunes and evaluates on every GLUE task that a folder has, and prints the paper's table with our row under it.
+
+    python run_glue.py --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
+
+Each task is a run of run_classifier.py in a folder of its own, with the paper's recipe; any flag of that script given
+here wins over the recipes, for all tasks. As in the paper (Lan et al., 2020, section 4.9), RTE, MRPC and STS-B start
+from the model fine-tuned on MNLI, where that is among the tasks. Started again, it goes on where it was.
+"""
+
+from albert_tf import cli
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import tensorflow as tf
+from absl import flags, logging
+
+from albert_tf.data.glue_tasks import TASKS
+from albert_tf.training.evaluation import RESULTS
+from albert_tf.training.several_runs import RUNS
+import run_classifier
+
+FLAGS = flags.FLAGS
+# MNLI first: others start from it.
+COLUMNS = ("mnli", "qnli", "qqp", "rte", "sst-2", "mrpc", "cola", "sts-b", "wnli")
+FROM_MNLI = ("rte", "mrpc", "sts-b")
+# Dev scores of single models, medians over five runs, in the order of COLUMNS (Lan et al., 2020, table 9).
+PAPER = {
+    "BERT-large": (86.6, 92.3, 91.3, 70.4, 93.2, 88.0, 60.6, 90.0),
+    "XLNet-large": (89.8, 93.9, 91.8, 83.8, 95.6, 89.2, 63.6, 91.8),
+    "RoBERTa-large": (90.2, 94.7, 92.2, 86.6, 96.4, 90.9, 68.0, 92.4),
+    "ALBERT xxlarge, 1M steps": (90.4, 95.2, 92.0, 88.1, 96.8, 90.2, 68.7, 92.7),
+    "ALBERT xxlarge, 1.5M steps": (90.8, 95.3, 92.2, 89.2, 96.9, 90.9, 71.4, 93.0),
+}
+# What is decided here for each task.
+_OF_A_TASK = ("task_name", "task_config", "output_dir", "init_checkpoint", "recipe", "do_train", "do_eval")
+
+
+def main():
+    found = [name for name in COLUMNS if has_files(name)]
+    if not found:
+        raise ValueError(f"no task's train and dev files are in {FLAGS.data_dir}: it should have folders such as RTE")
+    logging.info("tasks: %s", ", ".join(found))
+    for name in found:
+        run_task(name)
+    print(table({name: score(name) for name in found}))
+
+
+def has_files(name: str) -> bool:
+    paths = (TASKS[name].sources[split].path for split in ("train", "dev"))
+    return all(tf.io.gfile.exists(os.path.join(FLAGS.data_dir, path)) for path in paths)
+
+
+def output_dir(name: str) -> str:
+    return os.path.join(FLAGS.output_dir, name)
+
+
+def run_task(name: str) -> None:
+    """Runs run_classifier.py; raises ValueError where it fails, which has then said why."""
+    given = [flag.serialize() for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
+    start = starting_point(name)
+    command = [sys.executable, run_classifier.__file__, *dict.fromkeys(given), f"--task_name={name}",
+               f"--output_dir={output_dir(name)}", f"--recipe={FLAGS.recipe or name}", "--do_train", "--do_eval"]
+    status = subprocess.run([*command, f"--init_checkpoint={start}"] if start else command).returncode
+    if status:
+        raise ValueError(f"{name} ended with status {status}")
+
+
+def starting_point(name: str):
+    """--init_checkpoint; the best model of MNLI for the tasks that start from it, where there is one."""
+    mnli = pathlib.Path(output_dir("mnli"))
+    if name not in FROM_MNLI or not mnli.exists():
+        return FLAGS.init_checkpoint
+    several = mnli / RUNS
+    return str(mnli / json.loads(several.read_text())["best_run"] if several.exists() else mnli)
+
+
+def score(name: str) -> float:
+    results = json.loads(pathlib.Path(output_dir(name), f"{RESULTS}.json").read_text())
+    return 100 * results[TASKS[name].metrics[0]]
+
+
+def table(scores: dict) -> str:
+    """The paper's rows and ours: Matthews correlation for CoLA, Pearson for STS-B, matched for MNLI, accuracy else."""
+    lines = [f"{'':28}" + "".join(f"{name:>8}" for name in COLUMNS)]
+    lines += [f"{who:28}" + "".join(f"{value:8.1f}" for value in values) for who, values in PAPER.items()]
+    ours = "".join(f"{scores[name]:8.1f}" if name in scores else f"{'-':>8}" for name in COLUMNS)
+    return "\n".join([*lines, f"{'this run':28}{ours}"])
+
+
+if __name__ == "__main__":
+    cli.run(main)
