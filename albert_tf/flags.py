@@ -15,6 +15,7 @@ from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
@@ -113,12 +114,21 @@ def starting_point() -> str | None:
     return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
 
 
+def _home() -> str | None:
+    """What has config and vocabulary, where the flags do not name them."""
+    saved = best_or_latest(FLAGS.output_dir) if "output_dir" in FLAGS else None
+    return starting_point() or saved
+
+
 def config() -> AlbertConfig:
-    """The model's config, of --albert_config_file, else of the weights, with the dropout that the flags say."""
+    """The model's config, of --albert_config_file, else of the weights, else of the run that is in --output_dir.
+
+    With the dropout that the flags say.
+    """
     if FLAGS.albert_config_file:
         given = AlbertConfig.from_json_file(FLAGS.albert_config_file)
-    elif starting_point():
-        given = open_source(starting_point()).config
+    elif _home():
+        given = open_source(_home()).config
     else:
         raise ValueError("--albert_config_file is missing")
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -126,8 +136,8 @@ def config() -> AlbertConfig:
 
 
 def vocabulary() -> VocabularyFiles:
-    """The vocabulary that the flags name, else the one that comes with the weights; `.tokenizer()` makes it one."""
-    found = open_source(starting_point()).vocabulary if starting_point() else VocabularyFiles()
+    """The vocabulary that the flags name, else the one beside what `config` is of; `.tokenizer()` makes it one."""
+    found = open_source(_home()).vocabulary if _home() else VocabularyFiles()
     lower = found.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
     given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
     return given if given else dataclasses.replace(found, do_lower_case=lower)

@@ -121,7 +121,8 @@ class FeatureTable:
         """
         choices = self.schema.num_choices
         places = tf.reshape(rows[:, None] * choices + tf.range(choices, dtype=rows.dtype), [-1])  # [batch * choices]
-        shape = [-1, length] if choices == 1 else [-1, choices, length]
+        count = -1 if rows.shape[0] is None else rows.shape[0]  # static, where it is known
+        shape = [count, length] if choices == 1 else [count, choices, length]
         mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
         tokens = dict(input_mask=tf.reshape(mask, shape))
         for name, padding in self.schema.token_padding.items():

@@ -95,9 +95,10 @@ class FineTuning:
           table: the examples.
           evaluate: gives the results, see above.
         """
+        if not self._options.init_checkpoint:
+            logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
             trainer, checkpoints, evaluator = self._start(seed, directory, evaluate)
-            self._load_start(trainer.model)
 
             def batches_from(first_step):
                 return lambda context: training_batches(
@@ -165,11 +166,10 @@ class FineTuning:
         return {seed: os.path.join(parent, f"seed_{seed}") for seed in seeds}
 
     def _start(self, seed: int, directory: str, evaluate: Evaluate | None):
-        """Trainer, checkpoints and evaluator of a run, with initial weights of its seed."""
+        """Trainer, checkpoints and evaluator of a run, with its initial weights."""
         tf.io.gfile.makedirs(directory)
         tf.keras.utils.set_random_seed(seed)
-        with self._strategy.scope():
-            task = self._new_task()
+        task = self._task_at_start()
         trainer = self._new_trainer(task, seed)
         chief = is_chief(self._strategy)
         checkpoints = Checkpoints(directory, trainer, self._config, self._options.run.keep_checkpoint_max, chief)
@@ -180,11 +180,13 @@ class FineTuning:
                               checkpoints.save_best, chief, self._options.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
-    def _load_start(self, model: tf.keras.Model) -> None:
+    def _task_at_start(self):
+        """The task with the weights that training starts from; a TF-Hub module there is the encoder for good."""
+        with self._strategy.scope():
+            task = self._new_task()
         if self._options.init_checkpoint:
-            self._load_weights(model, self._options.init_checkpoint)
-        else:
-            logging.info("no --init_checkpoint: training starts from random weights")
+            self._load_weights(task.model, self._options.init_checkpoint)
+        return task
 
     def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
         for prefix in numbered(directory):
@@ -220,8 +222,7 @@ class FineTuning:
     def _serve(self, path: str):
         """The task that predicts, its model with the weights of a path."""
         if self._serving is None:
-            with self._strategy.scope():
-                self._serving = self._new_task()
+            self._serving = self._task_at_start()
         if self._served_path != path:
             self._load_fine_tuned(self._serving.model, path)
             self._served_path = path

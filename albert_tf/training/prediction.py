@@ -24,7 +24,7 @@ class Predictor:
                  jit_compile: bool = False):
         self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
         self._outputs = tf.function(self._outputs_of_replica, jit_compile=jit_compile or None)
-        self._on_replicas = tf.function(lambda batch: strategy.run(self._outputs, (batch,)))
+        self._outputs_on_replicas = tf.function(self._run)
 
     def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
         """By name, the prediction for each example, in the table's order.
@@ -36,7 +36,7 @@ class Predictor:
         found: dict[str, list] = {}
         for batch in batches:
             outputs = {name: self._strategy.gather(values, axis=0).numpy()
-                       for name, values in self._on_replicas(batch).items()}
+                       for name, values in self._outputs_on_replicas(batch).items()}
             examples = outputs.pop("example")
             for name, values in outputs.items():
                 of_all = found.setdefault(name, [None] * len(table))
@@ -44,6 +44,9 @@ class Predictor:
                     if example >= 0:
                         of_all[example] = value
         return found
+
+    def _run(self, batch):
+        return self._strategy.run(self._outputs, (batch,))
 
     def _outputs_of_replica(self, batch):
         outputs = self._task.predictions(self._task.model(batch, training=False))
