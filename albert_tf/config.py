@@ -23,7 +23,15 @@ _IGNORED_KEYS = frozenset(
     "layer_norm_eps classifier_dropout_prob position_embedding_type tie_word_embeddings id2label label2id problem_type "
     "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
     "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
-    "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation".split()
+    "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation "
+    # and what its older versions wrote out for every kind of model
+    "add_cross_attention bad_words_ids begin_suppress_tokens cls_token_id cross_attention_hidden_size "
+    "decoder_start_token_id diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size eos_token_ids "
+    "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id is_encoder_decoder length_penalty "
+    "max_length min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_past "
+    "output_scores prefix remove_invalid_values repetition_penalty return_dict_in_generate sep_token_id "
+    "suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p "
+    "torchscript typical_p use_bfloat16 xla_device".split()
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import json
 import os
 
@@ -51,7 +52,7 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
     Raises:
       ValueError: tokenizer_config.json is no JSON object.
     """
-    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), _lower_case(directory))
+    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), lower_case_in(directory))
 
 
 def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
@@ -67,15 +68,8 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
         tf.io.gfile.copy(path, os.path.join(directory, name or os.path.basename(path)), overwrite=True)
 
 
-def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
-    for pattern in patterns:
-        found = tf.io.gfile.glob(os.path.join(directory, pattern))
-        if len(found) == 1:
-            return found[0]
-    return None
-
-
-def _lower_case(directory: str) -> bool | None:
+def lower_case_in(directory: str) -> bool | None:
+    """What a directory's tokenizer_config.json says of the casing; None where it says nothing."""
     path = os.path.join(directory, TOKENIZER_CONFIG)
     if not tf.io.gfile.exists(path):
         return None
@@ -85,3 +79,12 @@ def _lower_case(directory: str) -> bool | None:
         except ValueError as error:
             raise ValueError(f"{path} is no JSON: {error}") from error
     return said.get("do_lower_case") if isinstance(said, dict) else None
+
+
+def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
+    names = tf.io.gfile.listdir(directory or ".") if tf.io.gfile.isdir(directory or ".") else []
+    for pattern in patterns:
+        found = fnmatch.filter(names, pattern)
+        if len(found) == 1:
+            return os.path.join(directory, found[0])
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
@@ -13,7 +14,7 @@ _OUTPUTS = ("pooled_output", "sequence_output", "encoder_outputs")
 
 
 class HubEncoder(tf.keras.Model):
-    """A text encoder of TF-Hub's common interface, whose variables are trained with the head's.
+    """A text encoder of TF-Hub's common interface; what variables it has to train are trained with the head's.
 
     Args:
       path: of the SavedModel.
@@ -30,9 +31,13 @@ class HubEncoder(tf.keras.Model):
         super().__init__(**kwargs)
         self.path = path
         try:
-            self.module = tensorflow_hub.KerasLayer(path, trainable=True)
+            module = tensorflow_hub.load(path)
+            is_trainable = bool(getattr(module, "trainable_variables", ()))
+            self.module = tensorflow_hub.KerasLayer(module, trainable=is_trainable)
         except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
             raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
+        if not is_trainable:
+            logging.warning("%s has no variables that can be trained: it stays as it is", path)
         self.built = True
 
     def call(self, inputs, training=False):

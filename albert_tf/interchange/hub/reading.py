@@ -18,11 +18,13 @@ from albert_tf.interchange.hub.encoder import config_of_module
 from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import tf1_source
-from albert_tf.interchange.vocabulary_files import vocabulary_in
+from albert_tf.interchange.vocabulary_files import lower_case_in, vocabulary_in
 
 _GRAPH = "saved_model.pb"
 _VARIABLES = os.path.join("variables", "variables")
 _ASSETS = "assets"
+# Where a SavedModel keeps files that its graph does not read.
+EXTRA_ASSETS = "assets.extra"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -58,8 +60,8 @@ def hub_source(path: str) -> Source:
     """
     meta_graph = _meta_graph(path)
     source = _tf2_source(path) if meta_graph.HasField("object_graph_def") else _tf1_source(path, meta_graph)
-    for directory in (os.path.join(path, _ASSETS), path):
-        config_file = os.path.join(directory, CONFIG_NAME)
+    for directory in (EXTRA_ASSETS, _ASSETS, ""):
+        config_file = os.path.join(path, directory, CONFIG_NAME)
         if tf.io.gfile.exists(config_file):
             return dataclasses.replace(source, read_config=lambda: AlbertConfig.from_json_file(config_file))
     return source
@@ -74,7 +76,8 @@ def _tf1_source(path: str, meta_graph: meta_graph_pb2.MetaGraphDef) -> Source:
 
 
 def _tf2_source(path: str) -> Source:
-    vocabulary = vocabulary_in(os.path.join(path, _ASSETS))
+    vocabulary = dataclasses.replace(vocabulary_in(os.path.join(path, _ASSETS)),
+                                     do_lower_case=lower_case_in(os.path.join(path, EXTRA_ASSETS)))
     prefix = os.path.join(path, _VARIABLES)
     if tf.io.gfile.exists(f"{prefix}.index"):
         variables = tf1_source(prefix)
