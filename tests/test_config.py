@@ -12,7 +12,8 @@ CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
 
 
 def tiny(**changes):
-    return AlbertConfig(**dict(dict(vocab_size=60, hidden_size=16, num_attention_heads=2, num_hidden_layers=4), **changes))
+    values = dict(vocab_size=60, hidden_size=16, num_attention_heads=2, num_hidden_layers=4)
+    return AlbertConfig(**dict(values, **changes))
 
 
 def test_defaults_are_the_releases():
@@ -24,7 +25,8 @@ def test_defaults_are_the_releases():
         cross_layer_sharing="all")
 
 
-@pytest.mark.parametrize("model, groups, inner", [("model_a", 1, 1), ("model_b", 2, 1), ("model_c", 3, 1), ("model_d", 1, 2)])
+@pytest.mark.parametrize("model, groups, inner", [
+    ("model_a", 1, 1), ("model_b", 2, 1), ("model_c", 3, 1), ("model_d", 1, 2)])
 def test_reads_the_releases_files(golden, model, groups, inner):
     config = AlbertConfig.from_json_file(str(golden / model / "albert_config.json"))
     assert (config.num_hidden_groups, config.inner_group_num, config.vocab_size) == (groups, inner, 60)
@@ -41,7 +43,8 @@ def test_hugging_faces_plain_gelu_is_the_exact_one():
 
 
 def test_keys_that_nobody_reads_are_ignored():
-    values = dict(vocab_size=60, net_structure_type=0, gap_size=0, num_memory_blocks=0, down_scale_factor=1, layers_to_keep=[])
+    values = dict(vocab_size=60, net_structure_type=0, gap_size=0, num_memory_blocks=0, down_scale_factor=1,
+                  layers_to_keep=[])
     assert AlbertConfig.from_dict(values) == AlbertConfig(vocab_size=60)
 
 
@@ -100,7 +103,8 @@ def test_what_does_not_fit_is_refused_by_name(values, message):
         AlbertConfig.from_dict(values)
 
 
-@pytest.mark.parametrize("text, message", [("{", "Expecting"), ("[]", "a JSON object was expected"), ("{}", "no vocab_size")])
+@pytest.mark.parametrize("text, message", [
+    ("{", "Expecting"), ("[]", "a JSON object was expected"), ("{}", "no vocab_size")])
 def test_a_bad_file_is_named(tmp_path, text, message):
     path = tmp_path / "albert_config.json"
     path.write_text(text)

@@ -16,13 +16,14 @@ from albert_tf.text.tokenization import FullTokenizer
 
 ROOT = pathlib.Path(__file__).parents[1]
 TINY = ROOT / "tests/golden/tiny_spm/tiny.model"
-SENTENCES = ["The kettle stood on the stove.", "Nobody had filled it since the morning.", "A letter lay beside the lamp, unopened.",
-             "She read the name on it twice.", "Outside, the ferry sounded its horn.", "It was later than they had agreed."]
+SENTENCES = ["The kettle stood on the stove.", "Nobody had filled it since the morning.",
+             "A letter lay beside the lamp, unopened.", "She read the name on it twice.",
+             "Outside, the ferry sounded its horn.", "It was later than they had agreed."]
 
 
 def arguments(tmp_path, **flags):
-    flags = dict(dict(input_file=tmp_path / "text.txt", output_file=tmp_path / "out.tfrecord", spm_model_file=TINY, max_seq_length=32,
-                      max_predictions_per_seq=5, dupe_factor=3, num_workers=2), **flags)
+    flags = dict(dict(input_file=tmp_path / "text.txt", output_file=tmp_path / "out.tfrecord", spm_model_file=TINY,
+                      max_seq_length=32, max_predictions_per_seq=5, dupe_factor=3, num_workers=2), **flags)
     return [sys.executable, "create_pretraining_data.py", *(f"--{name}={value}" for name, value in flags.items())]
 
 
@@ -42,10 +43,12 @@ def leftovers(tmp_path):
 
 
 def test_flags_reach_the_library_and_two_workers_write_what_one_does(tmp_path, text):
-    done = create(tmp_path, random_next_sentence=True, do_permutation=True, do_whole_word_mask=False, favor_shorter_ngram=False, ngram=2,
-                  masked_lm_prob=0.2, short_seq_prob=0.3, random_seed=7, release_compatible=True)
+    done = create(tmp_path, random_next_sentence=True, do_permutation=True, do_whole_word_mask=False,
+                  favor_shorter_ngram=False, ngram=2, masked_lm_prob=0.2, short_seq_prob=0.3, random_seed=7,
+                  release_compatible=True)
     assert done.returncode == 0, done.stderr
-    options = CreationOptions(SegmentOptions(32, 0.3, "nsp", release_compatible=True), MaskingOptions(5, 0.2, 2, False, False, True), 3, 7)
+    options = CreationOptions(SegmentOptions(32, 0.3, "nsp", release_compatible=True),
+                              MaskingOptions(5, 0.2, 2, False, False, True), 3, 7)
     again = tmp_path / "again.tfrecord"
     create_pretraining_data([str(text)], [str(again)], FullTokenizer(spm_model_file=str(TINY)), options, num_workers=1)
     assert (tmp_path / "out.tfrecord").read_bytes() == again.read_bytes()
@@ -56,7 +59,8 @@ def test_several_outputs_are_cut_in_shards_and_summed_up(tmp_path, text):
     done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord", num_shards=2)
     assert done.returncode == 0, done.stderr
     shards = [tmp_path / f"{name}-0000{shard}-of-00002.tfrecord" for name in "ab" for shard in range(2)]
-    assert leftovers(tmp_path) == {name for shard in shards for name in (shard.name, shard.with_suffix(".manifest.json").name)}
+    assert leftovers(tmp_path) == {name for shard in shards
+                                   for name in (shard.name, shard.with_suffix(".manifest.json").name)}
     counts = [sum(1 for _ in tf.data.TFRecordDataset(str(shard))) for shard in shards]
     assert min(counts) > 0
     assert f"6 documents, {sum(counts)} examples" in done.stderr and "left out: 0" in done.stderr
@@ -66,7 +70,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "text.txt").write_bytes(b"fine\nnot \xff fine\n")
     done = create(tmp_path)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"create_pretraining_data.py: error: {tmp_path}/text.txt line 2: not UTF-8")
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith(f"create_pretraining_data.py: error: {tmp_path}/text.txt line 2: not UTF-8")
     assert "Traceback" not in done.stderr
     assert leftovers(tmp_path) == set()
 

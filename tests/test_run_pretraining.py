@@ -13,7 +13,8 @@ import tensorflow as tf
 from pretraining_runs import Runs
 from synthetic_records import write_records
 
-RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss"}
+RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",
+                "sentence_order_loss"}
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +27,13 @@ def finished(runs):
     """(what was printed, the directory) of a run that was evaluated on two sets."""
     sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
     none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
-    return runs.run("finished", do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none]), runs.folder / "finished"
+    printed = runs.run("finished", do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none])
+    return printed, runs.folder / "finished"
 
 
 def results_of(directory):
-    return {name: float(value) for name, value in (line.split(" = ") for line in (directory / "eval_results.txt").read_text().splitlines())}
+    lines = (directory / "eval_results.txt").read_text().splitlines()
+    return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
 def test_evaluation_writes_the_releases_keys_for_each_set(finished):
@@ -43,16 +46,19 @@ def test_evaluation_writes_the_releases_keys_for_each_set(finished):
 
 def test_the_latest_and_the_best_checkpoint_are_there_with_the_config(finished):
     names = set(os.listdir(finished[1]))
-    assert {"model.ckpt-9.index", "model.ckpt-12.index", "model.ckpt-best.index", "albert_config.json", "train"} <= names
+    assert {"model.ckpt-9.index", "model.ckpt-12.index", "model.ckpt-best.index",
+            "albert_config.json", "train"} <= names
     assert "model.ckpt-6.index" not in names and not [name for name in names if name.startswith(".")]
     history = [json.loads(line) for line in (finished[1] / "eval_history.jsonl").read_text().splitlines()]
     assert [row["global_step"] for row in history] == [3, 6, 9, 12]
     best = max(history, key=lambda row: row["masked_lm_accuracy"])["global_step"]
-    assert tf.train.load_checkpoint(str(finished[1] / "model.ckpt-best")).get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == best
+    checkpoint = tf.train.load_checkpoint(str(finished[1] / "model.ckpt-best"))
+    assert checkpoint.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == best
 
 
 def tags_of(directory):
-    records = [record for name in os.listdir(directory) for record in tf.data.TFRecordDataset(str(directory / name)).as_numpy_iterator()]
+    records = [record for name in os.listdir(directory)
+               for record in tf.data.TFRecordDataset(str(directory / name)).as_numpy_iterator()]
     return {value.tag for record in records for value in tf.compat.v1.Event.FromString(record).summary.value}
 
 
@@ -103,11 +109,13 @@ def test_sigterm_saves_and_ends(runs):
 
 
 def test_two_workers_train_as_one_process(runs):
-    flags = dict(num_train_steps=4, dynamic_masking=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0, do_eval=True)
+    flags = dict(num_train_steps=4, dynamic_masking=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+                 do_eval=True)
     ports = [free_port(), free_port()]
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    workers = [runs.start("workers", dict(TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})), **flags)
-               for index in (0, 1)]
+    tasks = [{"type": "worker", "index": index} for index in (0, 1)]
+    workers = [runs.start("workers", dict(TF_CONFIG=json.dumps({"cluster": cluster, "task": task})), **flags)
+               for task in tasks]
     for worker in workers:
         printed, _ = worker.communicate(timeout=300)
         assert worker.returncode == 0, printed
@@ -116,7 +124,8 @@ def test_two_workers_train_as_one_process(runs):
     assert ours.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_allclose(ours[name], values, atol=1e-5, rtol=0, err_msg=name)
-    np.testing.assert_allclose(results_of(runs.folder / "workers")["loss"], results_of(runs.folder / "one_process")["loss"], atol=1e-4)
+    np.testing.assert_allclose(results_of(runs.folder / "workers")["loss"],
+                               results_of(runs.folder / "one_process")["loss"], atol=1e-4)
 
 
 def free_port() -> int:
@@ -137,23 +146,34 @@ def mistakes(runs, golden):
     released = golden / "training_init/model.ckpt-init"
     return {
         "no config": (dict(albert_config_file=runs.folder / "none.json"), "no such config file: .*none.json"),
-        "unknown config key": (dict(albert_config_file=runs.write_config("key.json", hiden_size=8)), "key.json: unknown config key: hiden_size"),
-        "heads do not divide": (dict(albert_config_file=runs.write_config("heads.json", num_attention_heads=3)), "num_attention_heads must divide"),
+        "unknown config key": (
+            dict(albert_config_file=runs.write_config("key.json", hiden_size=8)),
+            "key.json: unknown config key: hiden_size"),
+        "heads do not divide": (
+            dict(albert_config_file=runs.write_config("heads.json", num_attention_heads=3)),
+            "num_attention_heads must divide"),
         "missing records": (dict(input_file=runs.folder / "none.tfrecord"), "no such file: .*none.tfrecord"),
         "a glob that matches nothing": (dict(input_file=runs.folder / "none*"), "no file matches .*none"),
         "cut records": (dict(input_file=cut), "cut.tfrecord has .* bytes and its manifest says"),
         "flipped records": (dict(input_file=flipped), "flipped.tfrecord was cut or changed"),
         "empty records": (dict(input_file=empty), "empty.tfrecord is empty"),
-        "not records": (dict(input_file=runs.flags["albert_config_file"]), "config.json was cut or changed, or is no TFRecord file"),
-        "another sequence length": (dict(input_file=larger), "larger.tfrecord does not hold .* max_seq_length 16 .* 32 input_ids"),
+        "not records": (
+            dict(input_file=runs.flags["albert_config_file"]),
+            "config.json was cut or changed, or is no TFRecord file"),
+        "another sequence length": (
+            dict(input_file=larger), "larger.tfrecord does not hold .* max_seq_length 16 .* 32 input_ids"),
         "more tokens than positions": (
-            dict(input_file=larger, max_seq_length=32), "--max_seq_length=32 is more than the config's max_position_embeddings, 16"),
-        "another vocabulary": (dict(albert_config_file=runs.write_config("small.json", vocab_size=40)), "made with another vocabulary"),
+            dict(input_file=larger, max_seq_length=32),
+            "--max_seq_length=32 is more than the config's max_position_embeddings, 16"),
+        "another vocabulary": (
+            dict(albert_config_file=runs.write_config("small.json", vocab_size=40)), "made with another vocabulary"),
         "a checkpoint of another vocabulary": (
-            dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released), "bert/embeddings/word_embeddings"),
+            dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released),
+            "bert/embeddings/word_embeddings"),
         "no init checkpoint": (dict(init_checkpoint=runs.folder / "nowhere"), "nowhere"),
         "nothing to evaluate": (dict(do_train=False, do_eval=True), "there is no checkpoint to evaluate"),
-        "a batch that cannot be divided": (dict(gradient_accumulation_steps=3), "train_batch_size must be a multiple of"),
+        "a batch that cannot be divided": (
+            dict(gradient_accumulation_steps=3), "train_batch_size must be a multiple of"),
         "an unknown flag": (dict(batch_size=3), "Unknown command line flag 'batch_size'"),
     }
 

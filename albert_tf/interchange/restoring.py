@@ -86,8 +86,9 @@ def build_restored(make: Callable[[], tf.keras.Model], source: Source) -> tuple[
     matching = _Matching(source)
 
     def create(next_creator, **variable):
-        name = matching.find(variable["name"], variable["shape"])
-        if name is not None:
+        # Keras counts its batches in variables without a name.
+        name = variable["name"] and matching.find(variable["name"], variable["shape"])
+        if name:
             variable["initial_value"] = lambda: source.read(name)
         return next_creator(**variable)
 

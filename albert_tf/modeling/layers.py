@@ -66,7 +66,8 @@ class OutputDense(ReleaseLayer):
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float):
         super().__init__()
-        self.kernel = self.variable(f"{scope}output_weights", [output_size, input_size], truncated_normal(initializer_range))
+        self.kernel = self.variable(f"{scope}output_weights", [output_size, input_size],
+                                    truncated_normal(initializer_range))
         self.bias = self.variable(f"{scope}output_bias", [output_size], "zeros")
 
     def call(self, x):
@@ -89,7 +90,8 @@ class LayerNorm(ReleaseLayer):
     def call(self, x, residual=None, training=False):
         normalise = _fused_layer_norm if training else _layer_norm
         residual = tf.zeros([], x.dtype) if residual is None else residual
-        return self.in_compute_dtype(normalise(x, residual, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)))
+        gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
+        return self.in_compute_dtype(normalise(x, residual, gamma, beta))
 
 
 def _layer_norm(x, residual, gamma, beta):

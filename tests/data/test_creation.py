@@ -13,8 +13,9 @@ from albert_tf.data.pretraining.segments import SegmentOptions
 from albert_tf.data.records import pretraining_features
 from albert_tf.text.tokenization import FullTokenizer
 
-SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.", "No one came to see to them.",
-             "By morning two had sunk.", "Their masts stood out of the water.", "A boy counted them from the wall."]
+SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",
+             "No one came to see to them.", "By morning two had sunk.",
+             "Their masts stood out of the water.", "A boy counted them from the wall."]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +34,10 @@ def text(tmp_path):
 def create(tmp_path, tokenizer):
     """create(outputs, options...) makes records of text.txt with one worker, and gives the statistics."""
 
-    def create(*outputs, objective="sop", release_compatible=False, permutation=False, short=0.1, dupe_factor=3, seed=12345):
-        options = CreationOptions(SegmentOptions(32, short, objective, release_compatible), MaskingOptions(5, permutation=permutation),
-                                  dupe_factor, seed)
+    def create(*outputs, objective="sop", release_compatible=False, permutation=False, short=0.1, dupe_factor=3,
+               seed=12345):
+        options = CreationOptions(SegmentOptions(32, short, objective, release_compatible),
+                                  MaskingOptions(5, permutation=permutation), dupe_factor, seed)
         paths = [str(tmp_path / name) for name in outputs or ("out.tfrecord",)]
         return create_pretraining_data([str(tmp_path / "text.txt")], paths, tokenizer, options, num_workers=1)
 
@@ -45,7 +47,8 @@ def create(tmp_path, tokenizer):
 def examples(path, max_predictions=5):
     features = pretraining_features(32, max_predictions)
     records = tf.data.TFRecordDataset(str(path))
-    return [{name: value.numpy() for name, value in tf.io.parse_single_example(record, features).items()} for record in records]
+    parsed = [tf.io.parse_single_example(record, features) for record in records]
+    return [{name: value.numpy() for name, value in example.items()} for example in parsed]
 
 
 def test_the_records_are_the_releases_kind(tmp_path, text, create):
@@ -59,7 +62,8 @@ def test_the_records_are_the_releases_kind(tmp_path, text, create):
         length, masked = example["input_mask"].sum(), int(example["masked_lm_weights"].sum())
         assert 0 < masked <= min(5, max(1, round(0.15 * length)))
         positions = example["masked_lm_positions"]
-        assert (np.diff(positions[:masked]) > 0).all() and not positions[masked:].any() and not example["masked_lm_ids"][masked:].any()
+        assert (np.diff(positions[:masked]) > 0).all()
+        assert not positions[masked:].any() and not example["masked_lm_ids"][masked:].any()
         assert (ids[0], ids[length - 1]) == (2, 3) and not ids[length:].any()
         second = int(np.argmax(segments))
         assert ids[second - 1] == 3 and segments[second:length].all() and not segments[:second].any()
@@ -74,7 +78,8 @@ def test_the_statistics_are_those_of_the_records(tmp_path, text, create):
     assert statistics["tokens"] == sum(example["input_mask"].sum() for example in made)
     assert statistics["masked"] == sum(example["masked_lm_weights"].sum() for example in made)
     assert statistics["swapped"] == sum(example["next_sentence_labels"].sum() for example in made)
-    assert summary(statistics).startswith(f"6 documents, {len(made)} examples, {statistics['tokens'] / len(made):.1f} tokens on average")
+    length = statistics["tokens"] / len(made)
+    assert summary(statistics).startswith(f"6 documents, {len(made)} examples, {length:.1f} tokens on average")
 
 
 def test_the_seed_decides_all(tmp_path, text, create):
@@ -90,13 +95,15 @@ def test_duplicates_are_cut_and_masked_anew_and_shuffled_together(tmp_path, text
     assert len(set(made)) > 0.95 * len(made)
     create("once.tfrecord", short=0.5, dupe_factor=1)
     once = [made.index(example["input_ids"].tobytes()) for example in examples(tmp_path / "once.tfrecord")]
-    assert max(np.diff(sorted(once))) < len(made) / 2 and once == sorted(once)  # spread among the others, by the same keys
+    # Spread among the others, by the same keys.
+    assert max(np.diff(sorted(once))) < len(made) / 2 and once == sorted(once)
 
 
 def test_several_outputs_hold_what_one_file_would(tmp_path, text, create):
     create()
     create("a.tfrecord", "b.tfrecord")
-    records = [list(tf.data.TFRecordDataset(str(tmp_path / f"{name}.tfrecord")).as_numpy_iterator()) for name in ("out", "a", "b")]
+    paths = [str(tmp_path / f"{name}.tfrecord") for name in ("out", "a", "b")]
+    records = [list(tf.data.TFRecordDataset(path).as_numpy_iterator()) for path in paths]
     assert records[0] == records[1] + records[2] and min(map(len, records)) > 0
 
 
@@ -109,7 +116,8 @@ def test_labels_of_the_objectives(tmp_path, text, create, objective, labels, rel
 
 def test_permutation_doubles_the_masked_features(tmp_path, text, create):
     create(permutation=True)
-    assert max(example["masked_lm_weights"].sum() for example in examples(tmp_path / "out.tfrecord", max_predictions=10)) > 5
+    made = examples(tmp_path / "out.tfrecord", max_predictions=10)
+    assert max(example["masked_lm_weights"].sum() for example in made) > 5
 
 
 def test_long_documents_are_cut_for_the_workers_and_no_sentence_is_lost(tmp_path, text, create, monkeypatch):

@@ -19,7 +19,8 @@ def examples():
     rng = np.random.default_rng(0)
     made = [example(rng, SEQ, OPTIONS) for _ in range(ROWS)]
     features = {name: np.stack([features[name] for features, _, _ in made]) for name in made[0][0]}
-    batch = {name: tf.constant(values, tf.float32 if values.dtype == np.float32 else tf.int32) for name, values in features.items()}
+    batch = {name: tf.constant(values, tf.float32 if values.dtype == np.float32 else tf.int32)
+             for name, values in features.items()}
     return batch, np.stack([ids for _, ids, _ in made]), [starts for _, _, starts in made]
 
 
@@ -32,7 +33,8 @@ def remask():
 def many(examples, remask):
     """The examples masked anew 20 times, as numpy."""
     batch = examples[0]
-    return [tf.nest.map_structure(np.asarray, remask(batch, tf.range(ROWS, dtype=tf.int64) + ROWS * epoch)) for epoch in range(20)]
+    return [tf.nest.map_structure(np.asarray, remask(batch, tf.range(ROWS, dtype=tf.int64) + ROWS * epoch))
+            for epoch in range(20)]
 
 
 def masked_tokens(batch):
@@ -103,7 +105,8 @@ def test_the_statistics_are_those_of_masking_at_creation(examples, many):
     masker = Masker(OPTIONS, MASK, VOCAB_SIZE)
 
     def at_creation():
-        batch = dict(input_ids=ids.copy(), masked_lm_positions=np.zeros((ROWS, PREDICTIONS), int), masked_lm_weights=np.zeros((ROWS, PREDICTIONS)))
+        batch = dict(input_ids=ids.copy(), masked_lm_positions=np.zeros((ROWS, PREDICTIONS), int),
+                     masked_lm_weights=np.zeros((ROWS, PREDICTIONS)))
         for row, starts in enumerate(starts_of_rows):
             real = ids[row, : len(starts)]
             masked = masker.mask(real, starts, (real == CLS) | (real == SEP), rng)
@@ -123,13 +126,15 @@ def test_masks_differ_from_epoch_to_epoch_and_not_for_the_same_number(examples, 
     np.testing.assert_array_equal(remask(batch, tf.range(ROWS, dtype=tf.int64))["input_ids"], many[0]["input_ids"])
     assert (many[0]["masked_lm_positions"] != many[1]["masked_lm_positions"]).any(axis=1).mean() > 0.99
     part = {name: values[100:108] for name, values in batch.items()}
-    np.testing.assert_array_equal(remask(part, tf.range(100, 108, dtype=tf.int64))["input_ids"], many[0]["input_ids"][100:108])
+    again = remask(part, tf.range(100, 108, dtype=tf.int64))
+    np.testing.assert_array_equal(again["input_ids"], many[0]["input_ids"][100:108])
 
 
 def test_an_example_of_one_word_is_masked(remask):
     row = lambda values, length: tf.constant([values + [0] * (length - len(values))])  # noqa: E731
-    batch = dict(input_ids=row([CLS, MASK, SEP, SEP], SEQ), input_mask=row([1, 1, 1, 1], SEQ), segment_ids=row([0], SEQ),
-                 token_boundary=row([1, 0, 1, 1], SEQ), masked_lm_positions=row([1], PREDICTIONS), masked_lm_ids=row([9], PREDICTIONS),
+    batch = dict(input_ids=row([CLS, MASK, SEP, SEP], SEQ), input_mask=row([1, 1, 1, 1], SEQ),
+                 segment_ids=row([0], SEQ), token_boundary=row([1, 0, 1, 1], SEQ),
+                 masked_lm_positions=row([1], PREDICTIONS), masked_lm_ids=row([9], PREDICTIONS),
                  masked_lm_weights=row([1.0], PREDICTIONS), next_sentence_labels=row([0], 1))
     again = remask(batch, tf.constant([5], tf.int64))
     assert again["masked_lm_positions"][0, 0] == 1 and again["masked_lm_ids"][0, 0] == 9

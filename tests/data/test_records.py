@@ -18,7 +18,8 @@ def test_records_and_their_manifest_appear_together(tmp_path):
     path = tmp_path / "x.tfrecord"
     write(path, objective="sop")
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == [b"one", b"two"]
-    assert json.loads((tmp_path / "x.manifest.json").read_text()) == dict(count=2, size=path.stat().st_size, made_from=dict(objective="sop"))
+    manifest = json.loads((tmp_path / "x.manifest.json").read_text())
+    assert manifest == dict(count=2, size=path.stat().st_size, made_from=dict(objective="sop"))
     file, = check_records([str(path)])
     assert (file.path, file.count, file.made_from) == (str(path), 2, dict(objective="sop"))
 
@@ -70,5 +71,6 @@ def test_names():
 
 def test_the_features_are_the_releases():
     shapes = {name: feature.shape for name, feature in pretraining_features(128, 20).items()}
-    assert shapes == dict(input_ids=[128], input_mask=[128], segment_ids=[128], token_boundary=[128], masked_lm_positions=[20],
-                          masked_lm_ids=[20], masked_lm_weights=[20], next_sentence_labels=[1])
+    assert shapes == dict(input_ids=[128], input_mask=[128], segment_ids=[128], token_boundary=[128],
+                          masked_lm_positions=[20], masked_lm_ids=[20], masked_lm_weights=[20],
+                          next_sentence_labels=[1])

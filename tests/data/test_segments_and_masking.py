@@ -1,4 +1,7 @@
-"""Segments and masks, share by share as the release makes them (golden/segments.json): the statistics of 40 documents."""
+"""Segments and masks, share by share as the release makes them.
+
+golden/segments.json: the statistics of 40 documents.
+"""
 
 import collections
 import functools
@@ -64,7 +67,8 @@ def passes(key, release_compatible):
     """The counts of each pass, and the histograms of all of them."""
     max_seq_length, max_predictions, short_seq_prob = key
     starts = word_starts(tokenizer())
-    segmenter = Segmenter(SegmentOptions(max_seq_length, short_seq_prob, "sop", release_compatible), starts, random_sentences)
+    segmenter = Segmenter(SegmentOptions(max_seq_length, short_seq_prob, "sop", release_compatible), starts,
+                          random_sentences)
     options = MaskingOptions(max_predictions)
     masker = WatchedMasker(options, tokenizer().mask_id, tokenizer().vocab_size)
     counted, histograms = [], collections.defaultdict(collections.Counter, ngram_used=masker.ngrams)
@@ -96,7 +100,8 @@ def count_example(counts, histograms, pair, starts, masker, options, max_seq_len
     tokens = np.flatnonzero(~special)
     word = np.cumsum(starts[row[tokens]])
     hidden = np.isin(tokens, masked.positions)
-    sizes, masked_of_word = np.unique(word, return_counts=True)[1], np.bincount(np.unique(word, return_inverse=True)[1], hidden)
+    sizes = np.unique(word, return_counts=True)[1]
+    masked_of_word = np.bincount(np.unique(word, return_inverse=True)[1], hidden)
     same_document = set(zip(pair.b[:-1].tolist(), pair.b[1:].tolist())) <= in_document
     counts.update(
         instances=1, label_1=pair.label, b_from_other=not same_document, swapped=pair.label and same_document,
@@ -119,7 +124,8 @@ def count_example(counts, histograms, pair, starts, masker, options, max_seq_len
 def share(counted, numerator, denominator):
     """The share over all passes, and its standard error from the spread over passes."""
     each = np.array([counts[numerator] / counts[denominator] for counts in counted])
-    return sum(c[numerator] for c in counted) / sum(c[denominator] for c in counted), each.std(ddof=1) / len(each) ** 0.5
+    whole = sum(counts[numerator] for counts in counted) / sum(counts[denominator] for counts in counted)
+    return whole, each.std(ddof=1) / len(each) ** 0.5
 
 
 def assert_as_the_release(key, counted, name, numerator, denominator):
@@ -192,12 +198,14 @@ def test_one_sentence_is_cut_in_two_at_a_word():
 
 
 def test_a_document_of_one_word_is_left_out():
-    assert list(segmenter([False, True]).pairs(0, np.array([1, 0, 0], np.int32), [0, 3], np.random.default_rng(1))) == [None]
+    pairs = segmenter([False, True]).pairs(0, np.array([1, 0, 0], np.int32), [0, 3], np.random.default_rng(1))
+    assert list(pairs) == [None]
 
 
 def test_next_sentence_pairs_take_b_from_another_document_half_the_time():
     cutter = segmenter([True, True, True], lambda rng, index, length: np.full(length, 2, np.int32), objective="nsp")
-    pairs = [pair for seed in range(200) for pair in cutter.pairs(0, np.ones(10, np.int32), [0, 5, 10], np.random.default_rng(seed))]
+    pairs = [pair for seed in range(200)
+             for pair in cutter.pairs(0, np.ones(10, np.int32), [0, 5, 10], np.random.default_rng(seed))]
     assert all((pair.b == 2).all() == bool(pair.label) and (pair.a == 1).all() for pair in pairs)
     assert 0.4 < np.mean([pair.label for pair in pairs]) < 0.7  # what a random B leaves over is used again
 

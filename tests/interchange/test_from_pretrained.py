@@ -15,8 +15,8 @@ from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
-                    max_position_embeddings=6)
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6)
 
 
 @pytest.fixture
@@ -88,7 +88,8 @@ def test_the_weights_that_training_starts_from_give_its_first_losses(golden):
     model = albert_tf.from_pretrained(str(golden / "training_init"), model="pretrainer")
     numbers = np.load(golden / "training_lamb.npz")
     batch = {key[6:]: numbers[key][0] for key in numbers.files if key.startswith("batch_")}
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], model(batch)["sop_logits"])
+    labels = batch["next_sentence_labels"][:, 0]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(batch)["sop_logits"])
     np.testing.assert_allclose(tf.reduce_mean(losses), numbers["sentence_order_loss_onehot"][0], atol=5e-5)
 
 
@@ -96,13 +97,16 @@ def test_what_was_restored_is_logged(folder, caplog):
     saved(folder, "model.ckpt-best")
     with caplog.at_level(logging.INFO, logger="absl"):
         albert_tf.from_pretrained(str(folder), model="span")
-    assert "25 variables restored; not restored: cls/squad/output_weights (missing), cls/squad/output_bias (missing)" in caplog.text
+    not_restored = "cls/squad/output_weights (missing), cls/squad/output_bias (missing)"
+    assert f"25 variables restored; not restored: {not_restored}" in caplog.text
 
 
 @pytest.mark.parametrize("make, arguments, message", [
-    (lambda folder: saved(folder, "model.ckpt-best"), dict(model="tagger"), "model must be one of encoder, pretrainer.*'tagger'"),
+    (lambda folder: saved(folder, "model.ckpt-best"), dict(model="tagger"),
+     "model must be one of encoder, pretrainer.*'tagger'"),
     (lambda folder: None, {}, "no checkpoint at "),
-    (lambda folder: (saved(folder, "model.ckpt-best"), (folder / "albert_config.json").unlink()), {}, "no such config file: "),
+    (lambda folder: (saved(folder, "model.ckpt-best"), (folder / "albert_config.json").unlink()), {},
+     "no such config file: "),
     (lambda folder: (saved(folder, "model.ckpt-best"),
                      (folder / "albert_config.json").write_text(TINY.replace(hidden_size=16).to_json_string())), {},
      r"embedding_hidden_mapping_in/kernel has shape \[4, 8\], and \[4, 16\] is wanted"),

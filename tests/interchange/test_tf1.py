@@ -14,10 +14,11 @@ from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16,
-                    max_position_embeddings=6)
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6)
 HEADS = {
-    "encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "conditional_span": {}, "multiple_choice": {},
+    "encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "conditional_span": {},
+    "multiple_choice": {},
 }
 
 
@@ -41,7 +42,8 @@ def test_released_checkpoints_come_out_as_they_went_in(golden, tmp_path, name):
     report = load_checkpoint(model, str(golden / name))
     assert not report.not_restored and not report.not_used
     save_tf1_checkpoint(model, str(tmp_path / "new/model.ckpt-best"))
-    old, new = (tf.train.load_checkpoint(str(path)) for path in (golden / name / "model.ckpt-best", tmp_path / "new/model.ckpt-best"))
+    paths = (golden / name / "model.ckpt-best", tmp_path / "new/model.ckpt-best")
+    old, new = (tf.train.load_checkpoint(str(path)) for path in paths)
     assert new.get_variable_to_shape_map() == old.get_variable_to_shape_map()
     for key in old.get_variable_to_shape_map():
         np.testing.assert_array_equal(new.get_tensor(key), old.get_tensor(key))
@@ -49,7 +51,8 @@ def test_released_checkpoints_come_out_as_they_went_in(golden, tmp_path, name):
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("changes", [
-    {}, dict(cross_layer_sharing="attention"), dict(cross_layer_sharing="none", inner_group_num=2), dict(num_hidden_groups=2)], ids=str)
+    {}, dict(cross_layer_sharing="attention"), dict(cross_layer_sharing="none", inner_group_num=2),
+    dict(num_hidden_groups=2)], ids=str)
 def test_every_model_comes_back_bit_equal(tmp_path, kind, changes):
     first, second = (MODELS[kind](TINY.replace(**changes), **HEADS[kind]) for _ in range(2))
     save_tf1_checkpoint(first, str(tmp_path / "model.ckpt"), global_step=7)
@@ -92,7 +95,8 @@ def test_a_classifier_for_other_labels_gives_its_encoder(tmp_path):
     save_tf1_checkpoint(mnli, str(tmp_path / "model.ckpt"))
     report = load_checkpoint(rte, str(tmp_path / "model.ckpt"))
     assert report.not_restored == {"output_weights": "shape [3, 8], not [2, 8]", "output_bias": "shape [3], not [2]"}
-    np.testing.assert_array_equal(values_of(rte)["bert/pooler/dense/kernel"], values_of(mnli)["bert/pooler/dense/kernel"])
+    kernel = "bert/pooler/dense/kernel"
+    np.testing.assert_array_equal(values_of(rte)[kernel], values_of(mnli)[kernel])
 
 
 def test_a_checkpoint_of_another_size_is_refused_and_changes_nothing(tmp_path):

@@ -56,12 +56,15 @@ def test_xla_computes_the_same(recorded):
     model, inputs, expected = recorded
     outputs = tf.function(model, jit_compile=True)({name: tf.constant(value) for name, value in inputs.items()})
     close(outputs["sequence_output"], expected["sequence_output"])
-    close(tf.reshape(tf.nn.log_softmax(outputs["mlm_logits"]), [-1, model.config.vocab_size]), expected["masked_lm_log_probs"])
+    log_probs = tf.nn.log_softmax(outputs["mlm_logits"])
+    close(tf.reshape(log_probs, [-1, model.config.vocab_size]), expected["masked_lm_log_probs"])
 
 
 def test_the_encoder_alone_gives_what_the_pretrainer_gives(golden):
-    inputs = {key[3:]: value for key, value in np.load(golden / "model_b/inputs_outputs.npz").items() if key.startswith("in_")}
-    whole, encoder = (from_pretrained(str(golden / "model_b"), model=kind)(inputs) for kind in ("pretrainer", "encoder"))
+    numbers = np.load(golden / "model_b/inputs_outputs.npz")
+    inputs = {key[3:]: value for key, value in numbers.items() if key.startswith("in_")}
+    whole, encoder = (from_pretrained(str(golden / "model_b"), model=kind)(inputs)
+                      for kind in ("pretrainer", "encoder"))
     np.testing.assert_array_equal(whole["pooled_output"], encoder["pooled_output"])
 
 
@@ -79,7 +82,8 @@ def gradients_of(model, inputs, jit_compile=None):
 
 def test_xla_computes_the_same_gradients(recorded):
     model, inputs, _ = recorded
-    for variable, plain, compiled in zip(model.trainable_variables, gradients_of(model, inputs), gradients_of(model, inputs, True)):
+    of_both = zip(model.trainable_variables, gradients_of(model, inputs), gradients_of(model, inputs, True))
+    for variable, plain, compiled in of_both:
         np.testing.assert_allclose(plain, compiled, atol=2e-5, rtol=1e-4, err_msg=variable.name)
 
 
@@ -121,13 +125,15 @@ def test_the_activation_is_used_in_the_encoder_and_in_the_head(tiny_config, tiny
     assert not np.allclose(relu(tiny_batch)["sequence_output"], linear(tiny_batch)["sequence_output"], atol=1e-4)
     sequence, positions = tf.random.stateless_normal([1, 5, 16], seed=[1, 2]), tf.constant([[0, 3]])
     words = linear.albert.embeddings.word_embeddings
-    assert not np.allclose(relu.masked_lm(sequence, positions, words), linear.masked_lm(sequence, positions, words), atol=1e-4)
+    assert not np.allclose(relu.masked_lm(sequence, positions, words), linear.masked_lm(sequence, positions, words),
+                           atol=1e-4)
 
 
 def test_dropout_is_a_function_of_its_seed(tiny_config, tiny_batch):
     model = AlbertPretrainer(tiny_config.replace(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2))
-    first, again, other = (model(dict(tiny_batch, dropout_seed=np.array([1, seed], np.int32)), training=True)["pooled_output"]
-                           for seed in (5, 5, 6))
+    first, again, other = (
+        model(dict(tiny_batch, dropout_seed=np.array([1, seed], np.int32)), training=True)["pooled_output"]
+        for seed in (5, 5, 6))
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other)
     np.testing.assert_array_equal(model(tiny_batch)["pooled_output"], model(tiny_batch)["pooled_output"])
@@ -145,7 +151,8 @@ def test_dropout_drops_the_share_that_the_config_says(tiny_config, tiny_batch):
 def test_padding_changes_no_real_token(tiny_config, tiny_batch):
     model = AlbertModel(tiny_config)
     padded = model(tiny_batch)["sequence_output"][1, :7]
-    alone = model({name: tiny_batch[name][1:2, :7] for name in ("input_ids", "input_mask", "segment_ids")})["sequence_output"][0]
+    cut = {name: tiny_batch[name][1:2, :7] for name in ("input_ids", "input_mask", "segment_ids")}
+    alone = model(cut)["sequence_output"][0]
     np.testing.assert_allclose(padded, alone, atol=1e-5)
     other = tiny_batch["input_ids"].copy()
     other[1, 7:] = 3
@@ -156,7 +163,8 @@ def test_padding_changes_no_real_token(tiny_config, tiny_batch):
     (dict(segment_ids=None), "missing input: segment_ids"),
     (dict(masked_lm_positions=None), "missing input: masked_lm_positions"),
     (dict(input_ids=np.zeros([3], np.int32)), r"input_ids must be \[batch, seq\]. Received: input_ids of shape \(3,\)"),
-    (dict(input_mask=np.ones([3, 11], np.int32)), r"input_mask must be .* shape \(3, 11\); input_ids of shape \(3, 12\)"),
+    (dict(input_mask=np.ones([3, 11], np.int32)),
+     r"input_mask must be .* shape \(3, 11\); input_ids of shape \(3, 12\)"),
     (dict(masked_lm_positions=np.zeros([3], np.int32)), r"masked_lm_positions must be \[batch, predictions\]"),
     (dict.fromkeys(["input_ids", "input_mask", "segment_ids"], np.zeros([3, 17], np.int32)),
      "the sequence has 17 tokens, and the model max_position_embeddings=16"),

@@ -28,7 +28,8 @@ def pieces_of(tokenizer, text):
 def test_a_mask_takes_the_place_of_a_word(tokenizer):
     whole = tokenizer.convert_ids_to_tokens(tokenizer.encode("the name of the file"))
     cut = whole.index("\u2581name")
-    assert pieces_of(tokenizer, "the [MASK] of the file") == ["[CLS]", *whole[:cut], "[MASK]", *whole[cut + 1:], "[SEP]"]
+    expected = ["[CLS]", *whole[:cut], "[MASK]", *whole[cut + 1:], "[SEP]"]
+    assert pieces_of(tokenizer, "the [MASK] of the file") == expected
 
 
 def test_what_follows_a_mask_without_a_blank_starts_no_word(tokenizer):
@@ -41,8 +42,9 @@ def test_the_fillings_are_the_softmax_of_the_masked_lm_logits(tokenizer, model):
     ids = masked_ids(tokenizer, text)
     positions = [i for i, piece in enumerate(ids) if piece == tokenizer.mask_id]
     row = np.array([ids], np.int32)
-    logits = model(dict(input_ids=row, input_mask=row * 0 + 1, segment_ids=row * 0,
-                        masked_lm_positions=np.array([positions], np.int32)))["mlm_logits"].numpy()[0].astype(np.float64)
+    outputs = model(dict(input_ids=row, input_mask=row * 0 + 1, segment_ids=row * 0,
+                         masked_lm_positions=np.array([positions], np.int32)))
+    logits = outputs["mlm_logits"].numpy()[0].astype(np.float64)
     probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     fillings = fill_masks(model, tokenizer, text, top_k=3)
     assert len(fillings) == 2

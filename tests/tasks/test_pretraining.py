@@ -21,7 +21,8 @@ def batch():
 @pytest.fixture
 def outputs():
     rng = np.random.default_rng(1)
-    return dict(mlm_logits=tf.constant(rng.normal(size=[4, 3, 10]), tf.float32), sop_logits=tf.constant(rng.normal(size=[4, 2]), tf.float32))
+    return dict(mlm_logits=tf.constant(rng.normal(size=[4, 3, 10]), tf.float32),
+                sop_logits=tf.constant(rng.normal(size=[4, 2]), tf.float32))
 
 
 def log_softmax(x):
@@ -31,7 +32,8 @@ def log_softmax(x):
 def test_the_losses_are_the_releases_formulas(batch, outputs):
     task = PretrainingTask(model=None)
     total, parts = task.loss(outputs, batch, task.normalizers(batch))
-    ids, weights, labels = (batch[name].numpy() for name in ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels"))
+    ids, weights, labels = (batch[name].numpy()
+                            for name in ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels"))
     masked_lm = -np.take_along_axis(log_softmax(outputs["mlm_logits"].numpy()), ids[..., None], axis=-1)[..., 0]
     sentence_order = -np.take_along_axis(log_softmax(outputs["sop_logits"].numpy()), labels, axis=-1)
     np.testing.assert_allclose(parts["masked_lm_loss"], (masked_lm * weights).sum() / (weights.sum() + 1e-5), rtol=1e-6)
@@ -50,7 +52,8 @@ def test_parts_of_a_batch_add_up_to_the_whole_batchs_loss(batch, outputs):
     parts = [task.loss(*part(rows), normalizers)[0] for rows in (slice(0, 1), slice(1, 4))]
     np.testing.assert_allclose(sum(parts), whole, rtol=1e-6)
     of_parts = [task.normalizers(part(rows)[1]) for rows in (slice(0, 1), slice(1, 4))]
-    assert {name: sum(float(each[name]) for each in of_parts) for name in normalizers} == {"masked_tokens": 6.0, "examples": 4.0}
+    sums = {name: sum(float(each[name]) for each in of_parts) for name in normalizers}
+    assert sums == {"masked_tokens": 6.0, "examples": 4.0}
 
 
 def test_without_an_objective_there_is_no_sentence_loss(batch, outputs):
@@ -65,7 +68,8 @@ def test_labels_that_mean_nothing_are_left_out_of_the_results(batch, outputs):
     task = PretrainingTask(model=None)
     task.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
     results = task.results(has_sentence_labels=False)
-    assert results == dict(masked_lm_accuracy=results["masked_lm_accuracy"], masked_lm_loss=results["loss"], loss=results["loss"])
+    assert results == dict(masked_lm_accuracy=results["masked_lm_accuracy"], masked_lm_loss=results["loss"],
+                           loss=results["loss"])
 
 
 def test_evaluation_leaves_out_rows_that_fill_up_a_batch(batch, outputs):

@@ -20,7 +20,8 @@ TINY = str(GOLDEN / "tiny_spm/tiny.model")
 @pytest.fixture(scope="module", params=["tiny", "real"])
 def spm(request):
     """(the name in the golden file, the model's path)"""
-    return request.param, TINY if request.param == "tiny" else str(request.getfixturevalue("real_data") / "spm/30k-clean.model")
+    path = TINY if request.param == "tiny" else str(request.getfixturevalue("real_data") / "spm/30k-clean.model")
+    return request.param, path
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,8 @@ def test_wordpiece_is_the_releases(lower):
 
 
 def test_a_vocabulary_file_is_read_with_the_releases_oddities():
-    assert [list(item) for item in wordpiece.load_vocab(str(GOLDEN / "wordpiece/vocab_odd.txt")).items()] == WORDPIECE["vocab_odd"]
+    vocab = wordpiece.load_vocab(str(GOLDEN / "wordpiece/vocab_odd.txt"))
+    assert [list(item) for item in vocab.items()] == WORDPIECE["vocab_odd"]
 
 
 def test_special_pieces_and_the_way_back(tiny):

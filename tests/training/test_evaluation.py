@@ -11,17 +11,20 @@ def run(tmp_path):
     best = []
 
     def evaluate(step, accuracy, **arguments):
-        return Evaluator(str(tmp_path), lambda: dict(accuracy=accuracy, loss=1.0), "accuracy", lambda: best.append(step), **arguments)(step)
+        evaluator = Evaluator(str(tmp_path), lambda: dict(accuracy=accuracy, loss=1.0), "accuracy",
+                              lambda: best.append(step), **arguments)
+        return evaluator(step)
 
     return evaluate, best
 
 
 def test_the_best_is_remembered_over_restarts(run, tmp_path):
     evaluate, best = run
-    for step, accuracy in ((5, 0.3), (10, 0.5), (15, 0.4), (20, 0.5), (25, 0.6)):
+    results = [(5, 0.3), (10, 0.5), (15, 0.4), (20, 0.5), (25, 0.6)]
+    for step, accuracy in results:
         evaluate(step, accuracy)
     assert best == [5, 10, 25]
-    assert [(row["global_step"], row["accuracy"]) for row in read_history(str(tmp_path))] == [(5, 0.3), (10, 0.5), (15, 0.4), (20, 0.5), (25, 0.6)]
+    assert [(row["global_step"], row["accuracy"]) for row in read_history(str(tmp_path))] == results
 
 
 def test_a_step_that_is_evaluated_again_replaces_its_row(run, tmp_path):

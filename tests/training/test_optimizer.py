@@ -89,5 +89,6 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_the_notice_of_addons_end_of_life_is_not_shown():
     import subprocess
     import sys
-    shown = subprocess.run([sys.executable, "-c", "import albert_tf.training.optimizer"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", "import albert_tf.training.optimizer"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "TensorFlow Addons" not in shown.stderr + shown.stdout

@@ -10,7 +10,8 @@ from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
-INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights", "next_sentence_labels")
+INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights",
+          "next_sentence_labels")
 LOSSES = dict(loss="total_loss", masked_lm_loss="masked_lm_loss", sentence_order_loss="sentence_order_loss")
 
 
@@ -57,7 +58,8 @@ def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments)
     for variable in trainer.model.trainable_variables:
         key = "end_onehot|" + variable.name[:-2].replace("/", "|")
         # The key's bias has a gradient of 0 in exact arithmetic: Adam makes steps of its rounding noise.
-        np.testing.assert_allclose(variable, numbers[key], atol=1e-3 if "self/key/bias" in variable.name else 1e-4, rtol=0)
+        atol = 1e-3 if "self/key/bias" in variable.name else 1e-4
+        np.testing.assert_allclose(variable, numbers[key], atol=atol, rtol=0)
     assert trainer.optimizer.iterations == 8
 
 
@@ -68,7 +70,8 @@ def test_two_replicas_train_as_one(golden, initial, jit_compile):
     with strategy.scope():
         trainer = new_trainer(initial, jit_compile=jit_compile)
     steps = StepLogs()
-    trainer.fit(strategy.experimental_distribute_dataset(batches_of(numbers)), steps_per_epoch=8, verbose=0, callbacks=[steps])
+    batches = strategy.experimental_distribute_dataset(batches_of(numbers))
+    trainer.fit(batches, steps_per_epoch=8, verbose=0, callbacks=[steps])
     np.testing.assert_allclose([log["loss"] for log in steps.logs], numbers["total_loss_onehot"], atol=5e-5, rtol=0)
 
 
@@ -121,11 +124,13 @@ def half_precision(request):
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_half_precision_trains_near_the_release(golden, initial, half_precision, jit_compile):
     numbers = np.load(golden / "training_lamb.npz")
-    trainer = new_trainer(initial, loss_scaling=half_precision == "mixed_float16", gradient_accumulation_steps=2, jit_compile=jit_compile)
+    trainer = new_trainer(initial, loss_scaling=half_precision == "mixed_float16", gradient_accumulation_steps=2,
+                          jit_compile=jit_compile)
     steps = StepLogs()
     trainer.fit(batches_of(numbers), verbose=0, callbacks=[steps])
     losses, release = np.array([log["loss"] for log in steps.logs]), numbers["total_loss_onehot"]
-    np.testing.assert_allclose(losses[:2], release[:2], atol=0.06, rtol=0)  # the rate of step 0 is 0: both are of the same weights
+    # The rate of step 0 is 0: both are of the same weights.
+    np.testing.assert_allclose(losses[:2], release[:2], atol=0.06, rtol=0)
     assert np.abs(losses - release).mean() < 0.25
     np.testing.assert_allclose(steps.logs[1]["gradient_norm"], numbers["global_norm_onehot"][1], rtol=0.1)
     assert all(variable.dtype == tf.float32 for variable in trainer.model.weights)
@@ -150,8 +155,9 @@ def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_ac
     trainer = new_trainer(one_layer, gradient_accumulation_steps=gradient_accumulation_steps)
     rng = np.random.default_rng(0)
     batch = dict(
-        input_ids=rng.integers(5, 60, [4, seq]), input_mask=np.ones([4, seq]), segment_ids=np.zeros([4, seq]), token_boundary=np.ones([4, seq]),
-        masked_lm_positions=rng.integers(1, seq, [4, 4]), masked_lm_ids=rng.integers(5, 60, [4, 4]), next_sentence_labels=np.ones([4, 1]))
+        input_ids=rng.integers(5, 60, [4, seq]), input_mask=np.ones([4, seq]), segment_ids=np.zeros([4, seq]),
+        token_boundary=np.ones([4, seq]), masked_lm_positions=rng.integers(1, seq, [4, 4]),
+        masked_lm_ids=rng.integers(5, 60, [4, 4]), next_sentence_labels=np.ones([4, 1]))
     batch = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
     batch.update(masked_lm_weights=tf.ones([4, 4]), is_real_example=tf.ones([4]))
     tf.function(trainer.test_step, jit_compile=True)(batch)
