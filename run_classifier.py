@@ -84,11 +84,11 @@ def with_companions(task: Task, tables: GlueTables, split: str) -> list[Task]:
 
 def evaluation(task: Task, tables: GlueTables):
     """What FineTuning asks for: a function from `predict` to results; those of a companion have its name in front."""
-    dev_sets = {each: tables.table(each, "dev") for each in with_companions(task, tables, "dev")}
+    dev_sets = [(each, tables.table(each, "dev")) for each in with_companions(task, tables, "dev")]
 
     def evaluate(predict) -> dict[str, float]:
         results = {}
-        for each, table in dev_sets.items():
+        for each, table in dev_sets:
             label_ids = table.scalars["label_ids"].numpy()
             of_set = glue_metrics.evaluate(each, mean_probabilities(predict(table)), label_ids)
             prefix = "" if each is task else f"{each.name}/"

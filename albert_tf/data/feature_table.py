@@ -124,10 +124,10 @@ class FeatureTable:
         count = -1 if rows.shape[0] is None else rows.shape[0]  # static, where it is known
         shape = [count, length] if choices == 1 else [count, choices, length]
         mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
-        tokens = dict(input_mask=tf.reshape(mask, shape))
+        tokens, to_length = dict(input_mask=tf.reshape(mask, shape)), tf.cast(tf.stack([-1, length]), tf.int64)
         for name, padding in self.schema.token_padding.items():
             sequences = tf.gather(self.sequences[name], places)
-            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), tf.cast(tf.stack([-1, length]), tf.int64))
+            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), shape=to_length)
             tokens[name] = tf.reshape(tf.cast(padded, tf.int32), shape)
         return dict(tokens, **{name: tf.gather(values, rows) for name, values in self.scalars.items()})
 
