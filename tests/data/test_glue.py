@@ -1,0 +1,134 @@
+"""GLUE's files: features equal to the release's, and rows that are not as they should be."""
+
+import json
+
+import pytest
+
+from albert_tf import FullTokenizer
+from albert_tf.data.glue import convert_examples_to_features, padding_features, read_examples
+from albert_tf.text.normalization import preprocess_text
+
+CASES = [("cola", 3), ("mnli", 3), ("mismnli", 3), ("mrpc", 3), ("rte", 3), ("sst-2", 3), ("sts-b", 3), ("qqp", 3),
+         ("qnli", 3), ("wnli", 3), ("ax", 1)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(golden):
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm" / "tiny.model"))
+
+
+@pytest.fixture(scope="module")
+def released(golden):
+    return json.loads((golden / "glue" / "glue_features.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("task, splits", CASES)
+def test_features_are_those_of_the_release(golden, released, tokenizer, task, splits):
+    expected = released["tasks"][task]["splits"]
+    assert len(expected) == splits
+    for split, of_split in expected.items():
+        examples = read_examples(task, str(golden / "glue"), split)
+        for length, columns in of_split["features"].items():
+            ours = list(convert_examples_to_features(examples, task, tokenizer, int(length)))
+            assert {name: [row[name] for row in ours] for name in columns} == columns
+
+
+@pytest.mark.parametrize("task, splits", CASES)
+def test_examples_are_the_releases_before_its_normalisation(golden, released, task, splits):
+    del splits
+    for split, of_split in released["tasks"][task]["splits"].items():
+        ours = read_examples(task, str(golden / "glue"), split)
+        assert len(ours) == len(of_split["examples"])
+        for example, theirs in zip(ours, of_split["examples"]):
+            assert normalised(example.guid) == normalised(theirs["guid"])
+            assert normalised(example.text_a) == theirs["text_a"]
+            assert normalised(example.text_b or "") == (theirs["text_b"] or "")
+            assert normalised(example.label) == normalised(theirs["label"])
+
+
+def normalised(value):
+    return preprocess_text(value, lower=True) if isinstance(value, str) else value
+
+
+def test_padding_features_are_those_of_the_release(released, tokenizer):
+    for length, columns in released["padding_example"].items():
+        ours = padding_features(tokenizer, int(length))
+        assert {name: [ours[name]] for name in columns} == columns
+
+
+def test_an_unknown_task_is_told_which_there_are():
+    with pytest.raises(ValueError, match="unknown task 'sst2'; there are cola, mnli, mismnli, mrpc, .*--task_config"):
+        read_examples("sst2", ".", "train")
+
+
+def test_glues_own_name_of_mismatched_mnli_is_known(golden):
+    data_dir = str(golden / "glue")
+    assert read_examples("MNLI-mm", data_dir, "dev") == read_examples("mismnli", data_dir, "dev")
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode("utf-8"))
+    return str(path)
+
+
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+
+
+@pytest.mark.parametrize("content, message", [
+    ("", r"RTE/train.tsv is empty"),
+    (HEADER, r"RTE/train.tsv has no examples"),
+    (HEADER + "0\ta lamp\ta light\tentailment\n1\ta lamp\ta light\n",
+     r"RTE/train.tsv line 3: expected 4 columns, got 3"),
+    (HEADER + "0\ta lamp\ta light\tmaybe\n",
+     r"RTE/train.tsv line 2: unknown label 'maybe' \(allowed: entailment, not_entailment\)"),
+    (HEADER + "0\ta lamp\ta light\t\n", r"RTE/train.tsv line 2: the label is missing \(allowed: entailment,"),
+])
+def test_a_file_that_is_not_as_it_should_be_is_one_clear_line(tmp_path, content, message):
+    write(tmp_path, "RTE/train.tsv", content)
+    with pytest.raises(ValueError, match=message):
+        read_examples("rte", str(tmp_path), "train")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"no such file: .*RTE/dev.tsv"):
+        read_examples("rte", str(tmp_path), "dev")
+
+
+def test_a_task_without_that_split_says_what_it_has(golden):
+    with pytest.raises(ValueError, match="ax has no 'train' set; it has test"):
+        read_examples("ax", str(golden / "glue"), "train")
+
+
+def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path):
+    (tmp_path / "RTE").mkdir()
+    (tmp_path / "RTE" / "train.tsv").write_bytes(HEADER.encode() + b"0\tcaf\xe9\ta light\tentailment\n")
+    with pytest.raises(ValueError, match=r"RTE/train.tsv line 2: not UTF-8"):
+        read_examples("rte", str(tmp_path), "train")
+
+
+def test_a_score_that_is_none_is_named(tmp_path):
+    columns = ["0", "g", "f", "y", "i", "s", "s", "a lamp", "a light"]
+    header = "\t".join([*"abcdefghi", "score"])
+    write(tmp_path, "STS-B/train.tsv", f"{header}\n" + "\t".join([*columns, "high"]) + "\n")
+    with pytest.raises(ValueError, match=r"STS-B/train.tsv line 2: 'high' is no score: expected a number"):
+        read_examples("sts-b", str(tmp_path), "train")
+
+
+def test_rows_of_qqp_with_too_few_columns_are_left_out_and_counted(golden, caplog):
+    with caplog.at_level("WARNING"):
+        assert len(read_examples("qqp", str(golden / "glue"), "train")) == 6
+    assert "left out 1 row(s) with too few columns" in caplog.text
+
+
+def test_an_unknown_label_of_ones_own_example_is_named(tokenizer):
+    from albert_tf.data.glue import InputExample
+
+    with pytest.raises(ValueError, match=r"example x-1: unknown label 'so so' \(allowed: 0, 1\)"):
+        list(convert_examples_to_features([InputExample("x-1", "a lamp", None, "so so")], "sst-2", tokenizer, 16))
+
+
+def test_a_length_without_room_for_text_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="max_seq_length must be more than 3. Received: 3"):
+        convert_examples_to_features([], "sst-2", tokenizer, 3)

@@ -1,0 +1,88 @@
+"""A task of one's own: a JSON file in the place of code, and TSV, CSV and JSON-lines files."""
+
+import json
+
+import pytest
+
+from albert_tf.data.glue import read_examples
+from albert_tf.data.glue_tasks import load_task_config
+
+CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
+              columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["f1", "eval_accuracy"])
+
+
+def config(folder, **changes):
+    path = folder / "task.json"
+    path.write_text(json.dumps({name: value for name, value in {**CONFIG, **changes}.items() if value is not None}))
+    return load_task_config(str(path))
+
+
+def test_csv_json_lines_and_tsv_are_read_by_their_endings(tmp_path):
+    (tmp_path / "train.csv").write_text('\ufeffid,review,verdict\n1,"It is, I ""think"",\nfine.",good\n2,No.,BAD\n')
+    (tmp_path / "dev.jsonl").write_text('{"review": "Fine.", "verdict": "good", "stars": 4}\n\n'
+                                        '{"verdict": "bad", "review": "No."}\n')
+    (tmp_path / "test.tsv").write_text('id\treview\n7\tA "quote" that does not end: "\n')
+    task = config(tmp_path)
+    train, dev, test = (read_examples(task, str(tmp_path), split) for split in ("train", "dev", "test"))
+    assert [row[1:] for row in train] == [('It is, I "think",\nfine.', None, "good"), ("No.", None, "BAD")]
+    assert [task.label_id(row.label) for row in train] == [1, 0]
+    assert [row.text_a for row in dev] == ["Fine.", "No."]
+    assert test[0].text_a == 'A "quote" that does not end: "' and test[0].guid == "test-1"
+
+
+def test_columns_may_be_numbers_where_there_is_no_header(tmp_path):
+    (tmp_path / "train.tsv").write_text("good\ta lamp\ta light\nbad\tno lamp\tno light\n")
+    task = config(tmp_path, files=dict(train="train.tsv"), columns=dict(label=0, text_a=1, text_b=-1), has_header=False)
+    assert [row.text_b for row in read_examples(task, str(tmp_path), "train")] == ["a light", "no light"]
+
+
+def test_a_regression_has_scores(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"review": "Fine.", "verdict": 4.5}\n')
+    task = config(tmp_path, files=dict(train="train.jsonl"), labels=None, regression=True, metrics=["spearman"])
+    assert task.is_regression and read_examples(task, str(tmp_path), "train")[0].label == 4.5
+
+
+def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
+    (tmp_path / "test.tsv").write_text("text\nfine\n")
+    task = config(tmp_path, test_columns=dict(text_a="text"))
+    assert read_examples(task, str(tmp_path), "test")[0].text_a == "fine"
+
+
+@pytest.mark.parametrize("changes, message", [
+    (dict(colums={}), "unknown key: 'colums'"),
+    (dict(name=None), "missing key: 'name'"),
+    (dict(files=dict(valid="x.tsv")), "unknown split in files: 'valid' .allowed: train, dev, test"),
+    (dict(columns=dict(text_a="review")), "missing field in columns: 'label'"),
+    (dict(columns=dict(text_a=1.5, label=0)), "a column is a name, or a number from 0. Received: 1.5"),
+    (dict(labels=None), 'give "labels", or "regression": true, and not both'),
+    (dict(labels=["a"]), "labels must be a list of at least two different ones"),
+    (dict(labels=["a", "a"]), "labels must be a list of at least two different ones"),
+    (dict(metrics=["accuracy"]), "metrics must be some of eval_accuracy, f1, matthew_corr"),
+    (dict(labels=["a", "b", "c"]), "f1 is for two labels"),
+    (dict(labels=None, regression=True, metrics=["MSE", "pearson"]), "MSE cannot be the first"),
+])
+def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=r"task.json: .*" + message):
+        config(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("name, content, message", [
+    ("x.csv", 'review,verdict\n"open,good\n', r"x.csv line 2: unexpected end of data"),
+    ("x.csv", "text,verdict\nfine,good\n", r"x.csv: no column 'review' in the header \(text, verdict\)"),
+    ("x.jsonl", '{"review": "fine"\n', r"x.jsonl line 1: not JSON"),
+    ("x.jsonl", '["fine"]\n', r"x.jsonl line 1: expected a JSON object"),
+    ("x.jsonl", '{"review": "fine"}\n', r"x.jsonl line 1: no 'verdict' among 'review'"),
+    ("x.txt", "fine\n", r"x.txt: the ending says what a file is, and must be one of .tsv, .csv, .jsonl, .json"),
+])
+def test_a_file_that_is_not_what_its_ending_says_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_examples(config(tmp_path, files=dict(train=name)), str(tmp_path), "train")
+
+
+def test_a_config_that_is_missing_or_no_json_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no such file: .*nothing.json"):
+        load_task_config(str(tmp_path / "nothing.json"))
+    (tmp_path / "task.json").write_text("{")
+    with pytest.raises(ValueError, match="task.json: not JSON"):
+        load_task_config(str(tmp_path / "task.json"))

@@ -1,0 +1,65 @@
+"""GLUE's metrics on known values, and the files of answers."""
+
+import numpy as np
+import pytest
+
+from albert_tf.data.glue_tasks import TASKS, Task
+from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
+from albert_tf.tasks.glue_metrics import evaluate
+
+# Of five examples: three true positives of four answers "1", one false negative.
+LABELS = np.array([1, 1, 1, 0, 1])
+POSITIVE = np.array([0.9, 0.8, 0.6, 0.7, 0.2])
+PROBABILITIES = np.stack([1 - POSITIVE, POSITIVE], axis=1)
+
+
+def test_mrpc_has_accuracy_f1_and_loss():
+    results = evaluate(TASKS["mrpc"], PROBABILITIES, LABELS)
+    loss = -np.mean(np.log([0.9, 0.8, 0.6, 0.3, 0.2]))
+    assert results == pytest.approx(dict(eval_accuracy=0.6, f1=0.75, eval_loss=loss, loss=loss))
+
+
+def test_cola_has_matthews_correlation():
+    results = evaluate(TASKS["cola"], PROBABILITIES, LABELS)
+    assert results["matthew_corr"] == pytest.approx((3 * 0 - 1 * 1) / np.sqrt(4 * 4 * 1 * 1))
+    assert results["eval_accuracy"] == pytest.approx(0.6)
+
+
+def test_stsb_has_pearson_spearman_and_mse():
+    scores, labels = np.array([[1.0], [2.0], [4.0]]), np.array([0.0, 1.0, 5.0])
+    results = evaluate(TASKS["sts-b"], scores, labels)
+    assert results["pearson"] == pytest.approx(np.corrcoef(scores[:, 0], labels)[0, 1])
+    assert results["spearman"] == pytest.approx(1.0)
+    assert results["MSE"] == results["eval_loss"] == results["loss"] == pytest.approx(1.0)
+    assert "eval_accuracy" not in results
+
+
+def test_what_does_not_vary_has_no_correlation_and_one_class_no_f1():
+    assert evaluate(TASKS["sts-b"], np.full([3, 1], 2.0), np.array([0.0, 1.0, 5.0]))["pearson"] == 0
+    never = np.array([[1.0, 0.0]] * 3)
+    results = evaluate(TASKS["mrpc"], never, np.array([0, 1, 1]))
+    assert results["f1"] == 0 and np.isfinite(results["loss"])
+    assert evaluate(TASKS["cola"], never, np.array([0, 1, 1]))["matthew_corr"] == 0
+
+
+def test_the_first_metric_of_each_task_is_that_of_the_papers_table():
+    first = {name: task.metrics[0] for name, task in TASKS.items() if task.metrics[0] != "eval_accuracy"}
+    assert first == {"cola": "matthew_corr", "sts-b": "pearson"}
+
+
+def test_an_ensemble_averages_probabilities():
+    sets = [dict(probabilities=[np.array([0.2, 0.8])]), dict(probabilities=[np.array([0.6, 0.4])])]
+    np.testing.assert_allclose(mean_probabilities(sets), [[0.4, 0.6]])
+
+
+def test_answers_are_as_the_glue_server_takes_them(tmp_path):
+    write_answers(str(tmp_path), TASKS["rte"], ["0", "1"], np.array([[0.75, 0.25], [0.125, 0.875]]))
+    assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
+    assert (tmp_path / "test_results.tsv").read_text() == "0.75\t0.25\n0.125\t0.875\n"
+
+
+def test_answers_of_a_regression_are_scores(tmp_path):
+    scores = Task("sts", {}, None, ("pearson",))
+    write_answers(str(tmp_path), scores, ["7"], np.array([[3.5]]), "_sts")
+    assert (tmp_path / "submit_results_sts.tsv").read_text() == "index\tprediction\n7\t3.5\n"
+    assert (tmp_path / "test_results_sts.tsv").read_text() == "3.5\n"
