@@ -20,7 +20,7 @@ from albert_tf.data.worker_pool import worker_pool
 from albert_tf.text.tokenization import FullTokenizer
 
 FIRST_UNIQUE_ID = 1000000000
-_SPECIAL_TOKENS = 3
+SPECIAL_TOKENS = 3
 # Questions that are worked on together.
 _CHUNK = 256
 
@@ -50,9 +50,9 @@ class FeatureOptions:
         if self.max_query_length < 1 or self.doc_stride < 1:
             raise ValueError("max_query_length and doc_stride must be at least 1. "
                              f"Received: {self.max_query_length}, {self.doc_stride}")
-        if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS:
+        if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length={self.max_seq_length} has no room for a paragraph beside a question of "
-                             f"max_query_length={self.max_query_length} and {_SPECIAL_TOKENS} special tokens")
+                             f"max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
 
 
 def convert_examples_to_features(
@@ -141,7 +141,7 @@ def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int)
                 left_out += 1
             else:
                 builder.add(example.qas_id, example_index, query, paragraph, span,
-                            windows(len(paragraph.ids), options.max_seq_length - len(query) - _SPECIAL_TOKENS,
+                            windows(len(paragraph.ids), options.max_seq_length - len(query) - SPECIAL_TOKENS,
                                     options.doc_stride))
             example_index += 1
     return finish(builder.block()), left_out

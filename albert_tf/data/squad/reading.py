@@ -7,7 +7,7 @@ want to know about the questions and need not stop for is counted in ReadingNote
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
@@ -114,20 +114,45 @@ def read_paragraphs(
         raise ValueError(f"{input_file} has no questions")
 
 
-def find_version(input_file: str) -> str:
-    """"1.1" or "2.0": what the file says, else 2.0 where a question has is_impossible.
+class Survey(NamedTuple):
+    """What a file is.
+
+    Args:
+      version: "1.1" or "2.0": what the file says, else 2.0 where a question has is_impossible.
+      questions: their number.
+      has_answers: whether there are answers to score with.
+    """
+
+    version: str
+    questions: int
+    has_answers: bool
+
+
+def survey(input_file: str) -> Survey:
+    """Looks through a file.
 
     Raises:
-      ValueError: the file is no SQuAD file.
+      ValueError: it is no SQuAD file, or has no questions.
     """
-    has_is_impossible = False
+    said, article, questions, has_is_impossible, has_answers = None, 0, 0, False, False
     for key, value in stream_array(input_file, "data"):
-        if key == "version" and str(value).lstrip("v") in VERSIONS:
-            return str(value).lstrip("v")
-        if key == "data" and not has_is_impossible:
-            has_is_impossible = any("is_impossible" in question for _, paragraph in _paragraphs_of(value, input_file)
-                                    for question in _field(paragraph, "qas", list, input_file))
-    return "2.0" if has_is_impossible else "1.1"
+        if key == "version":
+            said = str(value).lstrip("v")
+        elif key == "data":
+            for place, paragraph in _paragraphs_of(value, f"{input_file}: data[{article}]"):
+                for question in _field(paragraph, "qas", list, place):
+                    questions += 1
+                    has_is_impossible |= "is_impossible" in question
+                    has_answers |= isinstance(question, dict) and bool(question.get("answers"))
+            article += 1
+    if not questions:
+        raise ValueError(f"{input_file} has no questions")
+    return Survey(said if said in VERSIONS else "2.0" if has_is_impossible else "1.1", questions, has_answers)
+
+
+def load_dataset(input_file: str) -> list:
+    """The "data" list of a file, as tasks/squad_metrics.py takes it."""
+    return [article for key, article in stream_array(input_file, "data") if key == "data"]
 
 
 def _raw_paragraphs(input_file: str) -> Iterator[tuple[str, dict]]:

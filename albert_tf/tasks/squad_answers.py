@@ -1,0 +1,162 @@
+"""From candidates to answers: the n best spans of a question (release: squad_utils.write_predictions_v1 and _v2).
+
+The candidates of a feature are what tasks/squad.py's predictions say of it, as arrays. Several checkpoints give several
+result sets, whose scores are averaged for each span, over the sets that had the span.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+# The null score of a question that has no features, in SQuAD 2.0.
+NO_FEATURES_NULL_SCORE = 1000000.0
+
+
+class WindowPlaces(NamedTuple):
+    """Where a feature's tokens stand in the original paragraph. A SquadFeature has all of it, and will do as well.
+
+    Args:
+      doc_offset: the first token of the paragraph.
+      starts, ends: [pieces], first and last original character of each.
+      is_max_context: [pieces], whether a piece has more context here than in the question's other features.
+    """
+
+    doc_offset: int
+    starts: Sequence[int]
+    ends: Sequence[int]
+    is_max_context: Sequence[bool]
+
+
+class Candidate(NamedTuple):
+    """A span, its text and its scores."""
+
+    text: str
+    start_log_prob: float
+    end_log_prob: float
+    first: int = -1  # original character
+    last: int = -1
+
+    @property
+    def score(self) -> float:
+        return self.start_log_prob + self.end_log_prob
+
+
+# What a question without any candidate is answered with, as in the release.
+_NOTHING = {"1.1": Candidate("empty", 0.0, 0.0), "2.0": Candidate("", -1e6, -1e6)}
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerOptions:
+    """How answers are chosen.
+
+    Args:
+      squad_version: "1.1" or "2.0".
+      n_best_size: candidates that are kept.
+      max_answer_length: tokens of an answer at most.
+    """
+
+    squad_version: str
+    n_best_size: int = 20
+    max_answer_length: int = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came of a question.
+
+    Args:
+      qas_id: the question's.
+      n_best: candidates with different texts, best first; at least one.
+      null_score: the logit that there is no answer; None in SQuAD 1.1.
+    """
+
+    qas_id: str
+    n_best: list[Candidate]
+    null_score: float | None
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Of the n best, among themselves."""
+        best = max(candidate.score for candidate in self.n_best)
+        weights = [math.exp(candidate.score - best) for candidate in self.n_best]
+        return [weight / sum(weights) for weight in weights]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """An entry of nbest_predictions.json."""
+        return [dict(text=candidate.text, probability=probability, start_log_prob=candidate.start_log_prob,
+                     end_log_prob=candidate.end_log_prob)
+                for candidate, probability in zip(self.n_best, self.probabilities)]
+
+
+def answer_question(
+    qas_id: str, paragraph_text: str, features: Sequence[WindowPlaces],
+    result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]], options: AnswerOptions,
+) -> Answer:
+    """Chooses the answers of a question.
+
+    Args:
+      qas_id, paragraph_text: of the question.
+      features: its windows; none where its paragraph is empty.
+      result_sets: of each checkpoint, the candidates of each feature: start_top_log_probs and start_top_index [starts],
+        end_top_log_probs and end_top_index [ends] for all starts or [starts * ends], and in 2.0 cls_logits [].
+      options: how.
+    """
+    candidates = []
+    for place, feature in enumerate(features):
+        candidates += _averaged_spans(feature, [results[place] for results in result_sets], options)
+    candidates.sort(key=lambda candidate: candidate[2] + candidate[3], reverse=True)  # stable: of equals the first
+    n_best = list(_different_texts(paragraph_text, candidates, options.n_best_size))
+    null_score = _null_score(result_sets) if options.squad_version == "2.0" else None
+    return Answer(qas_id, n_best or [_NOTHING[options.squad_version]], null_score)
+
+
+def _averaged_spans(feature: WindowPlaces, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions) -> list:
+    """(first character, last character, start_log_prob, end_log_prob) of each span that may be an answer."""
+    scores = collections.defaultdict(list)
+    for result in results:
+        for start, end, *log_probs in _spans(feature, result, options):
+            scores[start, end].append(log_probs)
+    return [(int(feature.starts[start]), int(feature.ends[end]), *(sum(column) / len(found) for column in zip(*found)))
+            for (start, end), found in scores.items()]
+
+
+def _spans(feature: WindowPlaces, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
+    """(first piece, last piece, start_log_prob, end_log_prob) of the spans in the window, by start, then by end."""
+    starts = np.asarray(result["start_top_index"], np.int64) - feature.doc_offset  # [starts]
+    ends = np.asarray(result["end_top_index"], np.int64) - feature.doc_offset
+    end_log_probs = np.asarray(result["end_top_log_probs"], np.float64)
+    shape = [len(starts), -1]
+    if options.squad_version == "1.1":  # the ends are those of each start
+        shape = [len(starts), len(ends)]
+        ends, end_log_probs = (np.broadcast_to(values, shape) for values in (ends, end_log_probs))
+    ends, end_log_probs = ends.reshape(shape), end_log_probs.reshape(shape)  # [starts, ends]
+    lengths = ends - starts[:, None] + 1
+    fits = (lengths >= 1) & (lengths <= options.max_answer_length) & (ends < len(feature.starts))
+    begins = (starts >= 0) & (starts < len(feature.starts))
+    begins[begins] = np.asarray(feature.is_max_context, bool)[starts[begins]]
+    for i, j in np.argwhere(fits & begins[:, None]).tolist():
+        yield int(starts[i]), int(ends[i, j]), float(result["start_top_log_probs"][i]), float(end_log_probs[i, j])
+
+
+def _different_texts(paragraph_text: str, candidates: list, count: int) -> Iterator[Candidate]:
+    """The first `count` whose texts differ."""
+    seen = set()
+    for first, last, *log_probs in candidates:
+        if len(seen) >= count:
+            return
+        text = paragraph_text[first : last + 1].strip()
+        if text not in seen:
+            seen.add(text)
+            yield Candidate(text, *log_probs, first, last)
+
+
+def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> float:
+    """The least over a question's features, averaged over sets."""
+    scores = [min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
+              for results in result_sets]
+    return sum(scores) / len(scores)

@@ -1,0 +1,162 @@
+"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the threshold below which a question
+is best answered.
+
+A dataset here is the "data" list of a SQuAD file.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+import string
+from typing import Iterator, Mapping
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def evaluate_v1(dataset: list, predictions: Mapping[str, str]) -> dict[str, float]:
+    """Exact match and F1 of SQuAD 1.1, in per cent.
+
+    Args:
+      dataset: the JSON's "data" list.
+      predictions: an answer for each question, by id.
+
+    Returns:
+      exact_match, f1.
+
+    Raises:
+      ValueError: a question has no prediction, or there is no question.
+    """
+    golds = {qas_id: _texts(question) for qas_id, question in _questions(dataset)}
+    check_predictions(golds, predictions)
+    exact = [max(map(float, (_is_exact(gold, predictions[qas_id]) for gold in texts)), default=0.0)
+             for qas_id, texts in golds.items()]
+    f1 = [max((_f1(gold, predictions[qas_id]) for gold in texts), default=0.0) for qas_id, texts in golds.items()]
+    return dict(exact_match=100.0 * sum(exact) / len(golds), f1=100.0 * sum(f1) / len(golds))
+
+
+def evaluate_v2(
+    dataset: list, predictions: Mapping[str, str], na_probs: Mapping[str, float] | None = None,
+    na_prob_thresh: float | None = None,
+) -> dict[str, float]:
+    """The official scores of SQuAD 2.0, in per cent.
+
+    Args:
+      dataset: the JSON's "data" list.
+      predictions: an answer for each question, by id; "" for none.
+      na_probs: for each question, how likely it is that it has no answer; any score will do, more is likelier.
+      na_prob_thresh: questions above it count as not answered. The official script has 1.0, which a probability never
+        exceeds; default: predictions count as they are.
+
+    Returns:
+      exact, f1, total; the same three with HasAns_ and NoAns_ in front for the questions that have an answer and those
+      that have none; with na_probs best_exact, best_f1 and the thresholds that they are reached at, best_exact_thresh and
+      best_f1_thresh: a question is answered where its na_prob is at most that.
+
+    Raises:
+      ValueError: a question has no prediction or na_prob, or there is no question.
+    """
+    has_answer = {qas_id: bool(question.get("answers")) for qas_id, question in _questions(dataset)}
+    exact, f1 = raw_scores(dataset, predictions)
+    best = {}
+    if na_probs is not None:
+        check_predictions(has_answer, na_probs, "na_probs")
+        for name, scores in (("exact", exact), ("f1", f1)):
+            best[f"best_{name}"], best[f"best_{name}_thresh"] = best_threshold(predictions, scores, na_probs, has_answer)
+        if na_prob_thresh is not None:
+            not_answered = {qas_id for qas_id, value in na_probs.items() if value > na_prob_thresh}
+            exact, f1 = ({qas_id: float(not has_answer[qas_id]) if qas_id in not_answered else score
+                          for qas_id, score in scores.items()} for scores in (exact, f1))
+    results = _means(exact, f1, list(has_answer))
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        qas_ids = [qas_id for qas_id, value in has_answer.items() if value == wanted]
+        if qas_ids:
+            results.update({f"{prefix}_{name}": value for name, value in _means(exact, f1, qas_ids).items()})
+    return dict(results, **best)
+
+
+def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
+    """Exact match and F1 of each question, by id, each the best over its answers. 2.0: no answer is "".
+
+    Raises:
+      ValueError: a question has no prediction, or there is no question.
+    """
+    golds = {}
+    for qas_id, question in _questions(dataset):
+        texts = [text for text in _texts(question) if normalize_answer(text)]
+        golds[qas_id] = texts or [""]
+    check_predictions(golds, predictions)
+    exact = {qas_id: max(float(_is_exact(gold, predictions[qas_id])) for gold in texts) for qas_id, texts in golds.items()}
+    f1 = {qas_id: max(_f1(gold, predictions[qas_id], of_nothing=1.0) for gold in texts) for qas_id, texts in golds.items()}
+    return exact, f1
+
+
+def best_threshold(
+    predictions: Mapping[str, str], scores: Mapping[str, float], na_probs: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """The best mean score, in per cent, that answering only questions of na_prob up to a threshold reaches, and that
+    threshold; 0.0 where answering none is best, as in the official script."""
+    score = best_score = float(sum(not value for value in has_answer.values()))
+    threshold = 0.0
+    for qas_id in sorted((qas_id for qas_id in na_probs if qas_id in scores), key=lambda qas_id: na_probs[qas_id]):
+        if has_answer[qas_id]:
+            score += scores[qas_id]
+        else:
+            score -= bool(predictions[qas_id])
+        if score > best_score:
+            best_score, threshold = score, na_probs[qas_id]
+    return 100.0 * best_score / len(scores), threshold
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without punctuation and articles, and with single blanks."""
+    without_punctuation = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
+
+
+def check_predictions(wanted: Mapping[str, object], given: Mapping[str, object], what: str = "predictions") -> None:
+    """Raises ValueError where there is no question, or something that is wanted for each of them is missing."""
+    if not wanted:
+        raise ValueError("there are no questions to evaluate")
+    missing = [qas_id for qas_id in wanted if qas_id not in given]
+    if missing:
+        raise ValueError(f"{what}: {len(missing):,} of {len(wanted):,} questions are missing, such as {missing[0]!r}")
+
+
+def _questions(dataset: list) -> Iterator[tuple[str, dict]]:
+    for article in dataset:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                yield question["id"], question
+
+
+def _texts(question: dict) -> list[str]:
+    return [answer["text"] for answer in question.get("answers", ())]
+
+
+def _is_exact(gold: str, prediction: str) -> bool:
+    return normalize_answer(gold) == normalize_answer(prediction)
+
+
+def _f1(gold: str, prediction: str, of_nothing: float = 0.0) -> float:
+    """F1 of the words.
+
+    Args:
+      of_nothing: the score where both have no words; SQuAD 1.1 says 0, SQuAD 2.0 says 1.
+    """
+    gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
+    if not gold_words and not words:
+        return of_nothing
+    common = sum((collections.Counter(gold_words) & collections.Counter(words)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(words), common / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _means(exact: Mapping[str, float], f1: Mapping[str, float], qas_ids: list[str]) -> dict[str, float]:
+    total = len(qas_ids)
+    return dict(exact=100.0 * sum(exact[qas_id] for qas_id in qas_ids) / total,
+                f1=100.0 * sum(f1[qas_id] for qas_id in qas_ids) / total, total=total)

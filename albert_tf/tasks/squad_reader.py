@@ -1,0 +1,57 @@
+"""SquadReader: asks a model questions about a text, one by one (run_squad.py --ask)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_tf.data.squad.features import FeatureOptions, feature_blocks
+from albert_tf.data.squad.reading import SquadExample
+from albert_tf.tasks.squad_answers import Answer, AnswerOptions, answer_question
+from albert_tf.text.tokenization import FullTokenizer
+
+# Windows that go through the model together, and the step of the lengths that they are padded to.
+_BATCH, _LENGTH_STEP = 16, 64
+
+
+class SquadReader:
+    """Answers questions about texts of any length.
+
+    Args:
+      task: SpanTask or ConditionalSpanTask, with a fine-tuned model.
+      tokenizer: of its vocabulary.
+      features: how the text is cut; is_training False.
+      options: how answers are chosen.
+    """
+
+    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions):
+        self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
+
+    def ask(self, question: str, text: str) -> Answer:
+        """The answers to a question, with where they stand in the text.
+
+        Raises:
+          ValueError: the question or the text is empty.
+        """
+        if not question.strip() or not text.strip():
+            raise ValueError(f"the {'text' if question.strip() else 'question'} is empty")
+        example = SquadExample("question", question, text)
+        (block,) = feature_blocks([[example]], self._tokenizer, self._features)
+        windows = list(block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False))
+        length = min(-(-int(block.lengths.max()) // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
+        inputs = block.padded(length, self._tokenizer.pad_id)
+        results = []
+        for first in range(0, len(block), _BATCH):
+            batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
+            outputs = self._task.predictions(self._task.model(batch, training=False))
+            columns = {name: np.asarray(values) for name, values in outputs.items()}
+            results += [{name: values[row] for name, values in columns.items()} for row in range(len(batch["input_ids"]))]
+        return answer_question(example.qas_id, text, windows, [results], self._options)
+
+
+def describe(answer: Answer, count: int = 5) -> str:
+    """The best answers for a person to read: probability among the n best, characters, text."""
+    lines = [f"{probability:6.1%}  {candidate.first:>7}-{candidate.last:<7}  {candidate.text}"
+             for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
+    if answer.null_score is not None:
+        lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
+    return "\n".join(lines)

@@ -1,0 +1,243 @@
+"""Fine-tunes ALBERT on SQuAD 1.1 or 2.0, scores its answers, predicts, answers questions in the terminal, and exports.
+
+    python run_squad.py --train_file=train-v2.0.json --predict_file=dev-v2.0.json --init_checkpoint=albert_base_v2 \\
+        --output_dir=squad --recipe=squad_v2 --do_train --do_predict
+
+    python run_squad.py --init_checkpoint=squad --output_dir=squad --squad_version=2.0 --ask --context_file=text.txt
+
+Started again with the same flags, training goes on from the latest checkpoint. The flags of the release's run_squad_v1.py
+and run_squad_v2.py are here.
+"""
+
+from __future__ import annotations
+
+from albert_tf import cli
+
+import os
+import sys
+
+import tensorflow as tf
+from absl import flags, logging
+
+from albert_tf import flags as shared
+from albert_tf.data.squad import graph_windows
+from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, load_dataset, survey
+from albert_tf.interchange.serving import export_model
+from albert_tf.interchange.vocabulary_files import copy_vocabulary
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.tasks import squad_results
+from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad_answers import AnswerOptions
+from albert_tf.tasks.squad_graph_answers import best_answers
+from albert_tf.tasks.squad_reader import SquadReader, describe
+from albert_tf.tasks.squad_results import Results, answers
+
+shared.define_model_flags()
+shared.define_vocabulary_flags()
+shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
+shared.define_finetuning_flags(max_seq_length=384)
+shared.define_device_flags()
+flags.DEFINE_string("train_file", None, "SQuAD's JSON to train on.")
+flags.DEFINE_string("predict_file", None, "SQuAD's JSON to predict, and to score where it has answers.")
+flags.DEFINE_enum("squad_version", None, VERSIONS, "1.1 or 2.0: the head, the loss and the scores. Default: what the "
+                  "file says.")
+flags.DEFINE_string("train_feature_file", None, "Records of the training features; default: in --cached_dir.")
+flags.DEFINE_string("predict_feature_file", None, "Records of the features to predict; default: in --cached_dir.")
+flags.DEFINE_string("predict_feature_left_file", None, "What belongs to them besides, as JSON lines; default: beside "
+                    "them.")
+flags.DEFINE_integer("doc_stride", 128, "Pieces between the starts of two windows of a paragraph.")
+flags.DEFINE_integer("max_query_length", 64, "Pieces that are left of a question.")
+flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "What is done where an answer does not stand at its "
+                  "answer_start: find takes the nearest place, leave_out leaves the question out of training.")
+flags.DEFINE_float("num_train_epochs", 3.0, "Steps are questions / train_batch_size * this.", lower_bound=0.0)
+flags.DEFINE_float("warmup_proportion", 0.1, "Share of the steps that warms up.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", None, "The last step, in the place of --num_train_epochs.", lower_bound=1)
+flags.DEFINE_integer("warmup_step", None, "Steps of warm-up, in the place of --warmup_proportion.", lower_bound=0)
+flags.DEFINE_integer("n_best_size", 20, "Candidates in nbest_predictions.json.", lower_bound=1)
+flags.DEFINE_integer("max_answer_length", 30, "Pieces of an answer at most.", lower_bound=1)
+flags.DEFINE_integer("start_n_top", 5, "Starts of the beam (2.0).", lower_bound=1)
+flags.DEFINE_integer("end_n_top", 5, "Ends for each of them (2.0).", lower_bound=1)
+flags.DEFINE_float("dropout_prob", 0.1, "Dropout of the answerability branch (2.0).", 0.0, 1.0)
+flags.DEFINE_float("null_score_diff_threshold", None, "A question is answered where its null score is not above this "
+                   "(2.0). Default: where F1 is best on --predict_file, and 0 where that has no answers.")
+flags.DEFINE_bool("release_compatible", False, "The release's ways: it drops questions whose paragraph does not align, "
+                  "and uses the best threshold with < instead of <=.")
+flags.DEFINE_bool("ask", False, "Whether to answer questions from the terminal, a line each, about --context_file.")
+flags.DEFINE_string("context_file", None, "A text file.")
+flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes question and context as text, or ids.")
+flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Processes that make features.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+# What of the model's outputs a SavedModel gives for ids.
+SERVED = {
+    "1.1": ("start_logits", "end_logits"),
+    "2.0": ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
+}
+
+
+def main():
+    shared.apply_recipe()
+    files = surveys()
+    version = squad_version(files)
+    strategy = shared.set_up()
+    config, vocabulary = shared.config(), shared.vocabulary()
+    tokenizer = vocabulary.tokenizer()
+    shared.check_vocabulary(tokenizer, config)
+    num_train_steps = train_steps(files["train_file"]) if FLAGS.do_train else 1
+    num_warmup_steps = int(num_train_steps * FLAGS.warmup_proportion) if FLAGS.warmup_step is None else FLAGS.warmup_step
+
+    def new_task():
+        if version == "1.1":
+            return task_of(version, AlbertSpan(config))
+        return task_of(version, AlbertConditionalSpan(config, FLAGS.start_n_top, FLAGS.end_n_top, FLAGS.dropout_prob))
+
+    options = shared.run_options(num_train_steps)
+    finetuning = shared.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC)
+    prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
+    evaluate = prediction.evaluate if prediction and prediction.dataset else None
+    if FLAGS.do_train:
+        table = training_table(source("train_file", files["train_file"], tokenizer, is_training=True),
+                               shared.cached_dir(), FLAGS.train_feature_file)
+        logging.info("%s features an epoch, %.1f epochs of them", f"{len(table):,}",
+                     num_train_steps * FLAGS.train_batch_size / len(table))
+        for directory in finetuning.runs.values():
+            copy_vocabulary(vocabulary, directory)
+        finetuning.train(table, evaluate)
+    elif FLAGS.do_eval:
+        finetuning.evaluate(evaluate)
+    if FLAGS.do_predict:
+        prediction.write(finetuning)
+    if FLAGS.ask:
+        ask(task_of(version, finetuning.best_model()), version, tokenizer)
+    if FLAGS.export_dir:
+        export(finetuning.best_model(), version, tokenizer)
+
+
+def surveys() -> dict[str, Survey]:
+    """What the files are that are to be used, by the names of their flags."""
+    wanted = dict(train_file=FLAGS.do_train, predict_file=FLAGS.do_eval or FLAGS.do_predict)
+    if not (any(wanted.values()) or FLAGS.ask or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict, --ask or --export_dir")
+    for name in (name for name, is_wanted in wanted.items() if is_wanted and not FLAGS[name].value):
+        raise ValueError(f"--{name} is missing")
+    if FLAGS.ask and not FLAGS.context_file:
+        raise ValueError("--ask wants --context_file, the text to ask about")
+    found = {name: survey(FLAGS[name].value) for name in wanted if wanted[name]}
+    if FLAGS.do_eval and not found["predict_file"].has_answers:
+        raise ValueError(f"{FLAGS.predict_file} has no answers to score with: --do_predict writes predictions")
+    return found
+
+
+def squad_version(files: dict[str, Survey]) -> str:
+    """What --squad_version says, else the first file."""
+    said = [file.version for file in files.values()]
+    if not (FLAGS.squad_version or said):
+        raise ValueError("--squad_version is missing, and there is no file to find it from")
+    version = FLAGS.squad_version or said[0]
+    logging.info("SQuAD %s", version)
+    return version
+
+
+def train_steps(file: Survey) -> int:
+    """Questions / batch * epochs, as in the release, or --train_step."""
+    steps = FLAGS.train_step or int(file.questions / FLAGS.train_batch_size * FLAGS.num_train_epochs)
+    if not steps:
+        raise ValueError(f"{file.questions} questions give no step of {FLAGS.train_batch_size}: lower "
+                         "--train_batch_size, or raise --num_train_epochs")
+    logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", FLAGS.train_batch_size)
+    return steps
+
+
+def task_of(version: str, model: tf.keras.Model) -> SpanTask | ConditionalSpanTask:
+    return SpanTask(model, FLAGS.n_best_size) if version == "1.1" else ConditionalSpanTask(model)
+
+
+def feature_options(is_training: bool) -> FeatureOptions:
+    return FeatureOptions(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, is_training,
+                          FLAGS.release_compatible)
+
+
+def source(name: str, file: Survey, tokenizer, is_training: bool) -> FeatureSource:
+    return FeatureSource(FLAGS[name].value, file.questions, tokenizer, feature_options(is_training),
+                         FLAGS.misplaced_answers, FLAGS.num_workers)
+
+
+def answer_options(version: str) -> AnswerOptions:
+    return AnswerOptions(version, FLAGS.n_best_size, FLAGS.max_answer_length)
+
+
+class Prediction:
+    """The predict_file: its features, and its answers where it has some."""
+
+    def __init__(self, file: Survey, version: str, tokenizer):
+        self._version = version
+        self._table, self._left_path = prediction_table(
+            source("predict_file", file, tokenizer, is_training=False), shared.cached_dir(), FLAGS.predict_feature_file,
+            FLAGS.predict_feature_left_file)
+        self.dataset = load_dataset(FLAGS.predict_file) if file.has_answers else None
+
+    def evaluate(self, predict) -> dict[str, float]:
+        """What FineTuning asks for: results, from a function that predicts a table."""
+        return self._results(self._answers(predict)).scores(self.dataset)
+
+    def write(self, finetuning) -> None:
+        """Writes the files of predictions, and scores where there are answers."""
+        results = self._results(squad_results.write_n_best(FLAGS.output_dir, self._answers(finetuning.predict)))
+        threshold = 0.0 if FLAGS.null_score_diff_threshold is None else FLAGS.null_score_diff_threshold
+        if self.dataset:
+            scores = results.scores(self.dataset)
+            logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+            if FLAGS.null_score_diff_threshold is None:
+                threshold = scores.get("null_score_diff_threshold")
+        squad_results.write_predictions(FLAGS.output_dir, results, threshold)
+        logging.info("predictions are in %s", FLAGS.output_dir)
+
+    def _answers(self, predict):
+        result_sets = predict(self._table) if self._table else [{}]
+        return answers(FLAGS.predict_file, self._left_path, result_sets, answer_options(self._version))
+
+    def _results(self, found) -> Results:
+        results = Results(self._version, FLAGS.release_compatible)
+        for answer in found:
+            results.add(answer)
+        return results
+
+
+def ask(task, version: str, tokenizer) -> None:
+    """Reads questions from the terminal until there are no more, and prints answers."""
+    if not tf.io.gfile.exists(FLAGS.context_file):
+        raise ValueError(f"no such file: {FLAGS.context_file}")
+    with tf.io.gfile.GFile(FLAGS.context_file) as file:
+        text = file.read()
+    reader = SquadReader(task, tokenizer, feature_options(is_training=False), answer_options(version))
+    print(f"Questions about {FLAGS.context_file}, one a line; an empty line ends.", flush=True)
+    for question in sys.stdin:
+        if not question.strip():
+            break
+        print(describe(reader.ask(question.strip(), text)), flush=True)
+
+
+def export(model: tf.keras.Model, version: str, tokenizer) -> None:
+    """Writes a SavedModel that answers questions about contexts of any length, or takes ids and gives logits."""
+    names = [name for name in graph_windows.MODEL_INPUTS if version == "2.0" or name != "p_mask"]
+    features = {name: tf.io.FixedLenFeature([FLAGS.max_seq_length], tf.int64) for name in names}
+    served = SERVED[version]
+
+    def outputs(found: dict) -> dict:
+        return {name: found[name] for name in served}
+
+    def pack(graph_tokenizer, question, context) -> dict:
+        return graph_windows.pack_windows(graph_tokenizer, feature_options(is_training=False), question, context)
+
+    def answer(texts: dict, windows: dict, found: dict) -> dict:
+        return best_answers(texts["context"], windows, found, answer_options(version))
+
+    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, dict(question=[None], context=[None]), pack, answer)
+    logging.info("exported to %s", FLAGS.export_dir)
+
+
+if __name__ == "__main__":
+    cli.run(main)
