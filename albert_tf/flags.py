@@ -11,9 +11,10 @@ from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.from_pretrained import from_pretrained, load_checkpoint
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
@@ -62,6 +63,8 @@ def define_training_flags(
     flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples of a step, over all devices.", lower_bound=1)
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
                          "Parts that a device's share of the batch is worked through in.", lower_bound=1)
+    flags.DEFINE_bool("gradient_checkpointing", False, "Whether a layer's activations are computed again for its "
+                      "gradients, and not kept: less memory, more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps, "Steps between two checkpoints.",
                          lower_bound=1)
     flags.DEFINE_integer("keep_checkpoint_max", 5, "How many checkpoints are kept, besides the best.", lower_bound=1)
@@ -116,8 +119,8 @@ def starting_point() -> str | None:
 
 def _home() -> str | None:
     """What has config and vocabulary, where the flags do not name them."""
-    saved = best_or_latest(FLAGS.output_dir) if "output_dir" in FLAGS else None
-    return starting_point() or saved
+    directory = FLAGS.output_dir if "output_dir" in FLAGS else None
+    return starting_point() or (best_or_latest(directory) if directory else None)
 
 
 def config() -> AlbertConfig:
@@ -132,7 +135,19 @@ def config() -> AlbertConfig:
     else:
         raise ValueError("--albert_config_file is missing")
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    return given.replace(**{name: getattr(FLAGS, name) for name in names if getattr(FLAGS, name) is not None})
+    said = {name: FLAGS[name].value for name in names if name in FLAGS}
+    return given.replace(**{name: value for name, value in said.items() if value is not None})
+
+
+def pretrained(model: str) -> tf.keras.Model:
+    """The model that --init_checkpoint or --albert_hub_module_handle names, with its weights.
+
+    Args:
+      model: which one, as from_pretrained takes it.
+    """
+    if not starting_point():
+        raise ValueError("--init_checkpoint is missing")
+    return from_pretrained(starting_point(), model, config() if FLAGS.albert_config_file else None)
 
 
 def vocabulary() -> VocabularyFiles:
@@ -170,7 +185,14 @@ def new_trainer(
       num_warmup_steps, **schedule: what create_optimizer takes besides the flags.
       random_seed: by default that of the flags.
       shapes_vary: see Trainer; there is one step at a time then.
+
+    Raises:
+      ValueError: --gradient_checkpointing with an encoder that is not ours.
     """
+    if FLAGS.gradient_checkpointing:
+        if not isinstance(task.model.albert, AlbertModel):
+            raise ValueError("--gradient_checkpointing does not work with a TF-Hub module: its layers are its own")
+        task.model.albert.gradient_checkpointing = True
     with strategy.scope():
         trainer = Trainer(task, FLAGS.random_seed if random_seed is None else random_seed,
                           FLAGS.gradient_accumulation_steps, FLAGS.jit_compile,

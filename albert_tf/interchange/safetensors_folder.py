@@ -48,8 +48,9 @@ class StoredTensor:
         rows = values.T if transpose else values
         at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
         for first in range(0, len(rows), at_once):
+            part = slice(first, min(first + at_once, len(rows)))
             with _opened(self.path) as file:
-                rows[first : first + at_once] = file.get_slice(self.key)[first : first + at_once]
+                rows[part] = file.get_slice(self.key)[part]
         return values
 
 

@@ -1,0 +1,137 @@
+"""convert_checkpoint.py: from form to form, bit-equal; heads found by their variables; nothing is overwritten."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import FORMATS, convert, kind_of, save
+from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.restoring import release_name
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6)
+HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "conditional_span": {},
+         "multiple_choice": {}}
+
+
+def values_of(model):
+    return {release_name(variable): variable.numpy() for variable in model.weights}
+
+
+def made(folder, to="ours", kind="pretrainer", vocabulary=VocabularyFiles(), **changes):
+    model = MODELS[kind](TINY.replace(**changes), **HEADS[kind])
+    save(model, str(folder), to, vocabulary)
+    return model
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("there", FORMATS)
+def test_from_ours_to_another_form_and_back_is_bit_equal(tmp_path, kind, there):
+    if (kind, there) == ("conditional_span", "hugging_face"):
+        pytest.skip("Hugging Face has no such head")
+    before = values_of(made(tmp_path / "first", kind=kind))
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / "there"), there, kind)
+    convert(open_source(str(tmp_path / "there")), str(tmp_path / "back"), "ours", kind)
+    after = values_of(albert_tf.from_pretrained(str(tmp_path / "back"), model=kind))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        if (kind, there) != ("span", "hugging_face") or "pooler" not in name:  # their question answering has none
+            np.testing.assert_array_equal(after[name], value)
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
+def test_every_sharing_comes_back_from_the_releases_names(tmp_path, sharing):
+    before = values_of(made(tmp_path / "first", cross_layer_sharing=sharing))
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / "tf1"), "tf1")
+    after = albert_tf.from_pretrained(str(tmp_path / "tf1"), model="pretrainer")
+    assert all(np.array_equal(value, values_of(after)[name]) for name, value in before.items())
+    words = {"none": dict(cross_layer_sharing="all", num_hidden_groups=3)}  # the release's own
+    assert after.config == TINY.replace(**words.get(sharing, dict(cross_layer_sharing=sharing)))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "pretrainer", "classifier", "span", "conditional_span"])
+def test_the_variables_tell_the_model(tmp_path, kind):
+    made(tmp_path, "tf1", kind)
+    assert kind_of(open_source(str(tmp_path))) == kind
+
+
+def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
+    made(tmp_path / "ours", "ours", "multiple_choice")
+    with pytest.raises(ValueError, match="is a regression or a multiple choice: say which"):
+        convert(open_source(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
+    made(tmp_path / "hf", "hugging_face", "multiple_choice")
+    assert kind_of(open_source(str(tmp_path / "hf"))) == "multiple_choice"
+
+
+def test_optimizer_slots_stay_behind(golden, tmp_path):
+    convert(open_source(str(golden / "model_a/model.ckpt-training")), str(tmp_path), "tf1")
+    old, new = (tf.train.load_checkpoint(str(path)) for path in
+                (golden / "model_a/model.ckpt-training", tmp_path / "model.ckpt-best"))
+    names = [name for name in old.get_variable_to_shape_map() if "adam_" not in name and name != "global_step"]
+    assert sorted(new.get_variable_to_shape_map()) == sorted(names)
+    assert all(np.array_equal(new.get_tensor(name), old.get_tensor(name)) for name in names)
+
+
+def test_vocabulary_and_config_come_along(golden, tmp_path):
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    made(tmp_path / "first", vocabulary=vocabulary)
+    for source, to, name in (("first", "tf1", "tiny.model"), ("tf1", "hugging_face", "spiece.model"),
+                             ("hugging_face", "ours", "spiece.model")):
+        convert(open_source(str(tmp_path / source)), str(tmp_path / to), to)
+        found = open_source(str(tmp_path / to))
+        assert found.config == TINY
+        assert found.vocabulary.spm_model_file == str(tmp_path / to / name)
+        assert (tmp_path / to / name).read_bytes() == (golden / "tiny_spm/tiny.model").read_bytes()
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_model_that_is_there_is_not_overwritten(tmp_path, to):
+    made(tmp_path, to)
+    with pytest.raises(ValueError, match="there is a model in .* already"):
+        convert(open_source(str(tmp_path)), str(tmp_path), to)
+
+
+@pytest.mark.parametrize("kind, changes, message", [
+    ("pretrainer", dict(cross_layer_sharing="attention"), "cannot share attention or feed-forward blocks alone"),
+    ("conditional_span", {}, "has no such model as AlbertConditionalSpan")])
+def test_what_hugging_face_cannot_express_is_refused(tmp_path, kind, changes, message):
+    made(tmp_path / "first", kind=kind, **changes)
+    with pytest.raises(ValueError, match=message):
+        convert(open_source(str(tmp_path / "first")), str(tmp_path / "hf"), "hugging_face")
+    assert not (tmp_path / "hf").exists()
+
+
+def run(*flags):
+    environment = dict(os.environ, PYTHONPATH=str(REPOSITORY), TF_CPP_MIN_LOG_LEVEL="3")
+    return subprocess.run([sys.executable, str(REPOSITORY / "convert_checkpoint.py"), *flags], capture_output=True,
+                          text=True, env=environment)
+
+
+def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
+    model = MODELS["pretrainer"](TINY)
+    save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
+    (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
+    done = run(f"--albert_directory={tmp_path / 'albert'}", "--checkpoint_name=model.ckpt-7",
+               f"--export_path={tmp_path / 'exported'}")
+    assert done.returncode == 0, done.stderr
+    assert "tf1 written to" in done.stderr
+    after = values_of(albert_tf.from_pretrained(str(tmp_path / "exported"), model="pretrainer"))
+    assert all(np.array_equal(value, after[name]) for name, value in values_of(model).items())
+
+
+def test_a_mistake_is_one_line(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    done = run(f"--init_checkpoint={tmp_path / 'pytorch_model.bin'}", f"--output_dir={tmp_path / 'new'}")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "pytorch_model.bin is a pickle" in done.stderr

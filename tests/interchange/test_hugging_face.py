@@ -1,0 +1,243 @@
+"""Hugging Face's folders: transformers' numbers, names in both directions, round trips, what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.from_pretrained import MODELS, load_checkpoint
+from albert_tf.interchange.hugging_face.names import hugging_face_name, release_name_of
+from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.restoring import release_name
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6)
+HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "multiple_choice": {}}
+IDENTITY = "albert.encoder.embedding_hidden_mapping_in.weight"
+
+
+def values_of(model):
+    return {release_name(variable): variable.numpy() for variable in model.weights}
+
+
+def folder_of(tmp_path, kind="pretrainer", **changes):
+    model = MODELS[kind](TINY.replace(**changes), **HEADS[kind])
+    save_hugging_face(model, str(tmp_path / "hf"))
+    return model, tmp_path / "hf"
+
+
+@pytest.mark.parametrize("name, kind, outputs", [
+    ("pretraining", "pretrainer", dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
+    ("pretraining_2groups", "pretrainer", dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
+    ("sequence_classification", "classifier", dict(logits="logits")),
+    ("question_answering", "span", dict(start_logits="start_logits", end_logits="end_logits"))])
+def test_outputs_are_those_of_transformers(golden, name, kind, outputs):
+    numbers = np.load(golden / "hf" / name / "io.npz")
+    model = albert_tf.from_pretrained(str(golden / "hf" / name), model=kind)
+    ids = numbers["in/input_ids"].astype(np.int32)
+    ours = model(dict(input_ids=ids, input_mask=numbers["in/attention_mask"].astype(np.int32),
+                      segment_ids=numbers["in/token_type_ids"].astype(np.int32),
+                      masked_lm_positions=np.tile(np.arange(ids.shape[1], dtype=np.int32), [len(ids), 1])))
+    expected = dict({f"out/{theirs}": ours[name] for theirs, name in outputs.items()},
+                    **{"out/last_hidden_state": ours["sequence_output"]},
+                    **{f"out/hidden_states_{i + 1}": layer for i, layer in enumerate(ours["encoder_outputs"])})
+    if "out/pooler_output" in numbers:
+        expected["out/pooler_output"] = ours["pooled_output"]
+    assert {key for key in numbers.files if key.startswith("out/")} - set(expected) == {"out/hidden_states_0"}
+    for key, value in expected.items():
+        np.testing.assert_allclose(value, numbers[key], atol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["pretraining", "pretraining_2groups", "sequence_classification"])
+def test_what_transformers_saved_comes_out_as_it_went_in(golden, tmp_path, name):
+    kind = "classifier" if name.startswith("sequence") else "pretrainer"
+    save_hugging_face(albert_tf.from_pretrained(str(golden / "hf" / name), model=kind), str(tmp_path))
+    old, new = (load_file(folder / "model.safetensors") for folder in (golden / "hf" / name, tmp_path))
+    assert old.keys() == new.keys()
+    assert all(np.array_equal(old[key], new[key]) for key in old)
+    old, new = (json.loads((folder / "config.json").read_text()) for folder in (golden / "hf" / name, tmp_path))
+    assert {key: old.get(key) for key in new} == new
+
+
+def test_names_are_the_same_in_both_directions(golden):
+    for path in golden.glob("hf/*/model.safetensors"):
+        for key in load_file(path):
+            assert hugging_face_name(release_name_of(key)) == key
+    assert hugging_face_name("end_logits/dense_0/kernel") is None
+    assert release_name_of("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.rotary.weight") is None
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("changes", [
+    {}, dict(embedding_size=8), dict(cross_layer_sharing="none"), dict(num_hidden_groups=2, inner_group_num=2),
+    dict(hidden_act="gelu_exact")], ids=str)
+def test_every_model_comes_back_bit_equal(tmp_path, kind, changes):
+    model, folder = folder_of(tmp_path, kind, **changes)
+    again = albert_tf.from_pretrained(str(folder), model=kind)
+    assert again.config == TINY.replace(**changes).in_groups()
+    before, after = values_of(model), values_of(again)
+    assert before.keys() == after.keys()
+    if kind == "span":  # Hugging Face's question answering has no pooler
+        before, after = ({name: value for name, value in values.items() if "pooler" not in name}
+                         for values in (before, after))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_question_answering_has_no_pooler(tmp_path):
+    _, folder = folder_of(tmp_path, "span")
+    assert not [key for key in load_file(folder / "model.safetensors") if "pooler" in key]
+    report = load_checkpoint(MODELS["span"](TINY), str(folder))
+    assert set(report.not_restored) == {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+
+
+def test_where_e_is_h_the_mapping_is_the_identity(tmp_path):
+    _, folder = folder_of(tmp_path, "encoder", embedding_size=8)
+    tensors = load_file(folder / "model.safetensors")
+    np.testing.assert_array_equal(tensors[IDENTITY[len("albert."):]], np.eye(8))
+    assert not tensors["encoder.embedding_hidden_mapping_in.bias"].any()
+
+
+@pytest.mark.parametrize("change", ["weight", "bias"])
+def test_another_mapping_where_e_is_h_is_refused(tmp_path, change):
+    _, folder = folder_of(tmp_path, embedding_size=8)
+    tensors = load_file(folder / "model.safetensors")
+    tensors[IDENTITY.replace("weight", change)][0] += 1
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(ValueError, match="embedding_hidden_mapping_in is not the identity"):
+        albert_tf.from_pretrained(str(folder))
+
+
+def test_several_files_are_read_by_their_index(tmp_path):
+    model, folder = folder_of(tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    keys = sorted(tensors)
+    parts = {"model-00001-of-00002.safetensors": keys[:9], "model-00002-of-00002.safetensors": keys[9:]}
+    for name, part in parts.items():
+        save_file({key: tensors[key] for key in part}, folder / name)
+    index = {"metadata": {}, "weight_map": {key: name for name, part in parts.items() for key in part}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    after = values_of(albert_tf.from_pretrained(str(folder), model="pretrainer"))
+    assert all(np.array_equal(value, after[name]) for name, value in values_of(model).items())
+
+
+@pytest.mark.parametrize("index", ['{"weight_map": {"a": "../model.safetensors"}}', '{"weight_map": {"a": 1}}',
+                                   '{"weight_map": {"a": "/etc/model.safetensors"}}', '{"weight_map": {"a": "x.bin"}}'])
+def test_an_index_names_files_of_its_own_folder_alone(tmp_path, index):
+    _, folder = folder_of(tmp_path)
+    (folder / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ValueError, match="wanted are .safetensors files of its own folder"):
+        open_source(str(folder))
+
+
+def test_half_precision_and_copies_are_read(tmp_path):
+    model, folder = folder_of(tmp_path)
+    tensors = {key: value.astype(np.float16) for key, value in load_file(folder / "model.safetensors").items()}
+    tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"].copy()
+    tensors["predictions.decoder.bias"] = tensors["predictions.bias"].copy()
+    tensors["albert.embeddings.position_ids"] = np.arange(6)[None]
+    save_file(tensors, folder / "model.safetensors")
+    again = MODELS["pretrainer"](TINY)
+    assert not load_checkpoint(again, str(folder)).not_used
+    for name, value in values_of(model).items():
+        np.testing.assert_array_equal(values_of(again)[name], value.astype(np.float16))
+
+
+def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):
+    _, folder = folder_of(tmp_path, "classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(dict(config, architectures=["AlbertForTokenClassification"])))
+    report = load_checkpoint(MODELS["classifier"](TINY, num_labels=3), str(folder))
+    assert set(report.not_restored) == {"output_weights", "output_bias"}
+    assert report.not_used == ["classifier.bias", "classifier.weight"]
+
+
+def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path):
+    model, folder = folder_of(tmp_path, "encoder", num_hidden_layers=22, cross_layer_sharing="none")
+    assert json.loads((folder / "config.json").read_text())["num_hidden_groups"] == 22
+    config = open_source(str(folder)).config  # the release's own expression leaves group 15 out
+    assert config.attention_blocks == model.config.attention_blocks
+    with pytest.raises(ValueError, match="spreads 22 layers otherwise over 22 groups"):
+        folder_of(tmp_path, "encoder", num_hidden_layers=22, num_hidden_groups=22)
+
+
+def test_vocabulary_and_casing_come_along(golden, tmp_path):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, False)
+    save_hugging_face(MODELS["encoder"](TINY), str(tmp_path), vocabulary)
+    assert open_source(str(tmp_path)).vocabulary == VocabularyFiles(str(tmp_path / "spiece.model"), None, False)
+    assert not open_source(str(tmp_path)).vocabulary.tokenizer().do_lower_case
+
+
+@pytest.mark.parametrize("changes", [dict(cross_layer_sharing="attention"), dict(cross_layer_sharing="ffn")], ids=str)
+def test_what_hugging_face_cannot_share_is_refused(tmp_path, changes):
+    with pytest.raises(ValueError, match="cannot share attention or feed-forward blocks alone.*Received"):
+        folder_of(tmp_path, **changes)
+    assert not (tmp_path / "hf").exists()
+
+
+def test_the_head_of_squad_2_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Hugging Face has no such model as AlbertConditionalSpan"):
+        save_hugging_face(MODELS["conditional_span"](TINY), str(tmp_path / "hf"))
+
+
+@pytest.mark.parametrize("changes, message", [
+    (dict(model_type="bert"), "another kind of model.*model_type='bert'"),
+    (dict(position_embedding_type="relative_key"), "absolute positions"),
+    (dict(tie_word_embeddings=False), "tied word embeddings"),
+    (dict(hidden_size=16), r"has shape \[4, 8\], and \[4, 16\] is wanted")])
+def test_another_model_is_refused(tmp_path, changes, message):
+    _, folder = folder_of(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(dict(config, **changes)))
+    with pytest.raises(ValueError, match=message):
+        albert_tf.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize("content, message", [
+    ((10 * 2**30).to_bytes(8, "little") + b"{}", "is no safetensors file: .*header too large"),
+    (b"", "is no safetensors file"),
+    (b"\x80\x04\x95 a pickle", "model.safetensors is a pickle, which can run any code"),
+    (b"PK\x03\x04 a pickle in a zip file", "model.safetensors is a pickle, which can run any code")])
+def test_what_is_no_safetensors_file_is_named(tmp_path, content, message):
+    _, folder = folder_of(tmp_path)
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        albert_tf.from_pretrained(str(folder))
+
+
+def test_a_cut_file_is_named(tmp_path):
+    _, folder = folder_of(tmp_path)
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="model.safetensors is no safetensors file"):
+        albert_tf.from_pretrained(str(folder))
+
+
+def test_numbers_that_are_no_floats_are_refused(tmp_path):
+    _, folder = folder_of(tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["albert.pooler.bias"] = tensors["albert.pooler.bias"].astype(np.int32)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(ValueError, match="albert.pooler.bias is of type I32"):
+        albert_tf.from_pretrained(str(folder))
+
+
+def test_a_pickle_is_refused_by_name(tmp_path):
+    _, folder = folder_of(tmp_path)
+    shutil.move(folder / "model.safetensors", folder / "pytorch_model.bin")
+    for path in (folder, folder / "pytorch_model.bin"):
+        with pytest.raises(ValueError, match="pytorch_model.bin is a pickle, which can run any code"):
+            albert_tf.from_pretrained(str(path))
+
+
+def test_a_folder_without_weights_is_named(tmp_path):
+    _, folder = folder_of(tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="hf has no model.safetensors"):
+        albert_tf.from_pretrained(str(folder))

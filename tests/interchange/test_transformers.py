@@ -1,0 +1,67 @@
+"""What we write, transformers loads without a missing or an unexpected key, and computes the same from.
+
+Wants torch and transformers, in this environment or in the one whose Python ALBERT_TF_PEER_PYTHON names.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.hugging_face.writing import save_hugging_face
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)
+CASES = {
+    "encoder": ("AlbertModel", {}, dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),
+    "pretrainer": ("AlbertForPreTraining", {}, dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
+    "classifier": ("AlbertForSequenceClassification", dict(num_labels=3), dict(logits="logits")),
+    "span": ("AlbertForQuestionAnswering", {}, dict(start_logits="start_logits", end_logits="end_logits")),
+    "multiple_choice": ("AlbertForMultipleChoice", {}, dict(logits="logits")),
+}
+
+
+@pytest.fixture(scope="module")
+def peer_python():
+    here = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    python = os.environ.get("ALBERT_TF_PEER_PYTHON") or (sys.executable if here else None)
+    if python is None:
+        pytest.skip("no torch and transformers here, and ALBERT_TF_PEER_PYTHON is not set")
+    return python
+
+
+@pytest.mark.parametrize("kind, changes", [
+    *((kind, {}) for kind in CASES), ("pretrainer", dict(embedding_size=8)),
+    ("pretrainer", dict(cross_layer_sharing="none", hidden_act="gelu_exact")),
+    ("encoder", dict(num_hidden_groups=2, inner_group_num=2)), ("classifier", dict(hidden_act="relu"))], ids=str)
+def test_transformers_loads_all_and_computes_the_same(tmp_path, peer_python, kind, changes):
+    class_name, arguments, outputs = CASES[kind]
+    tf.keras.utils.set_random_seed(1)
+    model = MODELS[kind](TINY.replace(**changes), **arguments)
+    save_hugging_face(model, str(tmp_path / "hf"))
+    random = np.random.default_rng(1)
+    shape = [3, 4, 8] if kind == "multiple_choice" else [3, 8]
+    mask = np.ones(shape, np.int64)
+    mask[1, ..., 5:] = 0
+    batch = dict(input_ids=random.integers(0, 20, shape), attention_mask=mask,
+                 token_type_ids=random.integers(0, 2, shape))
+    np.savez(tmp_path / "inputs.npz", **batch)
+    client = pathlib.Path(__file__).parents[1] / "transformers_client.py"
+    done = subprocess.run([peer_python, str(client), str(tmp_path / "hf"), class_name, str(tmp_path / "inputs.npz"),
+                           str(tmp_path / "outputs.npz")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not any(json.loads(done.stdout.splitlines()[-1]).values()), done.stdout
+    names = dict(input_ids="input_ids", attention_mask="input_mask", token_type_ids="segment_ids")
+    ours = model(dict({names[name]: value.astype(np.int32) for name, value in batch.items()},
+                      masked_lm_positions=np.tile(np.arange(8, dtype=np.int32), [3, 1])))
+    theirs = np.load(tmp_path / "outputs.npz")
+    for their_name, our_name in outputs.items():
+        np.testing.assert_allclose(ours[our_name], theirs[their_name], atol=1e-5, err_msg=their_name)
