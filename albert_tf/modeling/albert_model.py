@@ -21,6 +21,9 @@ class AlbertModel(tf.keras.Model):
       pooled_output [batch, H], sequence_output [batch, seq, H], encoder_outputs: a list of [batch, seq, H], one per
       layer (and inner group), embedding_output and word_embedding_output [batch, seq, E].
 
+    gradient_checkpointing, an attribute, False by default: whether training keeps of each layer only the input, and
+    computes the layer again for its gradient.
+
     Raises:
       ValueError: an input is missing or of another shape, or the sequence is longer than the positions.
 
@@ -32,6 +35,7 @@ class AlbertModel(tf.keras.Model):
     def __init__(self, config: AlbertConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self.gradient_checkpointing = False
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
         self.pooler = Dense("bert/pooler/dense", config.hidden_size, config.hidden_size, config.initializer_range)
@@ -47,7 +51,8 @@ class AlbertModel(tf.keras.Model):
         if seq is not None and seq > longest:
             raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings={longest}")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
-        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts)
+        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
+                                       recompute=self.gradient_checkpointing and dropouts.training)
         sequence_output = encoder_outputs[-1]
         return dict(
             pooled_output=tf.tanh(self.pooler(sequence_output[:, 0])),

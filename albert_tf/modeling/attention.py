@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.fused import fused
-from albert_tf.modeling.layers import Dense, LayerNorm
+from albert_tf.modeling.layers import Dense, LayerNorm, layer_norm
 
 
 class AttentionWeights(NamedTuple):
@@ -18,6 +18,8 @@ class AttentionWeights(NamedTuple):
     qkv_bias: tf.Tensor  # [3 H]
     output_kernel: tf.Tensor  # [H, H]
     output_bias: tf.Tensor  # [H]
+    gamma: tf.Tensor  # [H]
+    beta: tf.Tensor  # [H]
 
 
 class AttentionBlock(tf.keras.layers.Layer):
@@ -48,7 +50,7 @@ class AttentionBlock(tf.keras.layers.Layer):
         kernel = tf.concat([self.query.kernel * scale, self.key.kernel, self.value.kernel], axis=1)
         bias = tf.concat([self.query.bias * scale, self.key.bias, self.value.bias], axis=0)
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
-                                *self.output_dense.weights_for_step())
+                                *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
     def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
         """x: [batch * seq, H]; additive_mask: float32 [batch, 1, 1, seq]. Returns the shape of x."""
@@ -63,7 +65,8 @@ class AttentionBlock(tf.keras.layers.Layer):
         context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
         attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)
-        return self.layer_norm(dropouts(attended, self.config.hidden_dropout_prob), x, dropouts.training)
+        attended = dropouts(attended, self.config.hidden_dropout_prob)
+        return layer_norm(attended, x, weights.gamma, weights.beta, dropouts.training)
 
 
 def _masked_softmax(scores, additive_mask):

@@ -8,6 +8,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.attention import AttentionBlock
 from albert_tf.modeling.feed_forward import FeedForwardBlock
 from albert_tf.modeling.layers import Dense
+from albert_tf.modeling.recomputation import recomputed
 
 # What the release adds to the scores of a padded key.
 MASKED_SCORE = -10000.0
@@ -19,8 +20,8 @@ class Encoder(tf.keras.layers.Layer):
     Which block layer i uses in each list is the config's attention_blocks[i] and ffn_blocks[i]: that is all there
     is to cross-layer sharing, to groups and to inner groups.
 
-    Called with embedding_output [batch, seq, E] and input_mask [batch, seq]; returns the list of the outputs of
-    every block that was applied, each [batch, seq, H].
+    Called with embedding_output [batch, seq, E], input_mask [batch, seq] and whether layers are to be recomputed for
+    their gradients; returns the list of the outputs of every block that was applied, each [batch, seq, H].
     """
 
     def __init__(self, config: AlbertConfig):
@@ -34,22 +35,40 @@ class Encoder(tf.keras.layers.Layer):
         self.ffn_blocks = [FeedForwardBlock(config, _scope(config, i)) for i in range(config.num_ffn_blocks)]
         self.built = True
 
-    def call(self, embedding_output, input_mask, dropouts):
+    def call(self, embedding_output, input_mask, dropouts, recompute=False):
         if self.embedding_hidden_mapping_in is not None:
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)
         shape = tf.shape(embedding_output)
         additive_mask = (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE  # [batch, 1, 1, seq]
-        attention_weights = [block.weights_for_step() for block in self.attention_blocks]
-        ffn_weights = [block.weights_for_step() for block in self.ffn_blocks]
+        attention = [block.weights_for_step() for block in self.attention_blocks]
+        ffn = [block.weights_for_step() for block in self.ffn_blocks]
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs = []
-        for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
-            for a, f in zip(attention_layer, ffn_layer):
-                x = self.attention_blocks[a](x, additive_mask, attention_weights[a], dropouts)
-                x = self.ffn_blocks[f](x, ffn_weights[f], dropouts)
-                outputs.append(tf.reshape(x, shape))
+        for a, f in self._blocks_in_order():
+            layer = self._layer(a, f, additive_mask, dropouts, number=len(outputs))
+            if recompute:
+                x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
+            else:
+                x = layer(x, (attention[a], ffn[f]))
+            outputs.append(tf.reshape(x, shape))
         return outputs
+
+    def _blocks_in_order(self):
+        """The places of the attention and of the feed-forward block, for every layer and inner group."""
+        for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
+            yield from zip(attention_layer, ffn_layer)
+
+    def _layer(self, a: int, f: int, additive_mask, dropouts, number: int):
+        """A layer as a function of x [batch * seq, H] and of the weights of both blocks."""
+
+        def apply(x, weights):
+            attention_weights, ffn_weights = weights
+            own = dropouts.of_layer(number)
+            x = self.attention_blocks[a](x, additive_mask, attention_weights, own)
+            return self.ffn_blocks[f](x, ffn_weights, own)
+
+        return apply
 
 
 def _scope(config: AlbertConfig, index: int) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.layers import Dense, LayerNorm, activation
+from albert_tf.modeling.layers import Dense, LayerNorm, activation, layer_norm
 
 
 class FeedForwardWeights(NamedTuple):
@@ -17,6 +17,8 @@ class FeedForwardWeights(NamedTuple):
     intermediate_bias: tf.Tensor  # [intermediate_size]
     output_kernel: tf.Tensor  # [intermediate_size, H]
     output_bias: tf.Tensor  # [H]
+    gamma: tf.Tensor  # [H]
+    beta: tf.Tensor  # [H]
 
 
 class FeedForwardBlock(tf.keras.layers.Layer):
@@ -37,11 +39,13 @@ class FeedForwardBlock(tf.keras.layers.Layer):
         self.built = True
 
     def weights_for_step(self) -> FeedForwardWeights:
-        return FeedForwardWeights(*self.intermediate.weights_for_step(), *self.output_dense.weights_for_step())
+        return FeedForwardWeights(*self.intermediate.weights_for_step(), *self.output_dense.weights_for_step(),
+                                  *self.layer_norm.weights_for_step())
 
     def call(self, x, weights: FeedForwardWeights, dropouts):
         """x: [batch * seq, H]. Returns the same shape."""
         act = activation(self.config.hidden_act, dropouts.training)
         wide = act(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
         narrow = tf.nn.bias_add(tf.matmul(wide, weights.output_kernel), weights.output_bias)
-        return self.layer_norm(dropouts(narrow, self.config.hidden_dropout_prob), x, dropouts.training)
+        narrow = dropouts(narrow, self.config.hidden_dropout_prob)
+        return layer_norm(narrow, x, weights.gamma, weights.beta, dropouts.training)

@@ -87,11 +87,18 @@ class LayerNorm(ReleaseLayer):
         self.beta = self.variable(f"{scope}/beta", [size], "zeros")
         self.gamma = self.variable(f"{scope}/gamma", [size], "ones")
 
+    def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gamma and beta, float32 always, as layer_norm takes them."""
+        return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
+
     def call(self, x, residual=None, training=False):
-        normalise = _fused_layer_norm if training else _layer_norm
         residual = tf.zeros([], x.dtype) if residual is None else residual
-        gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
-        return self.in_compute_dtype(normalise(x, residual, gamma, beta))
+        return self.in_compute_dtype(layer_norm(x, residual, *self.weights_for_step(), training))
+
+
+def layer_norm(x, residual, gamma, beta, training: bool) -> tf.Tensor:
+    """LayerNorm of x + residual as a function of its weights, in the dtype of x."""
+    return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta)
 
 
 def _layer_norm(x, residual, gamma, beta):
@@ -135,6 +142,10 @@ class Dropouts:
     @property
     def training(self) -> bool:
         return self._seed is not None
+
+    def of_layer(self, number: int) -> Dropouts:
+        """The dropouts of a layer of the encoder: the same masks each time that it is computed."""
+        return type(self)(None if self._seed is None else self._seed + [1 + number, 0])
 
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
         if self._seed is None or not rate:
