@@ -1,8 +1,8 @@
 """Text normalisation as TensorFlow ops: a table of what the normalisation in Python makes of each character.
 
-NFKD, the loss of combining characters, lower case and the rest do their work on each character alone, with one exception:
-the Greek capital sigma, whose lower case depends on its neighbours. So a table made by the function itself does what the
-function does, whatever Unicode version and locale the server has, and says where each character came from.
+NFKD, the loss of combining characters, lower case and the rest do their work on each character alone, with one
+exception: the Greek capital sigma, whose lower case depends on its neighbours. So a table made by the function itself
+does what the function does, whatever Unicode version and locale the server has. Each character's origin is kept.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ _BLANK = 0x20
 # Stands between characters while they are normalised together: no letter, no mark, and normalised to itself.
 _SEPARATOR = "\U0010ffff"
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = (ord(character) for character in "Σσς")
+# What Unicode keeps free of characters for ever. TensorFlow cannot write these; a private character stands for them,
+# which no vocabulary has either.
+_NONCHARACTERS = (*range(0xFDD0, 0xFDF0), *range(0xFFFE, _NUM_CODES, 0x10000), *range(0xFFFF, _NUM_CODES, 0x10000))
+_STAND_IN = "\U0010fffd"
 _CASED, _IGNORABLE = 1, 2
 
 
@@ -39,16 +43,16 @@ class NormalizedTexts(NamedTuple):
     ends: tf.Tensor
 
 
-class GraphNormalization(tf.Module):
+class GraphNormalization:
     """A normalisation of texts, as ops.
 
     Args:
       normalize: from str to str; it must treat each character alone, but for capital sigmas. White space becomes
-        blanks; how many there are of them in a row does not matter, and differs here.
+        blanks; how many there are of them in a row does not matter, and differs here. So do Unicode's 66
+        noncharacters, which become U+10FFFD.
     """
 
     def __init__(self, normalize: Callable[[str], str]):
-        super().__init__()
         outputs = _outputs_of_characters(normalize)
         changed = sorted({output for code, output in enumerate(outputs) if output != chr(code)})
         row_of = {output: row for row, output in enumerate(changed, start=1)}
@@ -62,7 +66,7 @@ class GraphNormalization(tf.Module):
         codes, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
         ends = _ends(starts, texts)
         rows = self._rows.lookup(codes.values)
-        lengths = tf.where(rows == 0, tf.ones([], tf.int64), tf.gather(self._splits[1:] - self._splits[:-1], rows))
+        lengths = tf.gather(self._splits[1:] - self._splits[:-1], rows)
         source, within = _repeated(lengths)  # [characters] each
         row, first = tf.gather(rows, source), tf.gather(self._splits, tf.gather(rows, source))
         changed = tf.gather(self._codes, tf.where(row == 0, tf.zeros([], tf.int64), first + within))
@@ -86,11 +90,10 @@ class GraphNormalization(tf.Module):
         return tf.where(codes == _CAPITAL_SIGMA, tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA), codes)
 
 
-class _PagedTable(tf.Module):
+class _PagedTable:
     """A small number for each code point; pages of 256 that are alike are kept once."""
 
     def __init__(self, values: list[int]):
-        super().__init__()
         pages, page_of = np.unique(np.array(values, np.int32).reshape(-1, _PAGE), axis=0, return_inverse=True)
         self._page_of, self._values = page_of.astype(np.int32).reshape(-1), pages.reshape(-1)
 
@@ -100,25 +103,28 @@ class _PagedTable(tf.Module):
 
 def _outputs_of_characters(normalize: Callable[[str], str]) -> list[str]:
     """What becomes of each code point. A capital sigma stays one, where its lower case is for the context to say."""
-    alone = _normalized_apart(normalize, "")
-    behind_a_letter = _normalized_apart(normalize, "a")
-    sigma = str.maketrans("ς", "Σ")
-    return [output if f"a{output}" == final else final[1:].translate(sigma)
-            for output, final in zip(alone, behind_a_letter)]
-
-
-def _normalized_apart(normalize: Callable[[str], str], before: str) -> list[str]:
-    """Each code point normalised, with `before` in front of it."""
-    characters = map(chr, range(_NUM_CODES - 1))
-    joined = _SEPARATOR + "".join(f"{before}{character}{_SEPARATOR}" for character in characters)
-    return [*normalize(joined).split(_SEPARATOR)[1:-1], before + _SEPARATOR]
+    outputs = _apart(normalize)
+    for code in [code for code, output in enumerate(outputs) if "σ" in output]:
+        behind_a_letter = normalize(f"a{chr(code)}")[1:]
+        if behind_a_letter != outputs[code]:
+            outputs[code] = behind_a_letter.replace("ς", "Σ")
+    for code in _NONCHARACTERS:
+        outputs[code] = _STAND_IN
+    return outputs
 
 
 def _cases_of_characters() -> list[int]:
     """Which characters are case-ignorable, and which are cased and are not: what str.lower asks around a sigma."""
-    ignorable_or_cased = ["ς" in f"a{chr(code)}Σ".lower() for code in range(_NUM_CODES)]
-    cased = ["ς" in f"{chr(code)}Σ".lower()[len(chr(code).lower()):] for code in range(_NUM_CODES)]
-    return [_CASED if is_cased else _IGNORABLE if either else 0 for either, is_cased in zip(ignorable_or_cased, cased)]
+    behind_a_letter = [lowered.endswith("ς") for lowered in _apart(str.lower, before="a", after="Σ")]
+    alone = [lowered.endswith("ς") for lowered in _apart(str.lower, after="Σ")]
+    return [_CASED if is_cased else _IGNORABLE if either else 0 for either, is_cased in zip(behind_a_letter, alone)]
+
+
+def _apart(function: Callable[[str], str], before: str = "", after: str = "") -> list[str]:
+    """What a function makes of each code point between two strings; all of them in one call, which is fast."""
+    rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in range(_NUM_CODES - 1))
+    results = function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]
+    return [*results, function(f"{before}{_SEPARATOR}{after}")]
 
 
 def _with_way_back(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> NormalizedTexts:
@@ -150,7 +156,7 @@ def _cumulated(lengths: tf.Tensor) -> tf.Tensor:
     return tf.pad(tf.cumsum(lengths), [[1, 0]])
 
 
-def _repeated(lengths: tf.Tensor) -> tf.RaggedTensor:
+def _repeated(lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """For lengths int64 [n]: which of the n each of the parts belongs to, and its number among them. [parts] each"""
     splits = _cumulated(lengths)
     owner = tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)

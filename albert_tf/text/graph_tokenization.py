@@ -20,6 +20,9 @@ class GraphTokenizer(tf.Module):
     In a text that is not UTF-8, each sequence of bytes that stands for no character is taken as U+FFFD. An empty text
     has no pieces. In an XLA-compiled function it does not work: the ops have no XLA kernels.
 
+    One thing differs. Where two ways to cut a word have the same score, as in long words of few letters over and over,
+    rounding decides, and tensorflow-text's SentencePiece adds the scores up in another order.
+
     Args:
       tokenizer: what to do the same as.
 
@@ -33,7 +36,8 @@ class GraphTokenizer(tf.Module):
         self.cls_id, self.sep_id, self.mask_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
         self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
         self._normalization = _normalization(tokenizer.sp_model is not None, tokenizer.do_lower_case)
-        self._model = GraphSentencePieces(tokenizer.sp_model) if tokenizer.sp_model else GraphWordPieces(tokenizer.vocab)
+        self._model = (GraphSentencePieces(tokenizer.sp_model) if tokenizer.sp_model
+                       else GraphWordPieces(tokenizer.vocab))
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Texts, string [texts], to ids, int32 [texts, (pieces)]."""
