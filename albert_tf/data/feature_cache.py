@@ -35,7 +35,7 @@ def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema
       made_from: what the features depend on, JSON values.
       schema: what they hold.
     """
-    key = _digest(json.dumps(_all_made_from(made_from, schema), sort_keys=True).encode())
+    key = digest(json.dumps(_all_made_from(made_from, schema), sort_keys=True).encode())
     return os.path.join(directory, f"{name}_{key[:12]}.tfrecord")
 
 
@@ -70,18 +70,23 @@ def fingerprint(path: str) -> str:
     """
     if not tf.io.gfile.exists(path):
         raise ValueError(f"no such file: {path}")
-    digest = hashlib.sha256()
+    found = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+            found.update(block)
+    return found.hexdigest()
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, for made_from."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     """What features depend on by their tokenizer, for made_from."""
     model = tokenizer.sp_model
     vocabulary = model.serialized_model_proto() if model else "\n".join(tokenizer.vocab).encode()
-    return dict(vocabulary=_digest(vocabulary), do_lower_case=tokenizer.do_lower_case)
+    return dict(vocabulary=digest(vocabulary), do_lower_case=tokenizer.do_lower_case)
 
 
 def _is_current(path: str, made_from: dict) -> bool:
@@ -103,7 +108,3 @@ def _is_current(path: str, made_from: dict) -> bool:
 def _all_made_from(made_from: dict, schema: FeatureSchema) -> dict:
     features = sorted(schema.record_features())
     return dict(made_from, max_seq_length=schema.max_seq_length, features=features, version=_VERSION)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

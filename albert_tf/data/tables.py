@@ -68,15 +68,15 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, line in enumerate(_existing_lines(path), start=1):
         if line.strip():
-            yield number, parse_json_object(line, f"{path} line {number}")
+            yield number, parse_json_object(line, path, number)
 
 
-def parse_json_object(text: str, place: str) -> dict[str, Any]:
+def parse_json_object(text: str, path: str, first_line: int = 1) -> dict[str, Any]:
     """The object that a text holds.
 
     Args:
       text: JSON.
-      place: where it stands, for the error.
+      path, first_line: where it stands, for the error.
 
     Raises:
       ValueError: it is not JSON, or another value than an object.
@@ -84,9 +84,9 @@ def parse_json_object(text: str, place: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{place}: not JSON ({error.msg})") from error
+        raise ValueError(f"{path} line {first_line + error.lineno - 1}: not JSON ({error.msg})") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{place}: expected a JSON object, got {text.strip()[:40]!r}")
+        raise ValueError(f"{path} line {first_line}: expected a JSON object, got {text.strip()[:40]!r}")
     return value
 
 

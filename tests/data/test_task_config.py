@@ -84,5 +84,5 @@ def test_a_config_that_is_missing_or_no_json_is_named(tmp_path):
     with pytest.raises(ValueError, match="no such file: .*nothing.json"):
         load_task_config(str(tmp_path / "nothing.json"))
     (tmp_path / "task.json").write_text("{")
-    with pytest.raises(ValueError, match="task.json: not JSON"):
+    with pytest.raises(ValueError, match="task.json line 1: not JSON"):
         load_task_config(str(tmp_path / "task.json"))
