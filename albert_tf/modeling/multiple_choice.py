@@ -9,6 +9,9 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import OutputDense, dropouts
 
+# The logit of a choice that a question does not have: its probability is 0.
+MISSING_CHOICE = -1e9
+
 
 class AlbertMultipleChoice(tf.keras.Model):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
@@ -19,7 +22,8 @@ class AlbertMultipleChoice(tf.keras.Model):
       num_choices: of a question, where the choices come side by side in one row, as in the release's records.
 
     Called with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]; returns AlbertModel's
-    outputs, for batch * choices rows, and logits, float32 [batch, choices].
+    outputs, for batch * choices rows, and logits, float32 [batch, choices]. A choice without a single token in
+    input_mask is one that the question does not have: it cannot be chosen.
 
     Raises:
       ValueError: the inputs have neither shape.
@@ -38,17 +42,19 @@ class AlbertMultipleChoice(tf.keras.Model):
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(rows, dropout)
         logits = self.classifier(dropout(outputs["pooled_output"], self._dropout_prob))  # [batch * choices, 1]
-        return dict(outputs, logits=tf.reshape(logits, [-1, choices]))
+        is_there = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
+        return dict(outputs, logits=tf.reshape(tf.where(is_there, logits, MISSING_CHOICE), [-1, choices]))
 
     def _rows(self, inputs) -> tuple[dict, int]:
         """The inputs as [batch * choices, seq], and how many choices there are."""
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
             tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self._num_choices
-            seq, rest = divmod(tensors[0].shape[1] or 0, choices)
+            length = tensors[0].shape[1] or tf.shape(tensors[0])[1]
+            seq, rest = length // choices, 0 if tf.is_tensor(length) else length % choices
         else:
             tensors, rest = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]"), 0
-            _, choices, seq = tensors[0].shape
-        if not (choices and seq) or rest:
+            choices, seq = tensors[0].shape[1], tensors[0].shape[2] or tf.shape(tensors[0])[2]
+        if not choices or rest:
             raise ValueError(f"the inputs must hold {choices or 'a fixed number of'} choices of one fixed length. "
                              f"Received: input_ids of shape {tensors[0].shape}")
         return {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}, choices

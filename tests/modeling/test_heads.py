@@ -86,6 +86,27 @@ def test_multiple_choice_with_an_axis_for_the_choices(golden):
     np.testing.assert_allclose(head.model(two)["logits"], head.numbers["out/logits"][:, :2], atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [[None, None], [None, 4, None]])
+def test_multiple_choice_of_any_length(golden, shape):
+    head = Recorded(golden, "race", "multiple_choice")
+    spec = {name: tf.TensorSpec(shape, tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    logits = tf.function(lambda inputs: head.model(inputs)["logits"], input_signature=[spec])
+    given = [6, 4 * 24] if len(shape) == 2 else [6, 4, 24]
+    head.check("logits", logits({name: head.inputs[name].reshape(given) for name in spec}))
+
+
+def test_a_choice_without_tokens_cannot_be_chosen(golden):
+    head = Recorded(golden, "race", "multiple_choice")
+    rows = {name: head.inputs[name].reshape([6, 4, 24]).copy() for name in ("input_ids", "input_mask", "segment_ids")}
+    rows["input_mask"][:, 2] = 0
+    rows["input_mask"][5] = 0
+    logits = head.model(rows)["logits"]
+    probabilities = tf.nn.softmax(logits).numpy()
+    there = [0, 1, 3]
+    np.testing.assert_allclose(logits.numpy()[:5, there], head.numbers["out/logits"][:5, there], atol=1e-5)
+    assert not probabilities[:5, 2].any() and np.isfinite(probabilities).all()
+
+
 def test_span(golden):
     head = Recorded(golden, "squad_v1", "span")
     outputs = head.model(head.inputs)
