@@ -3,12 +3,14 @@
 The release finds out by a longest common subsequence of the original characters, each normalised on its own, and those
 of the pieces: quadratic in time, and once per question. Offsets kept through normalisation know it already, in linear
 time. They and the release disagree in places where something was put in or left out beside a character that is equal to
-it ("….", two blanks before "2,"); only there is the subsequence looked for, over some characters.
+it ("….", two blanks before "2,"); so around every character without a counterpart the subsequence is looked for.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
+from typing import Iterator
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from albert_tf.text.tokenization import FullTokenizer
 LEAST_MATCHED = 0.8
 # Matched characters behind a gap that may have to be matched anew, and the largest table for it.
 _MARGIN = 16
-_MOST_CELLS = 1 << 16
+_MOST_CELLS = 1 << 17
 
 
 class AlignedParagraph:
@@ -68,7 +70,7 @@ def align_paragraphs(tokenizer: FullTokenizer, texts: list[str]) -> list[Aligned
 def _align(traced: TracedPieces, text_length: int, as_released: bool) -> AlignedParagraph:
     matches = traced.origins
     is_matched = True
-    if as_released and traced.surface[1:] != traced.forms:
+    if as_released and (traced.surface[1:] != traced.forms or traced.forms[:1] == " "):
         matches = _release_matches(traced, text_length)
         is_matched = np.count_nonzero(matches != NOWHERE) >= LEAST_MATCHED * text_length
         if not is_matched:  # there the offsets know better
@@ -113,68 +115,68 @@ def _release_matches(traced: TracedPieces, text_length: int) -> np.ndarray:
     surface, forms = traced.surface, traced.forms
     pairs = [(origin, place) for place, (origin, character) in enumerate(zip(traced.origins.tolist(), surface))
              if origin != NOWHERE and forms[origin] == character]
-    pairs = _settled(forms, surface, [(-1, -1), *pairs, (text_length, len(surface))])
+    pairs = [(-1, -1), *pairs, (text_length, len(surface))]
+    settled, first = [], 0
+    for before, behind in _regions(pairs):
+        (left, lower), (right, upper) = pairs[before], pairs[behind]
+        settled += pairs[first : before + 1]
+        settled += _longest_common_subsequence(forms, surface, range(left + 1, right), range(lower + 1, upper))
+        first = behind
+    settled += pairs[first:]
     matches = np.full(len(surface), NOWHERE, np.int32)
-    if pairs:
-        origins, places = zip(*pairs)
-        matches[list(places)] = origins
+    for origin, place in settled[1:-1]:
+        matches[place] = origin
     return matches
 
 
-def _settled(forms, surface: str, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pairs matched anew behind every gap in which there is something for the pairs behind it to match with.
+def _regions(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Where pairs may have to be matched anew: from the pair before a gap to the one that ends the margin behind it.
 
-    Args:
-      forms, surface: the two sides.
-      pairs: (original, surface), rising, between a pair before both sides and one behind them.
+    Gaps in one another's margin are in one region, as long as that is not too large.
     """
-    settled, k = pairs[:1], 1
-    while k < len(pairs):
-        if not _is_open(forms, surface, settled[-1], pairs[k]):
-            settled.append(pairs[k])
-            k += 1
-            continue
-        last = min(k + _MARGIN, len(pairs) - 1)
-        (left, lower), (right, upper) = settled[-1], pairs[last]
-        found = pairs[k:last]
-        if (right - left) * (upper - lower) <= _MOST_CELLS:
-            found = _longest_common_subsequence(forms, surface, range(left + 1, right), range(lower + 1, upper))
-        settled += found
-        # What is behind the margin stands in a gap of its own only if the last match moved.
-        k = last
-        settled.append(pairs[k])
-        k += 1
-    return settled[1:-1]
+    gaps = [k for k in range(1, len(pairs)) if pairs[k] != (pairs[k - 1][0] + 1, pairs[k - 1][1] + 1)]
+    before = behind = 0
+    for gap in gaps:
+        end = min(gap + _MARGIN, len(pairs) - 1)
+        if gap > behind or _cells(pairs, before, end) > _MOST_CELLS:
+            if before < behind:
+                yield before, behind
+            before = behind = max(gap - 1, behind)
+        if before < end and _cells(pairs, before, end) <= _MOST_CELLS:
+            behind = end
+    if before < behind:
+        yield before, behind
 
 
-def _is_open(forms, surface: str, before: tuple[int, int], pair: tuple[int, int]) -> bool:
-    """Whether the gap between two pairs has a character that the second pair, or another of the gap, could have."""
-    origins, places = range(before[0] + 1, pair[0]), range(before[1] + 1, pair[1])
-    if not origins and not places:
-        return False
-    wanted = surface[pair[1]] if pair[1] < len(surface) else None
-    put_in = surface[places.start : places.stop]
-    if wanted is not None and wanted in put_in:
-        return True
-    return any(forms[i] == wanted or forms[i] in put_in for i in origins if len(forms[i]) == 1)
+def _cells(pairs: list[tuple[int, int]], before: int, behind: int) -> int:
+    return (pairs[behind][0] - pairs[before][0]) * (pairs[behind][1] - pairs[before][1])
 
 
 def _longest_common_subsequence(forms, surface: str, origins: range, places: range) -> list[tuple[int, int]]:
-    """The longest one, and of several the one whose pairs, from the last to the first, come earliest."""
-    rows = [[0] * (len(places) + 1)]
+    """The longest one, and of several the one whose pairs, from the last to the first, come earliest.
+
+    A row of the table is a number, of which bit j is 0 where the subsequence grows with character j (Hyyrö, 2004).
+    """
+    places_of = collections.defaultdict(int)
+    for column, place in enumerate(places):
+        places_of[surface[place]] |= 1 << column
+    every = (1 << len(places)) - 1
+    rows = [every]
     for i in origins:
-        row = [0]
-        for column, j in enumerate(places):
-            matched = rows[-1][column] + 1 if forms[i] == surface[j] else 0
-            row.append(max(rows[-1][column + 1], row[column], matched))
-        rows.append(row)
+        matched = rows[-1] & places_of.get(forms[i], 0)
+        rows.append(((rows[-1] + matched) | (rows[-1] - matched)) & every)
+
+    def length(i: int, j: int) -> int:
+        return j - bin(rows[i] & ((1 << j) - 1)).count("1")
+
     pairs, i, j = [], len(origins), len(places)
-    while i and j:
-        if rows[i - 1][j] == rows[i][j]:
+    remaining = length(i, j)
+    while remaining:
+        if length(i - 1, j) == remaining:
             i -= 1
-        elif rows[i][j - 1] == rows[i][j]:
+        elif length(i, j - 1) == remaining:
             j -= 1
         else:
-            i, j = i - 1, j - 1
+            i, j, remaining = i - 1, j - 1, remaining - 1
             pairs.append((origins[i], places[j]))
     return pairs[::-1]
