@@ -1,0 +1,52 @@
+"""The tasks of SQuAD 1.1 and 2.0: the release's losses, which add up over parts of a batch; candidates."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import from_pretrained
+from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
+
+INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask", "start_positions", "end_positions", "is_impossible")
+
+
+@pytest.fixture(params=["squad_v1", "squad_v2"])
+def recorded(request, golden):
+    """(task, batch, the release's numbers by their names here)."""
+    folder = golden / "finetuned_heads" / request.param
+    numbers = np.load(folder / "io.npz")
+    batch = {name: tf.constant(numbers[f"in/{name}"]) for name in INPUTS}
+    path = str(folder / "model.ckpt")
+    if request.param == "squad_v1":
+        return SpanTask(from_pretrained(path, model="span")), batch, dict(loss=numbers["out/training_loss"])
+    expected = {name: numbers[f"out/{name}"] for name in ("start_loss", "end_loss", "regression_loss")}
+    task = ConditionalSpanTask(from_pretrained(path, model="conditional_span"))
+    return task, batch, dict(expected, loss=numbers["out/total_loss"])
+
+
+def test_losses_are_those_of_the_release(recorded):
+    task, batch, expected = recorded
+    loss, parts = task.loss(task.model(batch), batch, task.normalizers(batch))
+    found = dict(parts, loss=loss)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+
+
+def test_losses_of_parts_add_up_to_that_of_the_batch(recorded):
+    task, batch, expected = recorded
+    parts = [{name: values[rows] for name, values in batch.items()} for rows in (slice(0, 2), slice(2, None))]
+    losses = [task.loss(task.model(part), part, task.normalizers(batch))[0] for part in parts]
+    np.testing.assert_allclose(sum(losses), expected["loss"], atol=1e-5)
+
+
+def test_candidates_are_the_best_tokens_and_of_equals_the_first():
+    logits = tf.constant([[1.0, 3.0, 2.0, 3.0]])
+    found = SpanTask(None, n_best_size=3).predictions(dict(start_logits=logits, end_logits=-logits))
+    assert found["start_top_index"].numpy().tolist() == [[1, 3, 2]]
+    assert found["end_top_index"].numpy().tolist() == [[0, 2, 1]]
+    assert found["end_top_log_probs"].numpy().tolist() == [[-1.0, -2.0, -3.0]]
+
+
+def test_a_sequence_shorter_than_the_n_best_gives_all_its_tokens():
+    found = SpanTask(None).predictions(dict(start_logits=tf.zeros([2, 4]), end_logits=tf.zeros([2, 4])))
+    assert found["start_top_index"].shape == (2, 4)
