@@ -60,12 +60,15 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
 
     Args:
       files: which; nothing happens where there is none.
-      directory: where to.
+      directory: where to; made where it is missing.
       name: what to call it there; by default its own name.
     """
     if files:
         path = files.spm_model_file or files.vocab_file
-        tf.io.gfile.copy(path, os.path.join(directory, name or os.path.basename(path)), overwrite=True)
+        target = os.path.join(directory, name or os.path.basename(path))
+        tf.io.gfile.makedirs(directory)
+        if os.path.abspath(path) != os.path.abspath(target):  # a file copied onto itself would be empty
+            tf.io.gfile.copy(path, target, overwrite=True)
 
 
 def lower_case_in(directory: str) -> bool | None:
