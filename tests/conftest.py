@@ -32,3 +32,11 @@ def two_cpu_devices():
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+@pytest.fixture(scope="session")
+def mirrored(two_cpu_devices):
+    """The process' one mirrored strategy: a second would use the collectives' keys of the first for its own."""
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

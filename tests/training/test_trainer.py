@@ -64,13 +64,12 @@ def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments)
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_two_replicas_train_as_one(golden, initial, jit_compile):
+def test_two_replicas_train_as_one(golden, initial, mirrored, jit_compile):
     numbers = np.load(golden / "training_lamb.npz")
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
+    with mirrored.scope():
         trainer = new_trainer(initial, jit_compile=jit_compile)
     steps = StepLogs()
-    batches = strategy.experimental_distribute_dataset(batches_of(numbers))
+    batches = mirrored.experimental_distribute_dataset(batches_of(numbers))
     trainer.fit(batches, steps_per_epoch=8, verbose=0, callbacks=[steps])
     np.testing.assert_allclose([log["loss"] for log in steps.logs], numbers["total_loss_onehot"], atol=5e-5, rtol=0)
 
