@@ -1,0 +1,58 @@
+"""Questions per second of preparing SQuAD for training, against Hugging Face's run_qa.py with its fast tokenizer.
+
+    python -m benchmarks.squad_features --train_file=train-v1.1.json --spm_model_file=30k-clean.model \\
+        --peer_vocab_file=30k-clean.vocab --peer_python=/path/to/bin/python
+
+384 tokens, stride 128, two processes of ours and two threads of the tokenizer. The peer's environment needs torch and
+transformers.
+"""
+
+import statistics
+
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.data.squad.reading import survey
+from benchmarks.alternation import Worker
+
+flags.DEFINE_string("train_file", None, "SQuAD's JSON.", required=True)
+flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.", required=True)
+flags.DEFINE_string("peer_vocab_file", None, "Its .vocab file, of which the peer makes its tokenizer.", required=True)
+flags.DEFINE_string("peer_python", None, "Python of an environment with transformers.", required=True)
+flags.DEFINE_integer("rounds", 5, "Turns of each program; the median counts.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+LENGTHS = ("384", "128")
+MEMORY, RECORDS, PEER = "ours, in memory", "ours, to records and back", "Hugging Face, in memory"
+WANTED = {MEMORY: 2.5, RECORDS: 1.0}
+
+
+def main():
+    questions = survey(FLAGS.train_file).questions
+    rates = {name: questions / seconds for name, seconds in compare().items()}
+    print(f"\n{'questions per second, median':36}{'':8}{'/ Hugging Face':>16}{'wanted':>8}")
+    for name, rate in rates.items():
+        print(f"{name:36}{rate:8,.0f}{rate / rates[PEER]:16.2f}{WANTED.get(name, ''):>8}")
+
+
+def compare() -> dict[str, float]:
+    """Median seconds for the file of each program, over rounds in which all have their turn."""
+    ours = (FLAGS.train_file, FLAGS.spm_model_file, *LENGTHS)
+    workers = {}
+    try:
+        workers[MEMORY] = Worker("squad_ours", *ours, "memory")
+        workers[RECORDS] = Worker("squad_ours", *ours, "records")
+        workers[PEER] = Worker("squad_hugging_face", FLAGS.train_file, FLAGS.peer_vocab_file, *LENGTHS,
+                               python=FLAGS.peer_python)
+        seconds = {name: [] for name in workers}
+        for _ in range(FLAGS.rounds):
+            for name, worker in workers.items():
+                seconds[name].append(worker.seconds(1))
+    finally:
+        for worker in workers.values():
+            worker.stop()
+    return {name: statistics.median(found) for name, found in seconds.items()}
+
+
+if __name__ == "__main__":
+    cli.run(main)

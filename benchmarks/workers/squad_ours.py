@@ -1,0 +1,33 @@
+"""albert_tf's preparation of SQuAD for training, from the JSON to features in memory, or to records and what is read
+back of them.
+
+    python -m benchmarks.workers.squad_ours train-v1.1.json 30k-clean.model MAX_SEQ_LENGTH DOC_STRIDE memory|records
+"""
+
+import sys
+import tempfile
+
+from albert_tf import FullTokenizer
+from albert_tf.data.squad.cache import FeatureSource, training_table
+from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.squad.reading import survey
+from benchmarks.workers.serving import serve
+
+_WORKERS = 2
+
+
+def make_step():
+    path, spm_model_file, max_seq_length, doc_stride, kind = sys.argv[1:6]
+    options = FeatureOptions(int(max_seq_length), int(doc_stride), max_query_length=64, is_training=True)
+    source = FeatureSource(path, survey(path).questions, FullTokenizer(spm_model_file=spm_model_file), options,
+                           num_workers=_WORKERS)
+    return (lambda: list(source.blocks())) if kind == "memory" else (lambda: to_records(source))
+
+
+def to_records(source):
+    with tempfile.TemporaryDirectory() as folder:
+        return training_table(source, folder)
+
+
+if __name__ == "__main__":
+    serve(make_step, first_steps=1)
