@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from typing import Any, NamedTuple
 
 FEWEST_CHOICES, MOST_CHOICES = 2, 10
@@ -64,12 +65,17 @@ def checked_example(
     return MultipleChoiceExample(str(example_id), context, question, tuple(options), label, level)
 
 
+def letters(num_options: int) -> str:
+    """What the options are called in answers: "ABCD" for four."""
+    return string.ascii_uppercase[:num_options]
+
+
 def _label(place: str, answer: Any, num_options: int) -> int:
-    letters = [chr(ord("A") + i) for i in range(num_options)]
-    letter = answer.strip().upper() if isinstance(answer, str) else answer
-    if letter not in letters:
-        raise ValueError(f"{place}: the answer must be a letter from A to {letters[-1]}. Received: {_shown(answer)}")
-    return letters.index(letter)
+    names = letters(num_options)
+    letter = answer.strip().upper() if isinstance(answer, str) else ""
+    if len(letter) != 1 or letter not in names:
+        raise ValueError(f"{place}: the answer must be a letter from A to {names[-1]}. Received: {_shown(answer)}")
+    return names.index(letter)
 
 
 def _shown(value: Any) -> str:

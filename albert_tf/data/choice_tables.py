@@ -72,9 +72,9 @@ class ChoiceTables:
                              "may leave answers out")
         return examples
 
-    def num_choices(self, split: str) -> int:
-        """The most that a question of the split has."""
-        return max(len(example.options) for example in self.examples(split))
+    def num_choices(self, *splits: str) -> int:
+        """The most that a question of the splits has."""
+        return max(len(example.options) for split in splits for example in self.examples(split))
 
     def table(self, split: str, path: str | None = None) -> FeatureTable:
         """The features of a split; label_ids is among their scalars.

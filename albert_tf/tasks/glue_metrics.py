@@ -24,10 +24,15 @@ def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> di
         loss, names = np.mean(np.square(given - label_ids)), task.metrics
     else:
         given = probabilities.argmax(axis=-1)
-        of_labels = probabilities[np.arange(len(label_ids)), label_ids]
-        loss, names = -np.mean(np.log(np.maximum(of_labels, _LEAST_PROBABILITY))), ("eval_accuracy", *task.metrics)
+        loss, names = mean_cross_entropy(probabilities, label_ids), ("eval_accuracy", *task.metrics)
     results = {name: float(_METRICS[name](label_ids, given)) for name in dict.fromkeys(names)}
     return dict(results, eval_loss=float(loss), loss=float(loss))
+
+
+def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
+    """Of probabilities [examples, labels] and the right ones [examples]."""
+    of_labels = probabilities[np.arange(len(label_ids)), label_ids]
+    return float(-np.mean(np.log(np.maximum(of_labels, _LEAST_PROBABILITY))))
 
 
 def _correlation(function):

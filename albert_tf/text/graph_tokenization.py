@@ -35,9 +35,17 @@ class GraphTokenizer(tf.Module):
         super().__init__()
         self.cls_id, self.sep_id, self.mask_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
         self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
-        self._normalization = _normalization(tokenizer.sp_model is not None, tokenizer.do_lower_case)
-        self._model = (GraphSentencePieces(tokenizer.sp_model) if tokenizer.sp_model
+        self._is_sentencepiece = tokenizer.sp_model is not None
+        self._normalization = _normalization(self._is_sentencepiece, tokenizer.do_lower_case)
+        self._model = (GraphSentencePieces(tokenizer.sp_model) if self._is_sentencepiece
                        else GraphWordPieces(tokenizer.vocab))
+
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
+        """preprocess_text of texts, string [texts]; as they are, where there is no SentencePiece model.
+
+        Runs of blanks stay, which the SentencePiece model takes for one.
+        """
+        return tf.strings.strip(self._normalization(texts).texts) if self._is_sentencepiece else texts
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Texts, string [texts], to ids, int32 [texts, (pieces)]."""

@@ -131,6 +131,15 @@ def step_of(prefix: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def saved_step(path: str) -> int:
+    """The step that a checkpoint of ours is of, by its prefix or directory; 0 for weights from elsewhere."""
+    prefix, name = best_or_latest(path) or path, "step/.ATTRIBUTES/VARIABLE_VALUE"
+    if not tf.io.gfile.exists(f"{prefix}.index"):
+        return 0
+    reader = tf.train.load_checkpoint(prefix)
+    return int(reader.get_tensor(name)) if reader.has_tensor(name) else 0
+
+
 def best_or_latest(directory: str) -> str | None:
     """model.ckpt-best, else the latest model.ckpt-STEP; None where there is neither."""
     best = os.path.join(directory, BEST)

@@ -87,11 +87,11 @@ class Evaluator:
         self._curves.flush()
 
 
-def write_results(directory: str, results: dict[str, float]) -> None:
-    """Writes eval_results.txt, "key = value", and eval_results.json."""
+def write_results(directory: str, results: dict[str, float], name: str = RESULTS) -> None:
+    """Writes eval_results.txt, "key = value", and eval_results.json, or the same under another name."""
     lines = "".join(f"{key} = {results[key]}\n" for key in sorted(results))
-    write_text(os.path.join(directory, f"{RESULTS}.txt"), lines)
-    write_text(os.path.join(directory, f"{RESULTS}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
+    write_text(os.path.join(directory, f"{name}.txt"), lines)
+    write_text(os.path.join(directory, f"{name}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
 
 
 def best_of(history: list[dict], best_metric: str) -> dict[str, float] | None:

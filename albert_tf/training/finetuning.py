@@ -27,7 +27,7 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, step_of
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_step, step_of
 from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_results
 from albert_tf.training.plot import write_plot
 from albert_tf.training.prediction import Predictor
@@ -157,6 +157,10 @@ class FineTuning:
                              "--do_train makes one")
         return self._options.init_checkpoint
 
+    def serving_step(self) -> int:
+        """The step of the checkpoint that predicts, of several the last one; 0 where they are none of ours."""
+        return max(map(saved_step, self._serving_paths()))
+
     @property
     def runs(self) -> dict[int, str]:
         """The directory of each seed: output_dir itself where there is one."""
@@ -208,7 +212,7 @@ class FineTuning:
             write_summary(self._options.run.output_dir, self.runs, self._best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
-        results = dict(results, global_step=max(step_of(path) or 0 for path in self._serving_paths()))
+        results = dict(results, global_step=self.serving_step())
         logging.info("%s", ", ".join(f"{key} {value:.4f}" for key, value in results.items()))
         if is_chief(self._strategy):
             write_results(self._options.run.output_dir, results)

@@ -1,0 +1,45 @@
+"""What is told of answers to multiple-choice questions: accuracy, for each level too, loss, and a file of answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Sequence
+
+import numpy as np
+
+from albert_tf.data.choice_examples import MultipleChoiceExample, letters
+from albert_tf.files import write_text
+from albert_tf.tasks.glue_metrics import mean_cross_entropy
+
+BEST_METRIC = "eval_accuracy"
+PREDICTIONS = "predictions.jsonl"
+
+
+def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray) -> dict[str, float]:
+    """eval_accuracy, LEVEL_accuracy for each level that the questions have, and eval_loss, also as loss.
+
+    Args:
+      examples: with labels.
+      probabilities: [examples, choices].
+    """
+    labels = np.array([example.label for example in examples])
+    is_right = probabilities.argmax(axis=1) == labels
+    results = {BEST_METRIC: float(is_right.mean())}
+    for level in dict.fromkeys(example.level for example in examples if example.level):
+        results[f"{level}_accuracy"] = float(is_right[[example.level == level for example in examples]].mean())
+    loss = mean_cross_entropy(probabilities, labels)
+    return dict(results, eval_loss=loss, loss=loss)
+
+
+def write_predictions(
+    directory: str, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray
+) -> None:
+    """Writes predictions.jsonl: a line for each question, with id, question, answer and probabilities."""
+    lines = []
+    for example, row in zip(examples, probabilities):
+        of_options = row[: len(example.options)].tolist()
+        answer = letters(len(example.options))[int(np.argmax(of_options))]
+        lines.append(json.dumps(dict(id=example.example_id, question=example.question, prediction=answer,
+                                     probabilities=of_options), ensure_ascii=False))
+    write_text(os.path.join(directory, PREDICTIONS), "\n".join(lines) + "\n")

@@ -1,0 +1,125 @@
+"""Fine-tunes ALBERT on RACE or another set of multiple-choice questions, evaluates it, predicts and exports.
+
+    python run_race.py --data_dir=data --init_checkpoint=albert_base_v2 --output_dir=race --recipe=race_v2 --do_predict
+
+    python run_race.py --data_dir=mine --data_format=jsonl --init_checkpoint=albert_base_v2 --output_dir=mine_trained
+
+Started again with the same flags, training goes on from the latest checkpoint. albert_tf/data/choice_tables.py shows
+the JSON lines.
+"""
+
+from __future__ import annotations
+
+from albert_tf import cli
+
+import tensorflow as tf
+from absl import flags, logging
+
+from albert_tf import flags as shared
+from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
+from albert_tf.data.graph_choices import pack_choices
+from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.interchange.vocabulary_files import copy_vocabulary
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.tasks import choice_answers
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.glue_answers import mean_probabilities
+from albert_tf.training.evaluation import write_results
+
+shared.define_model_flags()
+shared.define_vocabulary_flags()
+shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_size=32, save_checkpoints_steps=100)
+shared.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
+shared.define_device_flags()
+flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
+flags.DEFINE_string("data_dir", None, "The folder in which RACE is, or the .jsonl files.", required=True)
+flags.DEFINE_enum("data_format", "race", FORMATS, "race, in either layout; or jsonl: train.jsonl, dev.jsonl and "
+                  "test.jsonl with a question in each line.")
+flags.DEFINE_string("task_name", "race", "Kept for the release's scripts.")
+flags.DEFINE_string("train_file", None, "Records of the training features; default: in --cached_dir.")
+flags.DEFINE_string("eval_file", None, "Records of the dev set's features; default: in --cached_dir.")
+flags.DEFINE_string("predict_file", None, "Records of the features to predict; default: in --cached_dir.")
+flags.DEFINE_enum("predict_split", "test", SPLITS, "What --do_predict predicts, and scores where it has answers.")
+flags.DEFINE_bool("high_only", False, "Whether to leave out the questions for middle schools.")
+flags.DEFINE_bool("middle_only", False, "Whether to leave out the questions for high schools.")
+flags.DEFINE_integer("max_qa_length", 128, "Tokens that are left of question and option, the last ones.", lower_bound=1)
+flags.DEFINE_float("dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", 12000, "The last step.", lower_bound=1)
+flags.DEFINE_integer("warmup_step", 1000, "Steps of warm-up.", lower_bound=0)
+flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    shared.apply_recipe()
+    used = used_splits()
+    strategy = shared.set_up()
+    config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)
+    tokenizer = vocabulary.tokenizer()
+    shared.check_vocabulary(tokenizer, config)
+    tables = ChoiceTables(FLAGS.data_dir, FLAGS.data_format, tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length,
+                          shared.cached_dir(), FLAGS.high_only, FLAGS.middle_only)
+    num_choices = tables.num_choices(*used)
+
+    def new_task():
+        return ClassificationTask(AlbertMultipleChoice(config, FLAGS.dropout_prob, num_choices))
+
+    finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, choice_answers.BEST_METRIC)
+    evaluate = evaluation(tables) if FLAGS.do_eval else None
+    if FLAGS.do_train:
+        for directory in finetuning.runs.values():
+            copy_vocabulary(vocabulary, directory)
+        finetuning.train(tables.table("train", FLAGS.train_file), evaluate)
+    elif FLAGS.do_eval:
+        finetuning.evaluate(evaluate)
+    if FLAGS.do_predict:
+        predict(finetuning, tables)
+    if FLAGS.export_dir:
+        export(finetuning.best_model(), num_choices, tokenizer)
+
+
+def used_splits() -> list[str]:
+    """The splits that are to be read; an export alone learns from the dev set how many choices there are."""
+    wanted = dict(train=FLAGS.do_train, dev=FLAGS.do_eval)
+    used = [split for split in wanted if wanted[split]] + [FLAGS.predict_split] * FLAGS.do_predict
+    if not (used or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    return used or ["dev"]
+
+
+def evaluation(tables: ChoiceTables):
+    """What FineTuning asks for: a function from `predict` to results."""
+    table = tables.table("dev", FLAGS.eval_file)
+    return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_probabilities(predict(table)))
+
+
+def predict(finetuning, tables: ChoiceTables) -> None:
+    """Writes the answers to --predict_split, and their scores where it says what is right."""
+    examples = tables.examples(FLAGS.predict_split)
+    probabilities = mean_probabilities(finetuning.predict(tables.table(FLAGS.predict_split, FLAGS.predict_file)))
+    choice_answers.write_predictions(FLAGS.output_dir, examples, probabilities)
+    logging.info("%s questions of %s answered in %s", f"{len(examples):,}", FLAGS.predict_split, FLAGS.output_dir)
+    if all(example.label is not None for example in examples):
+        results = choice_answers.evaluate(examples, probabilities)
+        logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        write_results(FLAGS.output_dir, dict(results, global_step=finetuning.serving_step()), "predict_results")
+
+
+def export(model: AlbertMultipleChoice, num_choices: int, tokenizer) -> None:
+    """Writes a SavedModel that gives probabilities [batch, choices] and predictions [batch], the choice from 0."""
+    text_inputs = dict(context=[None], question=[None], options=[None, num_choices])
+
+    def outputs(found: dict) -> dict:
+        logits = found["logits"]
+        return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
+
+    def pack(graph_tokenizer, **texts) -> dict:
+        return pack_choices(graph_tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length, **texts)
+
+    features = sequence_features(num_choices * FLAGS.max_seq_length)  # the choices side by side
+    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    logging.info("exported to %s", FLAGS.export_dir)
+
+
+if __name__ == "__main__":
+    cli.run(main)
