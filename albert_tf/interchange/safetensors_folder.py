@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
+import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 WEIGHTS = "model.safetensors"
@@ -16,6 +18,8 @@ INDEX = f"{WEIGHTS}.index.json"
 _TYPES = ("F64", "F32", "F16", "BF16")
 # A file is mapped into memory, and pages that were looked at stay there until it is closed.
 _BYTES_AT_ONCE = 32 * 1024 * 1024
+# TensorFlow takes memory over that begins at a multiple of this, and copies what does not.
+_ALIGNMENT = 64
 # What zip files (which torch's newer pickles are) and pickles begin with.
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
@@ -36,22 +40,22 @@ class StoredTensor:
     shape: tuple[int, ...]
     dtype: str
 
-    def read(self, transpose: bool = False) -> np.ndarray:
-        """The values as float32; transposed where that is asked for of a matrix.
+    def read(self, transpose: bool = False) -> tf.Tensor:
+        """The values as float32; transposed where that is asked for of a matrix. No copy of them is made.
 
         Raises:
           ValueError: they are no floating-point numbers, or cannot be read.
         """
         if self.dtype not in _TYPES:
             raise ValueError(f"{self.path}: {self.key} is of type {self.dtype}, and only {', '.join(_TYPES)} are read")
-        values = np.empty(self.shape[::-1] if transpose else self.shape, np.float32)
+        values = _aligned(self.shape[::-1] if transpose else self.shape)
         rows = values.T if transpose else values
         at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
         for first in range(0, len(rows), at_once):
             part = slice(first, min(first + at_once, len(rows)))
             with _opened(self.path) as file:
                 rows[part] = file.get_slice(self.key)[part]
-        return values
+        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())  # convert_to_tensor would copy, twice
 
 
 def stored_tensors(folder: str) -> dict[str, StoredTensor]:
@@ -67,6 +71,14 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
     for name in _shards(index):
         tensors.update(_tensors_of(os.path.join(folder, name)))
     return tensors
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """A float32 array without values."""
+    size = 4 * math.prod(shape)
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(np.float32).reshape(shape)
 
 
 def _shards(index: str) -> list[str]:

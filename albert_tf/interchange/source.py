@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable, Mapping, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -28,7 +27,7 @@ class Source:
 
     path: str
     shapes: Mapping[str, Sequence[int]]
-    read: Callable[[str], np.ndarray | tf.Tensor]
+    read: Callable[[str], tf.Tensor]
     read_config: Callable[[], AlbertConfig]
     vocabulary: VocabularyFiles = VocabularyFiles()
     model: str | None = None

@@ -67,6 +67,6 @@ def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor]) -> No
       ValueError: the mapping is not the identity.
     """
     kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
-    if kernel and not np.array_equal(kernel.read(), np.eye(kernel.shape[0])) or bias and bias.read().any():
+    if kernel and not np.array_equal(kernel.read(), np.eye(kernel.shape[0])) or bias and np.any(bias.read()):
         raise ValueError(f"{folder}: embedding_size equals hidden_size, and embedding_hidden_mapping_in is not the "
                          "identity: the release has no such model")
