@@ -1,0 +1,276 @@
+"""run_classifier.py as a user runs it: every task through train, eval and predict; recipes, several runs, mistakes."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of exported models
+from script_session import ScriptSession
+
+from albert_tf.data.glue import read_examples
+from albert_tf.data.glue_tasks import TASKS
+
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+              intermediate_size=16, max_position_embeddings=64)
+METRICS = {"cola": {"matthew_corr"}, "sts-b": {"pearson", "spearman", "MSE"}, "mrpc": {"f1"}, "qqp": {"f1"}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classifier")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def script(golden, folder):
+    flags = dict(albert_config_file=folder / "config.json", data_dir=golden / "glue", max_seq_length=24,
+                 spm_model_file=golden / "tiny_spm" / "tiny.model", cached_dir=folder / "cached", train_batch_size=4,
+                 train_step=2, save_checkpoints_steps=1)
+    with ScriptSession("run_classifier.py", **flags) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def mnli(script, folder):
+    """The output directory of a run on MNLI."""
+    script.run(task_name="mnli", output_dir=folder / "mnli", do_train=True, do_eval=True, do_predict=True)
+    return folder / "mnli"
+
+
+def results_of(directory):
+    lines = (directory / "eval_results.txt").read_text().splitlines()
+    return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
+
+
+def check_answers(directory, golden, task, suffix=""):
+    """Both files of predictions fit the test set."""
+    examples = read_examples(task, str(golden / "glue"), "test")
+    rows = [line.split("\t") for line in (directory / f"test_results{suffix}.tsv").read_text().splitlines()]
+    head, *answers = (line.split("\t") for line in (directory / f"submit_results{suffix}.tsv").read_text().splitlines())
+    assert head == ["index", "prediction"] and [index for index, _ in answers] == [row.guid for row in examples]
+    labels = TASKS[task].labels
+    for row, (_, answer) in zip(rows, answers):
+        values = [float(value) for value in row]
+        if labels is None:
+            assert float(answer) == values[0]
+        else:
+            np.testing.assert_allclose(sum(values), 1, atol=1e-5)
+            assert answer == labels[int(np.argmax(values))]
+    assert len(rows) == len(answers)
+
+
+@pytest.mark.parametrize("task", [name for name in TASKS if name not in ("mnli", "ax")])
+def test_each_task_is_trained_evaluated_and_predicted(script, folder, golden, task):
+    directory = folder / task
+    script.run(task_name=task, output_dir=directory, do_train=True, do_eval=True, do_predict=True)
+    accuracy = set() if task == "sts-b" else {"eval_accuracy"}
+    assert set(results_of(directory)) == {"eval_loss", "loss", "global_step"} | accuracy | METRICS.get(task, set())
+    assert json.loads((directory / "eval_results.json").read_text()) == results_of(directory)
+    step, best_step, best = (directory / "best_trial.txt").read_text().strip().split(":")
+    assert step == "2" and int(best_step) == results_of(directory)["global_step"]
+    assert float(best) == results_of(directory)[TASKS[task].metrics[0]]
+    there = {"model.ckpt-best.index", "albert_config.json", "tiny.model", "eval_history.svg"}
+    assert there <= set(os.listdir(directory))
+    check_answers(directory, golden, task)
+
+
+def test_mnli_is_evaluated_matched_and_mismatched_in_one_run_and_answers_the_diagnostic_set(mnli, golden):
+    names = {"eval_accuracy", "eval_loss", "loss"}
+    assert set(results_of(mnli)) == {*names, *(f"mismnli/{name}" for name in names), "global_step"}
+    for task, suffix in (("mnli", ""), ("mismnli", "_mismnli"), ("ax", "_ax")):
+        check_answers(mnli, golden, task, suffix)
+
+
+def test_the_diagnostic_set_is_predicted_from_a_model_of_mnli(script, mnli, folder, golden):
+    script.run(task_name="ax", output_dir=folder / "ax", init_checkpoint=mnli, do_predict=True)
+    check_answers(folder / "ax", golden, "ax")
+    assert (folder / "ax" / "test_results.tsv").read_text() == (mnli / "test_results_ax.tsv").read_text()
+
+
+def test_rte_starts_from_mnli_without_its_head(script, mnli, folder):
+    printed = script.run(task_name="rte", output_dir=folder / "from_mnli", init_checkpoint=mnli, do_train=True,
+                         albert_config_file=None, spm_model_file=None)
+    assert "not restored: output_weights (shape [3, 16], not [2, 16])" in printed
+
+
+def test_prediction_needs_no_evaluation_and_a_run_has_config_and_vocabulary_with_it(script, folder, golden):
+    directory = folder / "unevaluated"
+    script.run(task_name="rte", output_dir=directory, do_train=True)
+    script.run(task_name="rte", output_dir=directory, do_predict=True, albert_config_file=None, spm_model_file=None)
+    assert "model.ckpt-best.index" not in os.listdir(directory)
+    check_answers(directory, golden, "rte")
+
+
+def test_evaluation_alone_takes_the_checkpoints_that_are_there(script, folder):
+    script.run(task_name="rte", output_dir=folder / "later", do_train=True)
+    printed = script.run(task_name="rte", output_dir=folder / "later", do_eval=True)
+    assert "step 1: eval_accuracy" in printed and "step 2: eval_accuracy" in printed
+    assert "model.ckpt-best.index" in os.listdir(folder / "later")
+
+
+def test_a_released_checkpoint_is_evaluated_and_predicts(script, folder, golden):
+    """The release's own, fine-tuned for three labels, from its TF1 checkpoint."""
+    released = golden / "finetuned_heads" / "classifier"
+    data = folder / "few_words" / "MNLI"
+    shutil.copytree(golden / "glue" / "MNLI", data)
+    (folder / "words.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "rain"]))
+    directory = folder / "released"
+    script.run(task_name="mnli", data_dir=data.parent, output_dir=directory, init_checkpoint=released / "model.ckpt",
+               albert_config_file=None, spm_model_file=None, vocab_file=folder / "words.txt", do_eval=True)
+    assert 0 <= results_of(directory)["eval_accuracy"] <= 1 and results_of(directory)["global_step"] == 0
+
+
+def test_records_are_made_once_for_all_that_they_depend_on(script, folder):
+    cached = folder / "records"
+    flags = dict(task_name="rte", cached_dir=cached, do_train=True, train_step=1)
+    script.run(output_dir=folder / "records_a", **flags)
+    (first,) = cached.glob("rte_train_*.tfrecord")
+    made = first.stat().st_mtime_ns
+    script.run(output_dir=folder / "records_b", **flags)
+    assert first.stat().st_mtime_ns == made
+    script.run(output_dir=folder / "records_c", max_seq_length=16, **flags)
+    assert len(list(cached.glob("rte_train_*.tfrecord"))) == 2
+    assert json.loads(next(cached.glob("*.manifest.json")).read_text())["count"] == 6
+
+
+def test_a_recipe_sets_what_the_command_line_does_not(script, folder):
+    recipe = folder / "recipe.json"
+    recipe.write_text(json.dumps(dict(train_step=3, learning_rate=1e-3, hidden_dropout_prob=0.25)))
+    script.run(task_name="rte", output_dir=folder / "by_recipe", recipe=recipe, train_step=None, do_train=True)
+    assert "model.ckpt-3.index" in os.listdir(folder / "by_recipe")
+    assert json.loads((folder / "by_recipe" / "albert_config.json").read_text())["hidden_dropout_prob"] == 0.25
+    script.run(task_name="rte", output_dir=folder / "by_flag", recipe=recipe, train_step=1, do_train=True)
+    assert "model.ckpt-3.index" not in os.listdir(folder / "by_flag")
+
+
+# Learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up (Lan et al., 2020, table 14).
+TABLE_14 = {
+    "cola": (1e-5, 16, 0, 0.1, 5336, 320), "sts-b": (2e-5, 16, 0, 0.1, 3598, 214),
+    "sst-2": (1e-5, 32, 0, 0.1, 20935, 1256), "mnli": (3e-5, 128, 0, 0.1, 10000, 1000), "qnli": (1e-5, 32, 0, 0.1, 33112, 1986),
+    "qqp": (5e-5, 128, 0.1, 0.1, 14000, 1000), "rte": (3e-5, 32, 0.1, 0.1, 800, 200),
+    "mrpc": (2e-5, 32, 0, 0.1, 800, 200), "wnli": (2e-5, 16, 0.1, 0.1, 2000, 250),
+}
+
+
+def test_the_recipes_are_the_papers():
+    from albert_tf.flags import RECIPES
+
+    for task, expected in TABLE_14.items():
+        recipe = json.loads((RECIPES / f"{task}.json").read_text())
+        names = ("learning_rate", "train_batch_size", "hidden_dropout_prob", "classifier_dropout_prob", "train_step",
+                 "warmup_step")
+        assert tuple(recipe[name] for name in names) == expected and recipe["max_seq_length"] == 512
+        assert recipe["attention_probs_dropout_prob"] == recipe["hidden_dropout_prob"]
+
+
+def test_several_runs_and_an_ensemble_of_them(script, folder, golden):
+    directory = folder / "runs"
+    printed = script.run(task_name="rte", output_dir=directory, num_runs=3, seed=7, do_train=True, do_eval=True,
+                         do_predict=True)
+    assert "eval_accuracy: median" in printed
+    runs = json.loads((directory / "eval_runs.json").read_text())
+    values = [row["eval_accuracy"] for row in runs["seeds"].values()]
+    assert list(runs["seeds"]) == ["7", "8", "9"] and results_of(directory)["eval_accuracy"] == np.median(values)
+    check_answers(directory, golden, "rte")
+    seeds = [directory / f"seed_{seed}" for seed in (7, 8)]
+    rows = []
+    for name, flags in (("both", dict(ensemble_checkpoints=f"{seeds[0]},{seeds[1]}")),
+                        ("first", dict(init_checkpoint=seeds[0])), ("second", dict(init_checkpoint=seeds[1]))):
+        script.run(task_name="rte", output_dir=folder / name, do_predict=True, do_eval=True, **flags)
+        rows.append(np.loadtxt(folder / name / "test_results.tsv"))
+    np.testing.assert_allclose(rows[0], (rows[1] + rows[2]) / 2, atol=1e-6)
+    assert not np.allclose(rows[1], rows[2], atol=1e-6)
+
+
+def test_a_task_of_ones_own_needs_no_code(script, folder):
+    data = folder / "reviews"
+    data.mkdir()
+    (data / "train.csv").write_text('review,verdict\n"Warm, and kind.",good\nCold soup again.,bad\n')
+    (data / "dev.jsonl").write_text('{"review": "Kind people.", "verdict": "good"}\n')
+    (data / "test.tsv").write_text("id\treview\n4\tSoup.\n")
+    (data / "task.json").write_text(json.dumps(dict(
+        name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
+        columns=dict(text_a="review", label="verdict"), test_columns=dict(guid="id", text_a="review"),
+        labels=["bad", "good"], metrics=["f1"])))
+    script.run(task_config=data / "task.json", data_dir=data, output_dir=data / "run", do_train=True, do_eval=True,
+               do_predict=True)
+    assert {"f1", "eval_accuracy"} <= set(results_of(data / "run"))
+    assert (data / "run" / "submit_results.tsv").read_text().splitlines()[1].split("\t")[0] == "4"
+
+
+def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(script, folder, golden):
+    script.run(task_name="rte", output_dir=folder / "exported", do_train=True, do_predict=True,
+               export_dir=folder / "served", threshold_to_export=0.75)
+    served = tf.saved_model.load(str(folder / "served"))
+    examples = read_examples("rte", str(golden / "glue"), "test")
+    answers = served.signatures["serving_default"](
+        text_a=tf.constant([example.text_a for example in examples]),
+        text_b=tf.constant([example.text_b for example in examples]))
+    expected = np.loadtxt(folder / "exported" / "test_results.tsv")
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    assert answers["predictions"].numpy().tolist() == expected.argmax(axis=1).tolist()
+    assert set(answers["threshold"].numpy().tolist()) == {0.75}
+    records = next(iter(tf.data.TFRecordDataset(str(next((folder / "cached").glob("rte_test_*.tfrecord")))).batch(99)))
+    from_records = served.signatures["examples"](examples=records)
+    np.testing.assert_allclose(from_records["probabilities"], expected, atol=1e-5)
+    assert {"input_ids", "input_mask", "segment_ids"} == set(served.signatures["ids"].structured_input_signature[1])
+
+
+def write_rte(folder, content):
+    (folder / "RTE").mkdir(parents=True, exist_ok=True)
+    (folder / "RTE" / "train.tsv").write_text(content)
+    return folder
+
+
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+
+
+@pytest.mark.parametrize("flags, message", [
+    (dict(task_name="sst2"), "unknown task 'sst2'; there are cola, mnli,"),
+    (dict(task_name=None), "give --task_name, or --task_config"),
+    (dict(do_train=None), "nothing to do: give --do_train, --do_eval, --do_predict or --export_dir"),
+    (dict(recipe="rtee"), "no recipe 'rtee': there are cola, mnli,"),
+    (dict(data_dir="/nowhere"), "no such file: /nowhere/RTE/train.tsv"),
+    (dict(max_seq_length=128), "--max_seq_length=128 is more than the config's max_position_embeddings, 64"),
+    (dict(albert_config_file=None), "--albert_config_file is missing"),
+    (dict(do_train=None, do_predict=True), "there is no checkpoint in"),
+    (dict(do_train=None, do_eval=True), "there is no checkpoint in"),
+    (dict(init_checkpoint="/nowhere"), "no checkpoint at /nowhere"),
+])
+def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
+    printed = script.run(expect=1, output_dir=folder / "wrong", **{**dict(task_name="rte", do_train=True), **flags})
+    (line,) = [line for line in printed.splitlines() if ": error: " in line]
+    assert line.startswith("run_classifier.py: error: ") and message in line and "Traceback" not in printed
+
+
+@pytest.mark.parametrize("content, message", [
+    ("", "RTE/train.tsv is empty"),
+    (HEADER, "RTE/train.tsv has no examples"),
+    (HEADER + "0\ta lamp\ta light\n", "RTE/train.tsv line 2: expected 4 columns, got 3"),
+    (HEADER + "0\ta lamp\ta light\tmaybe\n",
+     "RTE/train.tsv line 2: unknown label 'maybe' (allowed: entailment, not_entailment)"),
+    (HEADER + "0\ta lamp\ta light\t\n", "RTE/train.tsv line 2: the label is missing (allowed: entailment,"),
+])
+def test_a_file_that_is_not_as_it_should_be_ends_in_one_line(script, folder, tmp_path, content, message):
+    printed = script.run(expect=1, task_name="rte", data_dir=write_rte(tmp_path, content), output_dir=tmp_path / "out",
+                         cached_dir=tmp_path / "cached", do_train=True)
+    assert message in printed and "Traceback" not in printed
+    assert not list(tmp_path.glob("cached/*.tfrecord"))
+
+
+def test_a_label_without_an_example_is_named(script, tmp_path):
+    data = write_rte(tmp_path, HEADER + "0\ta lamp\ta light\tentailment\n")
+    printed = script.run(task_name="rte", data_dir=data, output_dir=tmp_path / "out", do_train=True,
+                         cached_dir=tmp_path / "cached")
+    assert "RTE/train.tsv has no example of the label 'not_entailment': it cannot be learned" in printed
+
+
+def test_a_vocabulary_of_another_model_is_refused(script, folder, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, vocab_size=50)))
+    printed = script.run(expect=1, task_name="rte", output_dir=tmp_path / "out", do_train=True,
+                         albert_config_file=tmp_path / "config.json")
+    assert "the vocabulary has 2,000 pieces, and the config's vocab_size is 50: they are of different models" in printed
