@@ -18,7 +18,8 @@ from typing import Any, Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.records import RecordFile, serialize
+from albert_tf.data.records import RecordFile
+from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
 
 # The features with a value per token that every task has, and what they hold behind the last token.
 TOKENS = dict(input_ids=0, segment_ids=0)
@@ -48,12 +49,19 @@ class FeatureSchema:
         Args:
           features: by name. Token features are padded lists of max_seq_length, or num_choices such lists.
         """
-        tokens = {name: features[name] for name in (*self.token_padding, "input_mask")}
-        if self.num_choices > 1:
-            tokens = {name: list(itertools.chain.from_iterable(values)) for name, values in tokens.items()}
-        scalars = {name: [float(features[name]) if dtype.is_floating else int(features[name])]
-                   for name, dtype in self.scalars.items()}
-        return serialize(**tokens, **scalars)
+        def sequences(name):
+            return [features[name]] if self.num_choices == 1 else features[name]
+
+        lengths = [sum(mask) for mask in sequences("input_mask")]
+        record = {}
+        for name, padding in dict(self.token_padding, input_mask=0).items():
+            parts = ((varints(row[:length]), varints([padding]) * (self.max_seq_length - length))
+                     for row, length in zip(sequences(name), lengths))
+            record[name] = int64_feature(*itertools.chain.from_iterable(parts))
+        for name, dtype in self.scalars.items():
+            value = features[name]
+            record[name] = float_feature([value]) if dtype.is_floating else int64_feature(varints([int(value)]))
+        return example(record)
 
     def record_features(self) -> dict[str, tf.io.FixedLenFeature]:
         """For tf.io.parse_example."""

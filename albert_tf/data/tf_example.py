@@ -1,0 +1,59 @@
+"""Serialized tf.Examples, written as bytes: the protobuf message takes value by value, and most values are padding.
+
+The bytes are those of tf.train.Example.SerializeToString(deterministic=True).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterable, Mapping
+
+# Field numbers of tensorflow/core/example/example.proto and feature.proto.
+_FEATURES, _ENTRY, _KEY, _VALUE, _LIST = 1, 1, 1, 2, 1
+_FLOAT_LIST, _INT64_LIST = 2, 3
+_LENGTH_DELIMITED = 2
+# Numbers below this are encoded once: ids, masks, labels.
+_KEPT = 1 << 16
+
+
+def example(features: Mapping[str, bytes]) -> bytes:
+    """A tf.Example. Args: features: of int64_feature and float_feature, by name."""
+    entries = (_field(_ENTRY, _field(_KEY, name.encode()) + _field(_VALUE, features[name])) for name in sorted(features))
+    return _field(_FEATURES, b"".join(entries))
+
+
+def int64_feature(*parts: bytes) -> bytes:
+    """A feature of numbers. Args: parts: of `varints`, one behind the other."""
+    return _field(_INT64_LIST, _field(_LIST, b"".join(parts)))
+
+
+def float_feature(values: Iterable[float]) -> bytes:
+    """A feature of float32 numbers, at least one."""
+    values = tuple(values)
+    return _field(_FLOAT_LIST, _field(_LIST, struct.pack(f"<{len(values)}f", *values)))
+
+
+def varints(values: Iterable[int]) -> bytes:
+    """Whole numbers of 64 bits as protobuf writes them: seven bits to a byte, the lowest first."""
+    return b"".join(map(_VARINTS.__getitem__, values))
+
+
+class _Varints(dict):
+    """The bytes of a number."""
+
+    def __missing__(self, number: int) -> bytes:
+        rest, encoded = int(number) % (1 << 64), bytearray()  # negative ones as two's complement
+        while rest > 127:
+            encoded.append(rest & 127 | 128)
+            rest >>= 7
+        encoded.append(rest)
+        if 0 <= number < _KEPT:
+            self[number] = bytes(encoded)
+        return bytes(encoded)
+
+
+_VARINTS = _Varints()
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | _LENGTH_DELIMITED]) + _VARINTS[len(content)] + content
