@@ -17,7 +17,7 @@ of the test file where they are others; its labels are not read. The first metri
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 import tensorflow as tf
 
@@ -28,7 +28,9 @@ CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
 REGRESSION_METRICS = ("pearson", "spearman", "MSE")
 
 _FIELDS = ("guid", "text_a", "text_b", "label")
-_CONFIG_KEYS = ("name", "files", "columns", "test_columns", "has_header", "labels", "regression", "metrics")
+_STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
+_CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
+                    regression=_BOOL, metrics=_LIST)
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _THREE_WAY = ("contradiction", "entailment", "neutral")
@@ -147,13 +149,20 @@ def _score(label: str | float) -> float:
 
 def _from_config(config: dict[str, Any]) -> Task:
     _check_keys("key", config, _CONFIG_KEYS, required=("name", "files", "columns"))
+    for key, value in config.items():
+        kind, called = _CONFIG_KEYS[key]
+        if not isinstance(value, kind):
+            raise ValueError(f"{key} must be {called}. Received: {value!r}")
     files, columns = config["files"], config["columns"]
     test_columns = config.get("test_columns", columns)
     _check_keys("split in files", files, SPLITS)
     _check_keys("field in columns", columns, _FIELDS, required=("text_a", "label"))
     _check_keys("field in test_columns", test_columns, _FIELDS, required=("text_a",))
+    for name in files.values():
+        if not isinstance(name, str):
+            raise ValueError(f"files must be names. Received: {name!r}")
     for column in (*columns.values(), *test_columns.values()):
-        if not isinstance(column, (int, str)):
+        if type(column) not in (int, str):
             raise ValueError(f"a column is a name, or a number from 0. Received: {column!r}")
     labels, metrics = _labels_and_metrics(config)
     has_header = config.get("has_header", True)
@@ -170,11 +179,11 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     is_regression, labels = config.get("regression", False), config.get("labels")
     if is_regression == (labels is not None):
         raise ValueError('give "labels", or "regression": true, and not both')
-    if not is_regression and not (isinstance(labels, list) and len(set(map(str, labels))) == len(labels) > 1):
+    if not is_regression and not len(set(map(str, labels))) == len(labels) > 1:
         raise ValueError(f"labels must be a list of at least two different ones. Received: {labels!r}")
     allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
     metrics = config.get("metrics", allowed[:1])
-    if not metrics or not set(metrics) <= set(allowed):
+    if not metrics or not all(metric in allowed for metric in metrics):
         raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {metrics!r}")
     if metrics[0] == "MSE":
         raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
@@ -183,9 +192,7 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     return None if is_regression else tuple(map(str, labels)), tuple(metrics)
 
 
-def _check_keys(what: str, given: Any, allowed: tuple[str, ...], required: tuple[str, ...] = ()) -> None:
-    if not isinstance(given, dict) or not given:
-        raise ValueError(f"expected an object with {', '.join(allowed)}. Received: {given!r}")
+def _check_keys(what: str, given: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
     for key in given:
         if key not in allowed:
             raise ValueError(f"unknown {what}: {key!r} (allowed: {', '.join(allowed)})")

@@ -143,5 +143,5 @@ def _place(column: Column, header: list[str] | None, path: str) -> int:
 
 def _width(places, header: list[str] | None) -> int:
     """How many columns a row needs: up to the last that is asked for; all, where one is counted from the end."""
-    from_the_end = [len(header) if header else -place for place in places if place < 0]
+    from_the_end = [max(-place, len(header or ())) for place in places if place < 0]
     return max([*from_the_end, *(place + 1 for place in places)])

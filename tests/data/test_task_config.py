@@ -36,6 +36,14 @@ def test_columns_may_be_numbers_where_there_is_no_header(tmp_path):
     assert [row.text_b for row in read_examples(task, str(tmp_path), "train")] == ["a light", "no light"]
 
 
+def test_a_column_beyond_a_row_from_either_end_is_a_row_with_too_few(tmp_path):
+    (tmp_path / "train.tsv").write_text("a\tb\ngood\ta lamp\n")
+    for place in (4, -5):
+        task = config(tmp_path, files=dict(train="train.tsv"), columns=dict(label=0, text_a=place))
+        with pytest.raises(ValueError, match="train.tsv line 2: expected 5 columns, got 2"):
+            read_examples(task, str(tmp_path), "train")
+
+
 def test_a_regression_has_scores(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"review": "Fine.", "verdict": 4.5}\n')
     task = config(tmp_path, files=dict(train="train.jsonl"), labels=None, regression=True, metrics=["spearman"])
@@ -55,6 +63,12 @@ def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
     (dict(columns=dict(text_a="review")), "missing field in columns: 'label'"),
     (dict(columns=dict(text_a=1.5, label=0)), "a column is a name, or a number from 0. Received: 1.5"),
     (dict(labels=None), 'give "labels", or "regression": true, and not both'),
+    (dict(name=7), "name must be a string. Received: 7"),
+    (dict(files="train.csv"), "files must be an object. Received: 'train.csv'"),
+    (dict(files=dict(train=7)), "files must be names. Received: 7"),
+    (dict(has_header="no"), "has_header must be true or false. Received: 'no'"),
+    (dict(metrics="f1"), "metrics must be a list. Received: 'f1'"),
+    (dict(metrics=[{}]), "metrics must be some of eval_accuracy, f1, matthew_corr"),
     (dict(labels=["a"]), "labels must be a list of at least two different ones"),
     (dict(labels=["a", "a"]), "labels must be a list of at least two different ones"),
     (dict(metrics=["accuracy"]), "metrics must be some of eval_accuracy, f1, matthew_corr"),
