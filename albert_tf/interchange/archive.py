@@ -41,10 +41,16 @@ def unpacked(path: str) -> str:
             members = archive.getmembers()
             for member in members:
                 _check(path, member)
+            _check_space(path, members, directory)
             for member in members:
                 _unpack(archive, member, directory)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked: {error}") from error
+    return only_directory_in(directory)
+
+
+def only_directory_in(directory: str) -> str:
+    """The directory that is all that a directory holds, as an archive often does; else the directory itself."""
     inside = os.listdir(directory)
     only = os.path.join(directory, inside[0]) if len(inside) == 1 else ""
     return only if os.path.isdir(only) else directory
@@ -57,6 +63,13 @@ def _check(path: str, member: tarfile.TarInfo) -> None:
     if not (member.isfile() or member.isdir()):
         raise ValueError(f"{path} has the member {member.name}, which is neither a file nor a directory: "
                          "nothing was unpacked")
+
+
+def _check_space(path: str, members: list[tarfile.TarInfo], directory: str) -> None:
+    wanted, free = sum(member.size for member in members), shutil.disk_usage(directory).free
+    if wanted > free:
+        raise ValueError(f"{path} holds {wanted / 1e9:.1f} GB, and {directory} has {free / 1e9:.1f} GB free: nothing "
+                         "was unpacked; TMPDIR names another place")
 
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) -> None:

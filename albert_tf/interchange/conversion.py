@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Collection
 
 import tensorflow as tf
 from absl import logging
@@ -48,13 +49,15 @@ def convert(
     if tf.io.gfile.exists(written):
         raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")
     if source.module:
-        raise ValueError(f"{source.path} is a TF2 module whose variables have other names than the release's: it can be "
-                         "used as an encoder, and not be converted")
+        raise ValueError(f"{source.path} is a TF2 module whose variables have other names than the release's: it can "
+                         "be used as an encoder, and not be converted")
     kind = model or kind_of(source)
     built, report = build(source, kind, config)
     if report.not_restored:
-        logging.warning("%s is written with random values for what it lacks: %s", kind, ", ".join(report.not_restored))
-    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary)
+        logging.warning("%s is written %s what %s lacks: %s", kind,
+                        "without" if to == "tf1" else "with initial values for", source.path,
+                        ", ".join(report.not_restored))
+    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored)
     logging.info("%s written to %s, as a %s", to, output_dir, kind)
 
 
@@ -73,14 +76,18 @@ def kind_of(source: Source) -> str:
     return kind
 
 
-def save(model: tf.keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
-    """Writes a model, its config and its vocabulary.
+def save(
+    model: tf.keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
+    never_trained: Collection[str] = (),
+) -> None:
+    """Writes a model, its config and its vocabulary; the weights last, so that where they are all is.
 
     Args:
       model: any model of albert_tf.modeling.
       output_dir: where it goes; made where it is missing.
       to: "tf1", "ours" or "hugging_face".
       vocabulary: of the model.
+      never_trained: release names of variables that have initial values: the release's form does without them.
 
     Raises:
       ValueError: there is no such form, or it has no such model.
@@ -90,14 +97,13 @@ def save(model: tf.keras.Model, output_dir: str, to: str, vocabulary: Vocabulary
     if to == "hugging_face":
         save_hugging_face(model, output_dir, vocabulary)
         return
-    tf.io.gfile.makedirs(output_dir)
-    prefix = os.path.join(output_dir, BEST)
-    if to == "tf1":
-        save_tf1_checkpoint(model, prefix)
-    else:
-        tf.train.Checkpoint(model=model).write(prefix)
     write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     copy_vocabulary(vocabulary, output_dir)
+    prefix = os.path.join(output_dir, BEST)
+    if to == "tf1":
+        save_tf1_checkpoint(model, prefix, left_out=never_trained)
+    else:
+        tf.train.Checkpoint(model=model).write(prefix)
 
 
 def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:

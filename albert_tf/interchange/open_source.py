@@ -10,12 +10,10 @@ from albert_tf.interchange.archive import is_archive, unpacked
 from albert_tf.interchange.hub.reading import fetched, hub_source, is_hub_module, is_url
 from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
 from albert_tf.interchange.ours import is_ours, our_source
+from albert_tf.interchange.pickles import refuse_pickle
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.training.checkpoints import best_or_latest
-
-# What pickles are called that hold weights: reading one may run any code.
-_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")
 
 
 def open_source(path: str) -> Source:
@@ -32,7 +30,7 @@ def open_source(path: str) -> Source:
         path = fetched(path)
     if is_archive(path):
         path = unpacked(path)
-    _refuse_pickle(path)
+    refuse_pickle(path)
     if tf.io.gfile.isdir(path):
         if is_hub_module(path):
             return hub_source(path)
@@ -60,9 +58,3 @@ def checkpoint_prefix(path: str) -> str:
     if len(found) > 1:
         raise ValueError(f"several checkpoints in {path}, name one: {', '.join(map(os.path.basename, found))}")
     return found[0]
-
-
-def _refuse_pickle(path: str) -> None:
-    if path.endswith(_PICKLES) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a pickle, which can run any code when it is read: give a folder "
-                         "with model.safetensors")

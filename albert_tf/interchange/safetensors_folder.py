@@ -13,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
+from albert_tf.interchange.pickles import refuse_pickle
+
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 _TYPES = ("F64", "F32", "F16", "BF16")
@@ -20,8 +22,6 @@ _TYPES = ("F64", "F32", "F16", "BF16")
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow takes memory over that begins at a multiple of this, and copies what does not.
 _ALIGNMENT = 64
-# What zip files (which torch's newer pickles are) and pickles begin with.
-_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +107,5 @@ def _opened(path: str):
     except FileNotFoundError as error:
         raise ValueError(f"no such file: {path}") from error
     except (SafetensorError, OSError) as error:
-        with open(path, "rb") as file:
-            is_pickle = file.read(4).startswith(_PICKLES)
-        if is_pickle:
-            raise ValueError(f"{path} is a pickle, which can run any code when it is read") from error
+        refuse_pickle(path)
         raise ValueError(f"{path} is no safetensors file: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from typing import Collection
 
 import tensorflow as tf
 
@@ -42,15 +43,19 @@ def tf1_source(prefix: str) -> Source:
                   lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory))
 
 
-def save_tf1_checkpoint(model: tf.keras.Model, prefix: str, global_step: int | None = None) -> None:
+def save_tf1_checkpoint(
+    model: tf.keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = ()
+) -> None:
     """Writes a model as the release would: a checkpoint of its variables' names, without slots.
 
     Args:
       model: any model of albert_tf.modeling.
       prefix: path without ".index".
       global_step: written too where it is given.
+      left_out: release names of variables that are not written.
     """
-    values = {release_name(variable): variable.read_value() for variable in model.weights}
+    values = {release_name(variable): variable for variable in model.weights}
+    values = {name: variable.read_value() for name, variable in values.items() if name not in left_out}
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
     if os.path.dirname(prefix):

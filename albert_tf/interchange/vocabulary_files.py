@@ -9,6 +9,7 @@ import os
 
 import tensorflow as tf
 
+from albert_tf.files import write_text, written_whole
 from albert_tf.text.tokenization import FullTokenizer
 
 # By which names a SentencePiece model and a WordPiece vocabulary go: the release's, then Hugging Face's.
@@ -56,19 +57,21 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
 
 
 def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
-    """Copies a vocabulary to a directory, so that the weights there carry it too.
+    """Copies a vocabulary to a directory, so that the weights there carry it too, and writes its casing beside it.
 
     Args:
       files: which; nothing happens where there is none.
       directory: where to; made where it is missing.
       name: what to call it there; by default its own name.
     """
-    if files:
-        path = files.spm_model_file or files.vocab_file
-        target = os.path.join(directory, name or os.path.basename(path))
-        tf.io.gfile.makedirs(directory)
-        if os.path.abspath(path) != os.path.abspath(target):  # a file copied onto itself would be empty
-            tf.io.gfile.copy(path, target, overwrite=True)
+    if not files:
+        return
+    path = files.spm_model_file or files.vocab_file
+    target = os.path.join(directory, name or os.path.basename(path))
+    with written_whole(target) as temporary:  # also where source and target are the same, or the target read-only
+        tf.io.gfile.copy(path, temporary)
+    if files.do_lower_case is not None:
+        write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(dict(do_lower_case=files.do_lower_case)))
 
 
 def lower_case_in(directory: str) -> bool | None:

@@ -80,6 +80,15 @@ def test_a_damaged_archive_is_one_clear_error(tmp_path, damage):
         albert_tf.from_pretrained(path)
 
 
+def test_an_archive_larger_than_the_place_for_it_is_not_begun(tmp_path, temporary, monkeypatch):
+    path = packed(tmp_path / "large.tar.gz", member("model/first", content=b"x" * 1000))
+    place = archive.shutil.disk_usage("/")._replace(free=999)
+    monkeypatch.setattr(archive.shutil, "disk_usage", lambda directory: place)
+    with pytest.raises(ValueError, match="large.tar.gz holds 0.0 GB.*nothing was unpacked"):
+        albert_tf.from_pretrained(path)
+    assert not files_in(temporary)
+
+
 def test_an_archive_without_weights_is_named(tmp_path):
     with pytest.raises(ValueError, match="no checkpoint at "):
         albert_tf.from_pretrained(packed(tmp_path / "empty.tar.gz", member("model/readme")))

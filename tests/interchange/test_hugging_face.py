@@ -234,6 +234,9 @@ def test_a_pickle_is_refused_by_name(tmp_path):
     for path in (folder, folder / "pytorch_model.bin"):
         with pytest.raises(ValueError, match="pytorch_model.bin is a pickle, which can run any code"):
             albert_tf.from_pretrained(str(path))
+    (folder / "pytorch_model.bin").rename(folder / "pytorch_model-00001-of-00001.bin")
+    with pytest.raises(ValueError, match="pytorch_model-00001-of-00001.bin is a pickle, which can run any code"):
+        albert_tf.from_pretrained(str(folder))
 
 
 def test_a_folder_without_weights_is_named(tmp_path):

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.interchange.archive import only_directory_in
 from albert_tf.interchange.hub.encoder import config_of_module
 from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
 from albert_tf.interchange.source import Source
@@ -33,15 +34,15 @@ def is_url(path: str) -> bool:
 
 
 def fetched(url: str) -> str:
-    """Downloads a module through tensorflow_hub, which keeps it. Returns its directory.
+    """Downloads a module, or a released .tar.gz, through tensorflow_hub, which keeps it. Returns its directory.
 
     Raises:
-      ValueError: there is no module at the URL, or no network.
+      ValueError: there is no archive at the URL, one with members that lead out of it, or no network.
     """
     import tensorflow_hub
 
     try:
-        return tensorflow_hub.resolve(url)
+        return only_directory_in(tensorflow_hub.resolve(url))
     except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
         raise ValueError(f"{url} cannot be fetched: {error}") from error
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config
 from albert_tf.interchange.hugging_face.names import is_transposed, release_name_of
+from albert_tf.interchange.pickles import refuse_pickles_in
 from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import vocabulary_in
@@ -29,8 +30,8 @@ def hugging_face_source(folder: str) -> Source:
       ValueError: the config is of another kind of model or of one that there is not here; the weights are a pickle,
         or cannot be read.
     """
-    config, architecture = read_config(folder)
     _check_weights(folder)
+    config, architecture = read_config(folder)
     tensors = _by_release_name(stored_tensors(folder), architecture)
     if config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors)
@@ -42,9 +43,7 @@ def hugging_face_source(folder: str) -> Source:
 def _check_weights(folder: str) -> None:
     if any(os.path.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
         return
-    pickle = os.path.join(folder, _PICKLE)
-    if os.path.exists(pickle):
-        raise ValueError(f"{pickle} is a pickle, which can run any code when it is read: save the model as {WEIGHTS}")
+    refuse_pickles_in(folder)
     raise ValueError(f"{folder} has no {WEIGHTS}")
 
 

@@ -47,11 +47,10 @@ def save_hugging_face(model: tf.keras.Model, folder: str, vocabulary: Vocabulary
     num_labels = model.classifier.kernel.shape[0] if isinstance(model, AlbertClassifier) else None
     values = config_values(model.config, architecture, num_labels)
     tensors = _tensors(model, architecture)
-    tf.io.gfile.makedirs(folder)
-    with written_whole(os.path.join(folder, WEIGHTS)) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder)
+    with written_whole(os.path.join(folder, WEIGHTS)) as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt"})
 
 
 def _tensors(model: tf.keras.Model, architecture: str) -> dict[str, np.ndarray]:

@@ -1,0 +1,40 @@
+"""Vocabulary beside weights: found by its usual names, copied with its casing."""
+
+import pytest
+
+from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary, vocabulary_in
+
+
+@pytest.mark.parametrize("names, found", [
+    (["30k-clean.model", "30k-clean.vocab"], ("30k-clean.model", None)), (["spiece.model"], ("spiece.model", None)),
+    (["my.model"], ("my.model", None)), (["vocab_chinese.txt"], (None, "vocab_chinese.txt")),
+    (["one.model", "two.model"], (None, None)), (["30k-clean.model", "two.model"], ("30k-clean.model", None)),
+    (["model.safetensors", "readme.txt"], (None, None))])
+def test_a_vocabulary_goes_by_its_usual_names(tmp_path, names, found):
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    paths = (name and str(tmp_path / name) for name in found)
+    assert vocabulary_in(str(tmp_path)) == VocabularyFiles(*paths, None)
+
+
+@pytest.mark.parametrize("lower", [True, False, None])
+def test_a_copy_has_the_casing_of_what_was_copied(tmp_path, lower):
+    (tmp_path / "vocab.txt").write_text("[CLS]\n")
+    copy_vocabulary(VocabularyFiles(None, str(tmp_path / "vocab.txt"), lower), str(tmp_path / "new/run"))
+    assert vocabulary_in(str(tmp_path / "new/run")) == VocabularyFiles(None, str(tmp_path / "new/run/vocab.txt"), lower)
+
+
+def test_a_copy_takes_the_place_of_what_cannot_be_written_to_and_of_itself(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[CLS]\n")
+    (tmp_path / "vocab.txt").chmod(0o444)
+    vocabulary = VocabularyFiles(None, str(tmp_path / "vocab.txt"))
+    for folder in ("other", "other", "."):
+        copy_vocabulary(vocabulary, str(tmp_path / folder))
+        assert (tmp_path / folder / "vocab.txt").read_text() == "[CLS]\n"
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{"])
+def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
+    (tmp_path / "tokenizer_config.json").write_text(text)
+    with pytest.raises(ValueError, match="tokenizer_config.json is no JSON"):
+        vocabulary_in(str(tmp_path))
