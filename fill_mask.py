@@ -2,33 +2,42 @@
 
     python fill_mask.py --init_checkpoint=model_dir --spm_model_file=30k-clean.model --text="the capital of [MASK] ."
 
-Without --text, one text a line is read from standard input.
+Without --text, one text a line is read from standard input. With --export_dir the model is written as a SavedModel that
+does the same with raw text, for processes that have tensorflow and tensorflow_text alone:
+
+    python fill_mask.py --init_checkpoint=model_dir --spm_model_file=30k-clean.model --export_dir=served
 """
 
 import sys
 
 from albert_tf import cli
 
-from absl import flags
+from absl import flags, logging
 
-from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf import flags as shared
+from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.tasks.fill_mask import fill_masks
-from albert_tf.text.tokenization import FullTokenizer
 
-flags.DEFINE_string("init_checkpoint", None, "A checkpoint with the masked-LM head, or the directory of one.",
-                    required=True)
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.")
-flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary, for models without a SentencePiece model.")
-flags.DEFINE_bool("do_lower_case", True, "Whether the model's text is lower case.")
+shared.define_source_flags()
+shared.define_vocabulary_flags()
 flags.DEFINE_multi_string("text", None, "A text with [MASK] in it. May be given several times.")
 flags.DEFINE_integer("top_k", 5, "How many pieces to show for each mask.", lower_bound=1)
+flags.DEFINE_string("export_dir", None, "Where to write a SavedModel, instead of reading standard input.")
+flags.DEFINE_integer("max_seq_length", None, "Of the records that the SavedModel takes besides text; default: as many "
+                     "tokens as the model takes.", lower_bound=1)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Of these records.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 
 def main():
-    tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
-    model = from_pretrained(FLAGS.init_checkpoint, model="pretrainer")
-    for text in FLAGS.text or map(str.strip, sys.stdin):
+    tokenizer = shared.vocabulary().tokenizer()
+    model = shared.pretrained("pretrainer")
+    if FLAGS.export_dir:
+        export_mask_filling(FLAGS.export_dir, model, tokenizer, FLAGS.top_k, FLAGS.max_seq_length,
+                            FLAGS.max_predictions_per_seq)
+        logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
+    texts = FLAGS.text or (() if FLAGS.export_dir else map(str.strip, sys.stdin))
+    for text in texts:
         print(text)
         for fillings in fill_masks(model, tokenizer, text, FLAGS.top_k):
             shown = (f"{filling.piece.lstrip(chr(0x2581))} {filling.probability:.3f}" for filling in fillings)

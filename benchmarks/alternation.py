@@ -36,9 +36,12 @@ class Worker:
             raise ValueError(f"--peer_python: {python} cannot be run: {error.strerror}") from error
         self._answer()
 
-    def tokens_per_second(self, steps: int) -> float:
+    def seconds(self, steps: int) -> float:
         print(steps, file=self._process.stdin, flush=True)
-        return steps * BATCH * SEQ / float(self._answer())
+        return float(self._answer())
+
+    def tokens_per_second(self, steps: int) -> float:
+        return steps * BATCH * SEQ / self.seconds(steps)
 
     def stop(self) -> None:
         self._process.stdin.close()

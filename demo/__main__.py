@@ -1,4 +1,4 @@
-"""`make demo`: from raw text to a pre-trained ALBERT that fills masks, with the scripts that one would use oneself.
+"""`make demo`: from raw text to a SavedModel that fills masks, with the scripts that one would use oneself.
 
     python -m demo --output_dir=demo_output --corpus=my_text.txt
 
@@ -43,7 +43,7 @@ def main() -> None:
     train_text, dev_text = (os.path.join(folder, name) for name in ("train.txt", "dev.txt"))
     train_records, dev_records = (os.path.join(folder, name) for name in ("train.tfrecord", "dev.tfrecord"))
     vocabulary = os.path.join(folder, "vocabulary")
-    model_dir = os.path.join(folder, "model")
+    model_dir, served = os.path.join(folder, "model"), os.path.join(folder, "served")
     config_file = os.path.join(folder, "albert_config.json")
 
     write_corpus(FLAGS.corpus, train_text, dev_text)
@@ -55,10 +55,11 @@ def main() -> None:
             max_seq_length=MAX_SEQ_LENGTH, max_predictions_per_seq=MAX_PREDICTIONS, dupe_factor=dupe_factor)
     run("run_pretraining.py", albert_config_file=config_file, input_file=train_records, eval_input_file=dev_records,
         output_dir=model_dir, do_train=True, do_eval=True, max_seq_length=MAX_SEQ_LENGTH,
-        max_predictions_per_seq=MAX_PREDICTIONS, train_batch_size=64, num_train_steps=STEPS, num_warmup_steps=STEPS // 10,
-        save_checkpoints_steps=STEPS // 4, learning_rate=0.005)
+        max_predictions_per_seq=MAX_PREDICTIONS, train_batch_size=64, num_train_steps=STEPS,
+        num_warmup_steps=STEPS // 10, save_checkpoints_steps=STEPS // 4, learning_rate=0.005)
     report(model_dir, dev_records)
-    run("fill_mask.py", init_checkpoint=model_dir, spm_model_file=f"{vocabulary}.model", text=MASKED_SENTENCES)
+    run("fill_mask.py", init_checkpoint=model_dir, spm_model_file=f"{vocabulary}.model", export_dir=served)
+    run("demo/ask.py", saved_model=served, text=MASKED_SENTENCES)
     print(f"\nall of it in {(time.time() - started) / 60:.1f} minutes; it is in {folder}")
 
 
@@ -80,7 +81,8 @@ def write_corpus(corpus: str, train_path: str, dev_path: str, dev_every: int = 2
     else:
         documents = list(python_docs.documents())
     if len(documents) < 2:
-        raise ValueError(f"{corpus}: at least two documents, with a blank line between them, are needed; there is {len(documents)}")
+        raise ValueError(f"{corpus}: at least two documents, with a blank line between them, are needed; there is "
+                         f"{len(documents)}")
     dev = documents[::dev_every]
     train = [document for i, document in enumerate(documents) if i % dev_every]
     for path, part in ((train_path, train), (dev_path, dev)):

@@ -15,7 +15,8 @@ def baselines(records: str, max_seq_length: int, max_predictions_per_seq: int) -
     examples = list(dataset.as_numpy_iterator())
     masked = np.concatenate([example["masked_lm_ids"][example["masked_lm_weights"] > 0] for example in examples])
     labels = np.concatenate([example["next_sentence_labels"] for example in examples])
-    return {"masked_lm_accuracy": _share_of_most_frequent(masked), "sentence_order_accuracy": _share_of_most_frequent(labels)}
+    return {"masked_lm_accuracy": _share_of_most_frequent(masked),
+            "sentence_order_accuracy": _share_of_most_frequent(labels)}
 
 
 def _share_of_most_frequent(values: np.ndarray) -> float:

@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"[*`]+")
 
 
 def documents() -> Iterator[list[str]]:
-    """Documents as lists of sentences: a section of the reference, or a module's docstrings. Always in the same order."""
+    """Documents as lists of sentences: a section of the reference, or a module's docstrings. Always in one order."""
     for name in sorted(topics.topics):
         yield from _with_an_order(_sentences(topics.topics[name]))
     library = pathlib.Path(sysconfig.get_path("stdlib"))

@@ -8,7 +8,9 @@ from albert_tf.data.pair_packing import SPECIAL_TOKENS
 from albert_tf.text.graph_tokenization import GraphTokenizer
 
 
-def pack_texts(tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> dict:
+def pack_texts(
+    tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor | None = None
+) -> dict:
     """One or two texts in each row, cut as PairPacker does, padded to the longest row of the batch.
 
     Args:
@@ -24,7 +26,9 @@ def pack_texts(tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor
     return pack_ids(tokenizer, max_seq_length, ids_a, None if text_b is None else tokenizer.tokenize(text_b))
 
 
-def pack_texts_with_offsets(tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor) -> dict:
+def pack_texts_with_offsets(
+    tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor
+) -> dict:
     """`pack_texts`, and where the tokens of the second text stand in it.
 
     Returns:

@@ -1,7 +1,7 @@
 """SavedModels that answer: what a task's script writes with --export_dir.
 
-A process that serves them needs tensorflow and tensorflow_text, which registers the ops of the tokenization, and nothing
-of ours.
+A process that serves them needs tensorflow and tensorflow_text, which registers the ops of the tokenization, and
+nothing of ours.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.files import folder_written_whole
+from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -41,7 +42,8 @@ def export_model(
       tokenizer: of the model's vocabulary.
       features: what the model takes, as it stands in the records: dict(input_ids=tf.io.FixedLenFeature([128],
         tf.int64), ...).
-      outputs: what is served of the model's outputs: from the dict that the model returns, a dict of tensors [batch, ...].
+      outputs: what is served of the model's outputs: from the dict that the model returns, a dict of tensors
+        [batch, ...].
       text_inputs: the names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
       pack: from a GraphTokenizer and the texts by name to the model's inputs, int32 [batch, seq]; data/graph_packing.py
         has it for one and two texts. It must cut what is too long for the model.
@@ -86,4 +88,4 @@ def export_model(
 
 def sequence_features(max_seq_length: int) -> dict[str, tf.io.FixedLenFeature]:
     """What every encoder takes, as it stands in records of that length."""
-    return {name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in ("input_ids", "input_mask", "segment_ids")}
+    return {name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in ENCODER_INPUTS}

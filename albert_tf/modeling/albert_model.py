@@ -48,7 +48,10 @@ class AlbertModel(tf.keras.Model):
         """`call`, with dropouts that the caller goes on using."""
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
         seq, longest = input_ids.shape[1], self.config.max_position_embeddings
-        if seq is not None and seq > longest:
+        if seq is None:  # in a graph that takes any length
+            tf.debugging.assert_less_equal(tf.shape(input_ids)[1], longest, "a sequence has more tokens than "
+                                           f"max_position_embeddings={longest}")
+        elif seq > longest:
             raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings={longest}")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
         encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,

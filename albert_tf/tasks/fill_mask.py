@@ -54,12 +54,16 @@ def masked_ids(tokenizer, text: str) -> list[int]:
     for part in after:
         ids.append(tokenizer.mask_id)
         pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode(part))
-        if pieces and pieces[0].startswith(_WORD_START) and not part[0].isspace():
-            inside_word = pieces[0][len(_WORD_START):]
-            if not inside_word or inside_word in tokenizer.vocab:
-                pieces[:1] = [inside_word] if inside_word else []
+        if pieces and not part[0].isspace():
+            pieces[:1] = filter(None, [inside_word(tokenizer, pieces[0])])
         ids += tokenizer.convert_tokens_to_ids(pieces)
     return [*ids, tokenizer.sep_id]
+
+
+def inside_word(tokenizer, piece: str) -> str:
+    """A piece without its mark of a word start, where the vocabulary has it so; "" of a mark alone."""
+    inside = piece[len(_WORD_START):] if piece.startswith(_WORD_START) else piece
+    return inside if not inside or inside in tokenizer.vocab else piece
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

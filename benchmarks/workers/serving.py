@@ -8,18 +8,21 @@ import sys
 import time
 
 BATCH, SEQ, PREDICTIONS = 16, 128, 20
+SENTENCES_TOGETHER, WARM_UP = 32, 10  # sentences
 
 
-def serve(make_step):
+def serve(make_step, first_steps=2):
     """For each line on stdin, a number of steps, prints the seconds that they took.
 
     Args:
       make_step: builds what is measured and gives a function that does one step and waits for its result.
+      first_steps: how many to do before any is counted: compilation, first-time allocations.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not look like an answer
     step = make_step()
-    step(), step()  # compilation, first-time allocations
+    for _ in range(first_steps):
+        step()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         start = time.perf_counter()

@@ -22,7 +22,8 @@ def graph_tokenizer(tokenizer):
 
 def unpadded(packed):
     lengths = tf.reduce_sum(packed["input_mask"], axis=1).numpy()
-    return {name: [row[:length].tolist() for row, length in zip(rows.numpy(), lengths)] for name, rows in packed.items()}
+    return {name: [row[:length].tolist() for row, length in zip(rows.numpy(), lengths)]
+            for name, rows in packed.items()}
 
 
 @pytest.mark.parametrize("max_seq_length", [4, 5, 6, 11, 12])
@@ -49,7 +50,8 @@ def test_texts_are_padded_to_the_longest_of_the_batch(tokenizer, graph_tokenizer
 
 def test_the_tokens_of_the_second_text_say_where_they_stand(tokenizer, graph_tokenizer):
     questions, contexts = ["the name", "of"], ["It is Über the File", "no"]
-    packed = {name: rows.numpy() for name, rows in pack_texts_with_offsets(graph_tokenizer, 40, questions, contexts).items()}
+    packed = pack_texts_with_offsets(graph_tokenizer, 40, questions, contexts)
+    packed = {name: rows.numpy() for name, rows in packed.items()}
     for row, (question, context) in enumerate(zip(questions, contexts)):
         first = 2 + len(tokenizer.encode(question))
         ids, starts, ends = (rows[0].numpy() for rows in graph_tokenizer.tokenize_with_offsets([context]))

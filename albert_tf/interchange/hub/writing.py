@@ -1,0 +1,178 @@
+"""TF-Hub modules: the encoder as a TF2 reusable SavedModel, and a preprocessing model from text to its inputs.
+
+The inputs, outputs and methods are those of the published modules (albert_en_base and albert_en_preprocess); the
+encoder has the signatures of the release's TF1 modules besides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import tensorflow as tf
+
+from albert_tf.config import CONFIG_NAME
+from albert_tf.data.graph_packing import pack_ids
+from albert_tf.files import folder_written_whole
+from albert_tf.interchange.hub.reading import EXTRA_ASSETS
+from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.layers import Dropouts
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.tokenization import FullTokenizer
+
+PUBLISHED_SEQ_LENGTH = 128  # of the preprocessing
+_HUB_INPUTS = dict(zip(("input_word_ids", "input_mask", "input_type_ids"), ENCODER_INPUTS))
+_PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
+
+
+def export_encoder(export_path: str, model: AlbertModel | AlbertPretrainer, tokenizer: FullTokenizer) -> None:
+    """Writes a SavedModel that hub.load and hub.KerasLayer(trainable=True) take.
+
+    Called with input_word_ids, input_mask and input_type_ids, int32 [batch, seq], it gives pooled_output (also as
+    "default"), sequence_output and encoder_outputs. Its signatures are the release's: tokens, tokenization_info, and,
+    of a model with the heads of pre-training, mlm and sop.
+
+    Args:
+      export_path: where it goes, written whole.
+      model: the encoder, alone or with both heads.
+      tokenizer: its vocabulary file is the asset. Config and casing are extra assets.
+
+    Raises:
+      ValueError: there is something at export_path that is no SavedModel.
+    """
+    encoder = model.albert if isinstance(model, AlbertPretrainer) else model
+    module = _EncoderModule(encoder, tokenizer)
+    module.head_variables = [variable for variable in model.variables if not _is_in(variable, encoder.variables)]
+    signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
+    if encoder is not model:
+        signatures.update(_release_head_signatures(model))
+    with folder_written_whole(export_path) as temporary:
+        tf.saved_model.save(module, temporary, signatures)
+        _write_extra_asset(temporary, CONFIG_NAME, model.config.to_json_string())
+        _write_extra_asset(temporary, TOKENIZER_CONFIG, json.dumps(dict(do_lower_case=tokenizer.do_lower_case)))
+
+
+def export_preprocessing(
+    export_path: str, tokenizer: FullTokenizer, seq_length: int = PUBLISHED_SEQ_LENGTH
+) -> None:
+    """Writes a SavedModel from texts to the encoder's inputs.
+
+    Called with texts, string [batch], it gives input_word_ids, input_mask and input_type_ids, int32 [batch,
+    seq_length]. For two texts or another length: `tokenize` (texts to ragged ids) and `bert_pack_inputs` (a list of one
+    or two of these, and seq_length). tokenize.get_special_tokens_dict() has the special ids. What is longer is cut.
+
+    Args:
+      export_path: where it goes, written whole.
+      tokenizer: what it does the same as.
+      seq_length: of a row, tokens.
+
+    Raises:
+      ValueError: there is something at export_path that is no SavedModel.
+    """
+    module = _PreprocessingModule(tokenizer, seq_length)
+    texts = tf.TensorSpec([None], tf.string, "texts")
+    with folder_written_whole(export_path) as temporary:
+        tf.saved_model.save(module, temporary, dict(serving_default=module.__call__.get_concrete_function(texts)))
+
+
+class _EncoderModule(tf.train.Checkpoint):
+    def __init__(self, encoder: AlbertModel, tokenizer: FullTokenizer):
+        super().__init__()
+        self.vocab_file = tf.saved_model.Asset(tokenizer.vocabulary_file)
+        self.variables = encoder.variables
+        self.trainable_variables = encoder.trainable_variables
+        self.regularization_losses = []
+
+        @tf.function
+        def call(inputs, training=False):
+            seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32) if training else None
+            outputs = encoder.encode({ours: inputs[hub] for hub, ours in _HUB_INPUTS.items()}, _PlainDropouts(seed))
+            names = ("pooled_output", "sequence_output", "encoder_outputs")
+            return dict({name: outputs[name] for name in names}, default=outputs["pooled_output"])
+
+        for training in (True, False):
+            call.get_concrete_function({name: _ids(name) for name in _HUB_INPUTS}, training=training)
+        setattr(self, "__call__", call)
+
+
+class _PlainDropouts(Dropouts):
+    """Drops, without the chains that XLA compiles in training: a module is to run where there is no XLA."""
+
+    training = False
+
+
+class _PreprocessingModule(tf.train.Checkpoint):
+    def __init__(self, tokenizer: FullTokenizer, seq_length: int):
+        super().__init__()
+        self.vocab_file = tf.saved_model.Asset(tokenizer.vocabulary_file)
+        self.tokenizer = graph_tokenizer = GraphTokenizer(tokenizer)
+        special_ids = dict(start_of_sequence_id=tokenizer.cls_id, end_of_segment_id=tokenizer.sep_id,
+                           padding_id=tokenizer.pad_id, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
+
+        def pack(segments: list, seq_length) -> dict:
+            packed = pack_ids(graph_tokenizer, seq_length, *segments, padded_length=seq_length)
+            return {hub: packed[ours] for hub, ours in _HUB_INPUTS.items()}
+
+        bert_pack_inputs = tf.function(pack)
+        for segments in ([_PIECES], [_PIECES, _PIECES]):
+            bert_pack_inputs.get_concrete_function(segments, tf.TensorSpec([], tf.int32, "seq_length"))
+        self.bert_pack_inputs = bert_pack_inputs
+        texts = tf.TensorSpec([None], tf.string, "texts")
+        self.tokenize = tf.train.Checkpoint()
+        setattr(self.tokenize, "__call__", tf.function(graph_tokenizer.tokenize, input_signature=[texts]))
+        self.tokenize.get_special_tokens_dict = tf.function(
+            lambda: {name: tf.constant(value) for name, value in special_ids.items()}, input_signature=[])
+        call = tf.function(lambda texts: pack([graph_tokenizer.tokenize(texts)], seq_length))
+        call.get_concrete_function(texts)
+        setattr(self, "__call__", call)
+
+
+def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, do_lower_case: bool) -> dict:
+    def tokens(**inputs):
+        return _encoded(encoder(inputs))
+
+    def tokenization_info():
+        return dict(vocab_file=tf.identity(vocab_file.asset_path), do_lower_case=tf.constant(do_lower_case))
+
+    return dict(tokens=tf.function(tokens).get_concrete_function(**_named_ids(*ENCODER_INPUTS)),
+                tokenization_info=tf.function(tokenization_info).get_concrete_function())
+
+
+def _release_head_signatures(model: AlbertPretrainer) -> dict:
+    def mlm(mlm_positions, **inputs):
+        outputs = model(dict(inputs, masked_lm_positions=mlm_positions))
+        logits = outputs["mlm_logits"]  # [batch, predictions, V]
+        return dict(_encoded(outputs), mlm_logits=tf.reshape(logits, [-1, logits.shape[-1]]))  # as the release has it
+
+    def sop(**inputs):
+        outputs = model.albert(inputs)
+        logits = model.sentence_order(outputs["pooled_output"])
+        return dict(_encoded(outputs), sop_log_probs=tf.nn.log_softmax(logits))
+
+    return dict(mlm=tf.function(mlm).get_concrete_function(**_named_ids(*ENCODER_INPUTS, "mlm_positions")),
+                sop=tf.function(sop).get_concrete_function(**_named_ids(*ENCODER_INPUTS)))
+
+
+def _write_extra_asset(folder: str, name: str, text: str) -> None:
+    tf.io.gfile.makedirs(os.path.join(folder, EXTRA_ASSETS))
+    with tf.io.gfile.GFile(os.path.join(folder, EXTRA_ASSETS, name), "w") as file:
+        file.write(text)
+
+
+def _encoded(outputs: dict) -> dict:
+    return {name: outputs[name] for name in ("sequence_output", "pooled_output")}
+
+
+def _ids(name: str) -> tf.TensorSpec:
+    return tf.TensorSpec([None, None], tf.int32, name)
+
+
+def _named_ids(*names: str) -> dict[str, tf.TensorSpec]:
+    return {name: _ids(name) for name in names}
+
+
+def _is_in(variable: tf.Variable, variables: list) -> bool:
+    return any(variable is other for other in variables)

@@ -1,0 +1,75 @@
+"""TensorFlow Lite models of the encoder and of any model with a head."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+# float16: weights of half the size. int8: dynamic range; weights of a quarter, multiplied with 8-bit activations.
+PRECISIONS = ("float32", "float16", "int8")
+NUM_CHOICES = 4
+# What the models give besides what is asked of them.
+_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
+
+
+def convert(model: tf.keras.Model, precision: str, max_seq_length: int, max_predictions_per_seq: int = 20) -> bytes:
+    """A flatbuffer with one signature, for one input of a fixed length.
+
+    Args:
+      model: any model of albert_tf.modeling; its inputs are int32 [1, max_seq_length] under their own names, of
+        multiple choice [1, 4, max_seq_length]. The outputs are the model's, without those of single layers.
+      precision: of PRECISIONS.
+      max_seq_length: what shorter inputs must be padded to.
+      max_predictions_per_seq: the number of masked_lm_positions, of a pre-trainer.
+    """
+    specs = {name: tf.TensorSpec(shape, tf.int32, name)
+             for name, shape in _input_shapes(model, max_seq_length, max_predictions_per_seq).items()}
+    function = tf.function(lambda **inputs: _outputs(model, inputs)).get_concrete_function(**specs)
+    module = tf.Module()
+    module.weights = model.variables
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    if precision != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    return converter.convert()
+
+
+def differences(
+    flatbuffer: bytes, model: tf.keras.Model, max_seq_length: int, max_predictions_per_seq: int = 20, seed: int = 0
+) -> dict[str, float]:
+    """For each output, the largest difference between a converted model and the model, on random tokens.
+
+    Args:
+      flatbuffer, model, max_seq_length, max_predictions_per_seq: as of `convert`.
+      seed: of the tokens.
+    """
+    random = np.random.default_rng(seed)
+    shapes = _input_shapes(model, max_seq_length, max_predictions_per_seq)
+    inputs = {name: np.zeros(shape, np.int32) for name, shape in shapes.items()}
+    inputs["input_ids"] = random.integers(0, model.config.vocab_size, shapes["input_ids"], np.int32)
+    inputs["input_mask"] += 1
+    if "masked_lm_positions" in inputs:
+        inputs["masked_lm_positions"] = random.integers(0, max_seq_length, shapes["masked_lm_positions"], np.int32)
+    expected = _outputs(model, inputs)
+    found = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()(**inputs)
+    return {name: float(np.max(np.abs(found[name] - tf.cast(expected[name], tf.float32)))) for name in expected}
+
+
+def _outputs(model: tf.keras.Model, inputs: dict) -> dict:
+    return {name: output for name, output in model(inputs).items() if name not in _INNER_OUTPUTS}
+
+
+def _input_shapes(model: tf.keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
+    choices = [NUM_CHOICES] if isinstance(model, AlbertMultipleChoice) else []
+    shapes = {name: [1, *choices, max_seq_length] for name in ENCODER_INPUTS}
+    if isinstance(model, AlbertPretrainer):
+        shapes["masked_lm_positions"] = [1, max_predictions_per_seq]
+    if isinstance(model, AlbertConditionalSpan):
+        shapes["p_mask"] = [1, max_seq_length]
+    return shapes

@@ -1,0 +1,55 @@
+"""Vectors of texts, batched by length: the encoder as a feature extractor."""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.text.tokenization import FullTokenizer
+
+
+class Vectors(NamedTuple):
+    """The vectors of one text.
+
+    Args:
+      text: its number.
+      pooled: float32 [H], the pooled output.
+      tokens: float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP].
+    """
+
+    text: int
+    pooled: np.ndarray
+    tokens: np.ndarray
+
+
+def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: int) -> list[np.ndarray]:
+    """[CLS] text [SEP] for each text, int32 [tokens]; what is longer than max_seq_length is cut."""
+    first, last = np.array([tokenizer.cls_id], np.int32), np.array([tokenizer.sep_id], np.int32)
+    return [np.concatenate([first, ids[: max_seq_length - 2], last]) for ids in tokenizer.encode_batch(list(texts))]
+
+
+def embed(model: AlbertModel, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
+    """The vectors of all rows, shortest first, so that rows of a batch are of about one length.
+
+    Args:
+      model: the encoder.
+      rows: ids, as `token_ids` gives them.
+      batch_size: how many are computed together.
+    """
+
+    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
+    def vectors(ids):
+        dense, mask = ids.to_tensor(), tf.ones_like(ids).to_tensor()
+        outputs = model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))
+        return tf.cast(outputs["pooled_output"], tf.float32), tf.cast(outputs["sequence_output"], tf.float32)
+
+    order = np.argsort([len(row) for row in rows], kind="stable")
+    for start in range(0, len(rows), batch_size):
+        texts = order[start : start + batch_size]
+        lengths = [len(rows[text]) for text in texts]
+        ids = tf.RaggedTensor.from_row_lengths(np.concatenate([rows[text] for text in texts]), lengths)
+        for text, length, pooled, tokens in zip(texts, lengths, *(output.numpy() for output in vectors(ids))):
+            yield Vectors(int(text), pooled, tokens[:length])

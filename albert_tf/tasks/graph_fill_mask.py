@@ -1,0 +1,76 @@
+"""What is behind a [MASK], as TensorFlow ops: tasks/fill_mask.py for a SavedModel that takes text."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.data.graph_packing import pack_ids
+from albert_tf.tasks.fill_mask import MASK, inside_word
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.tokenization import FullTokenizer
+
+# str.isspace as a regular expression.
+_BEGINS_WITH_SPACE = r"(?s)[\t-\r\x1c-\x1f\x{85}\pZ].*"
+_LEFT_OUT = -1
+
+
+class GraphMasks(tf.Module):
+    """Raw texts with [MASK] to the model's inputs, and its outputs to pieces.
+
+    Args:
+      tokenizer: of the vocabulary.
+      max_seq_length: a text with more tokens is cut to it, with the masks behind that place.
+      top_k: how many pieces to give for each mask.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, top_k: int):
+        super().__init__()
+        self._max_seq_length, self._top_k = max_seq_length, top_k
+        pieces = dict(zip(tokenizer.vocab.values(), tokenizer.vocab))
+        self._pieces = tf.constant([pieces.get(i, "") for i in range(max(pieces) + 1)])
+        self._inside_word = tf.constant([_id_inside_word(tokenizer, pieces.get(i, "")) for i in range(max(pieces) + 1)])
+
+    def pack(self, tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
+        """Texts, string [batch], as masked_ids has them.
+
+        Returns:
+          input_ids, input_mask, segment_ids, int32 [batch, seq]; masked_lm_positions, int32 [batch, masks], and
+          is_mask, bool [batch, masks]: a text with fewer masks than another has zeros behind its own.
+        """
+        parts = tf.strings.split(text, MASK)  # [batch, (parts)]
+        is_behind_mask = _numbers(parts) > 0
+        ids = tokenizer.tokenize(parts.values)  # [parts, (pieces)]
+        goes_on = is_behind_mask & ~tf.strings.regex_full_match(parts.values, _BEGINS_WITH_SPACE)
+        changes = tf.gather(goes_on, ids.value_rowids()) & (_numbers(ids) == 0)
+        changed = tf.where(changes, tf.gather(self._inside_word, ids.values), ids.values)
+        ids = tf.ragged.boolean_mask(ids.with_values(changed), ids.with_values(changed != _LEFT_OUT))
+        masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.math.count_nonzero(is_behind_mask)], tokenizer.mask_id),
+                                                 tf.cast(is_behind_mask, tf.int64))
+        rows = parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)  # [batch, (pieces)]
+        packed = pack_ids(tokenizer, self._max_seq_length, rows)
+        found = tf.where(packed["input_ids"] == tokenizer.mask_id)  # [masks, 2]
+        positions = tf.RaggedTensor.from_value_rowids(tf.cast(found[:, 1], tf.int32), found[:, 0], nrows=parts.nrows())
+        is_mask = tf.ones_like(positions, tf.bool)
+        return dict(packed, masked_lm_positions=positions.to_tensor(0), is_mask=is_mask.to_tensor())
+
+    def fillings(self, outputs: dict) -> dict:
+        """From the model's mlm_logits the likeliest pieces, string, and their probabilities, [batch, masks, top_k]."""
+        probabilities, ids = tf.math.top_k(tf.nn.softmax(outputs["mlm_logits"]), self._top_k)
+        return dict(pieces=tf.gather(self._pieces, ids), probabilities=probabilities)
+
+    def answer(self, texts: dict, inputs: dict, fillings: dict) -> dict:
+        """The fillings of raw texts; where a text has fewer masks than another, pieces are "" and probabilities 0."""
+        is_mask = inputs["is_mask"][..., None]
+        return dict(pieces=tf.where(is_mask, fillings["pieces"], ""),
+                    probabilities=tf.where(is_mask, fillings["probabilities"], 0.0))
+
+
+def _numbers(rows: tf.RaggedTensor) -> tf.Tensor:
+    """The number of each value in its row."""
+    return tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
+
+
+def _id_inside_word(tokenizer: FullTokenizer, piece: str) -> int:
+    """The id of a piece where it goes on with a word."""
+    inside = inside_word(tokenizer, piece)
+    return tokenizer.vocab[inside] if inside else _LEFT_OUT

@@ -1,0 +1,98 @@
+"""Raw text in, answer out: our SavedModel that fills masks against Hugging Face's fill-mask pipeline, albert_base.
+
+    python -m benchmarks.serving --peer_python=/path/to/environment/bin/python --spm_model_file=30k-clean.model \
+        --text_file=novels.txt
+
+The environment needs torch and transformers. Both sides: two threads, random weights, the same sentences with one word
+masked in each. Latency: one sentence at a time, in turns, the median. Throughput: all sentences at once; ours in
+batches of about one length, the pipeline by itself and in batches of that size, whichever is faster.
+"""
+
+import contextlib
+import json
+import os
+import random
+import statistics
+import tempfile
+
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.lines import read_lines
+from albert_tf.text.tokenization import FullTokenizer
+from benchmarks.alternation import Worker
+
+flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
+flags.DEFINE_string("spm_model_file", None, "A SentencePiece model of 30,000 pieces.", required=True)
+flags.DEFINE_string("text_file", None, "Text, one sentence a line.", required=True)
+flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "What to compute in.")
+flags.DEFINE_integer("sentences", 1000, "How many, for the throughput.", lower_bound=1)
+flags.DEFINE_integer("turns", 100, "Single sentences of each program, for the latency.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+WANTED = 0.8
+PEER = "hugging_face_pipeline"
+_POLICIES = dict(float32="float32", bfloat16="mixed_bfloat16")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        sentences = os.path.join(folder, "sentences.json")
+        with open(sentences, "w", encoding="utf-8") as file:
+            json.dump(masked_sentences(), file)
+        for precision in FLAGS.precision:
+            served = os.path.join(folder, precision)
+            export(served, precision)
+            peer = FLAGS.spm_model_file, sentences, precision
+            ours, theirs = latencies(lambda: Worker("saved_model", served, sentences, "one"),
+                                     lambda: Worker(PEER, *peer, "one", python=FLAGS.peer_python))
+            print(f"one sentence, {precision}: ours {1000 * ours:.1f} ms, Hugging Face {1000 * theirs:.1f} ms, ratio "
+                  f"{ours / theirs:.2f} (wanted: at most {WANTED})", flush=True)
+            ours = sentences_per_second(lambda: Worker("saved_model", served, sentences, "many"))
+            theirs = max(sentences_per_second(lambda: Worker(PEER, *peer, what, python=FLAGS.peer_python))
+                         for what in ("many", "many_together"))
+            print(f"{FLAGS.sentences} sentences, {precision}: ours {ours:.1f} a second, Hugging Face {theirs:.1f}, "
+                  f"ratio {ours / theirs:.2f}", flush=True)
+
+
+def masked_sentences() -> list[str]:
+    """Sentences of the text, drawn over all of it, with a word masked in each."""
+    lines = [line.split() for line in read_lines(FLAGS.text_file) if 3 <= len(line.split()) <= 200]
+    generator = random.Random(1)
+    sentences = generator.sample(lines, min(FLAGS.sentences, len(lines)))
+    for words in sentences:
+        words[generator.randrange(len(words))] = "[MASK]"
+    return [" ".join(words) for words in sentences]
+
+
+def export(folder: str, precision: str) -> None:
+    tf.keras.mixed_precision.set_global_policy(_POLICIES[precision])
+    model = AlbertPretrainer(AlbertConfig.preset("albert_base_v2"))
+    export_mask_filling(folder, model, FullTokenizer(spm_model_file=FLAGS.spm_model_file))
+
+
+def latencies(*make_workers) -> list[float]:
+    """The median seconds of a sentence, of each; they take turns."""
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for make in make_workers:
+            workers.append(make())
+            stack.callback(workers[-1].stop)
+        turns = [[worker.seconds(1) for worker in workers] for _ in range(FLAGS.turns)]
+    return [statistics.median(column) for column in zip(*turns)]
+
+
+def sentences_per_second(make_worker) -> float:
+    worker = make_worker()
+    try:
+        return FLAGS.sentences / worker.seconds(1)
+    finally:
+        worker.stop()
+
+
+if __name__ == "__main__":
+    cli.run(main)

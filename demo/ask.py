@@ -1,0 +1,32 @@
+"""Asks a SavedModel that fills masks, as a server would that has tensorflow and tensorflow_text and none of our code.
+
+    python demo/ask.py --saved_model=served --text="Return the [MASK] of the file."
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of the tokenization
+
+WORD_START = "\u2581"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--saved_model", required=True)
+    parser.add_argument("--text", action="append", required=True)
+    arguments = parser.parse_args()
+    fill = tf.saved_model.load(arguments.saved_model).signatures["serving_default"]
+    answers = fill(text=tf.constant(arguments.text))
+    for text, pieces, probabilities in zip(arguments.text, answers["pieces"].numpy(), answers["probabilities"].numpy()):
+        print(text)
+        for row in zip(pieces, probabilities):
+            shown = (f"{piece.decode().lstrip(WORD_START)} {probability:.3f}" for piece, probability in zip(*row))
+            print("   ", "   ".join(shown))
+
+
+if __name__ == "__main__":
+    main()

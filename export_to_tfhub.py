@@ -1,0 +1,62 @@
+"""A pre-trained ALBERT as TF-Hub modules: the encoder, and the preprocessing from text to its inputs.
+
+    python export_to_tfhub.py --albert_directory=albert_base_v2 --export_path=albert_hub
+
+writes albert_hub, which hub.load and hub.KerasLayer(trainable=True) take, and albert_hub_preprocess:
+
+    preprocess = hub.KerasLayer("albert_hub_preprocess")
+    encoder = hub.KerasLayer("albert_hub", trainable=True)
+    encoder(preprocess(["a sentence"]))["pooled_output"]
+
+(after `import tensorflow_text`, which registers the ops of the preprocessing).
+"""
+
+import dataclasses
+import os
+
+from albert_tf import cli
+
+import tensorflow as tf
+from absl import flags, logging
+
+from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+
+flags.DEFINE_string("albert_directory", None, "Where checkpoint, config and vocabulary are: whatever --init_checkpoint "
+                    "of the other scripts takes.", required=True)
+flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Which checkpoint of the directory; where it has none of the "
+                    "default name, the one that the other scripts take.")
+flags.DEFINE_string("spm_model_file", None, "The SentencePiece model; default: that of the directory.")
+flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary; default: that of the directory.")
+flags.DEFINE_bool("do_lower_case", None, "Whether the model's text is lower case; default: what the directory says, "
+                  "else true.")
+flags.DEFINE_bool("use_einsum", True, "Kept for the release's scripts: there is one way of computing here.")
+flags.DEFINE_string("export_path", None, "Where the encoder goes.", required=True)
+flags.DEFINE_string("preprocess_export_path", None, "Where the preprocessing goes; default: export_path + _preprocess.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    source = open_source(checkpoint_path())
+    vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file) or source.vocabulary
+    lower = source.vocabulary.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
+    tokenizer = dataclasses.replace(vocabulary, do_lower_case=lower).tokenizer()
+    model, report = build(source, "pretrainer")
+    export_encoder(FLAGS.export_path, model.albert if report.not_restored else model, tokenizer)
+    logging.info("%s: the encoder", FLAGS.export_path)
+    preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
+    export_preprocessing(preprocess_path, tokenizer, min(PUBLISHED_SEQ_LENGTH, model.config.max_position_embeddings))
+    logging.info("%s: the preprocessing", preprocess_path)
+
+
+def checkpoint_path() -> str:
+    named = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    if FLAGS["checkpoint_name"].using_default_value and not tf.io.gfile.exists(f"{named}.index"):
+        return FLAGS.albert_directory
+    return named
+
+
+if __name__ == "__main__":
+    cli.run(main)

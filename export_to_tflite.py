@@ -1,0 +1,45 @@
+"""An ALBERT as TensorFlow Lite models: float32, float16 and int8.
+
+    python export_to_tflite.py --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=tflite
+
+writes output_dir/pretrainer_float32.tflite and so on, and prints their sizes and how far their outputs are from the
+model's. int8 is TensorFlow Lite's dynamic range: 8-bit weights, float32 inputs and outputs.
+"""
+
+import os
+
+from albert_tf import cli
+
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import flags as shared
+from albert_tf.files import written_whole
+from albert_tf.interchange import tflite
+from albert_tf.interchange.from_pretrained import MODELS
+
+shared.define_source_flags()
+flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
+flags.DEFINE_string("output_dir", None, "Where the models go.", required=True)
+flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
+                        "Which models to write. May be given several times.")
+flags.DEFINE_integer("max_seq_length", 128, "Tokens of an input, which is padded to that.", lower_bound=1)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "masked_lm_positions of an input, of a pretrainer.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+
+def main():
+    model = shared.pretrained(FLAGS.model)
+    shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
+    for precision in FLAGS.precision:
+        flatbuffer = tflite.convert(model, precision, **shape)
+        path = os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite")
+        with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(flatbuffer)
+        print(f"{path}: {len(flatbuffer) / 1e6:.1f} MB; largest difference to the model:")
+        for name, difference in tflite.differences(flatbuffer, model, **shape).items():
+            print(f"    {name:<20}{difference:.2g}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,145 @@
+"""TF-Hub modules: what tensorflow_hub does with them, and the release's signatures."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.pair_packing import PairPacker
+from albert_tf.interchange.hub.writing import export_encoder, export_preprocessing
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.tokenization import FullTokenizer
+
+HUB_NAMES = dict(input_ids="input_word_ids", input_mask="input_mask", segment_ids="input_type_ids")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(golden):
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    tf.keras.utils.set_random_seed(1)
+    return AlbertPretrainer(AlbertConfig(
+        vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=128, hidden_dropout_prob=0.5))
+
+
+@pytest.fixture(scope="module")
+def modules(tokenizer, model, tmp_path_factory):
+    """(the encoder's folder, the preprocessing's)"""
+    folder = tmp_path_factory.mktemp("modules")
+    export_encoder(str(folder / "encoder"), model, tokenizer)
+    export_preprocessing(str(folder / "preprocess"), tokenizer)
+    return str(folder / "encoder"), str(folder / "preprocess")
+
+
+@pytest.fixture(scope="module")
+def batch(tokenizer):
+    random = np.random.default_rng(1)
+    mask = np.ones([3, 12], np.int32)
+    mask[1, 7:] = 0
+    return dict(input_ids=random.integers(0, tokenizer.vocab_size, [3, 12], np.int32), input_mask=mask,
+                segment_ids=random.integers(0, 2, [3, 12], np.int32))
+
+
+def hub_inputs(batch):
+    return {HUB_NAMES[name]: tf.constant(rows) for name, rows in batch.items()}
+
+
+def test_the_outputs_are_the_models(modules, model, batch):
+    expected = model.albert(batch)
+    for outputs in (hub.load(modules[0])(hub_inputs(batch)), hub.KerasLayer(modules[0])(hub_inputs(batch))):
+        assert set(outputs) == {"default", "pooled_output", "sequence_output", "encoder_outputs"}
+        for name in ("pooled_output", "sequence_output"):
+            np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+        np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
+        assert len(outputs["encoder_outputs"]) == 3
+        for ours, theirs in zip(outputs["encoder_outputs"], expected["encoder_outputs"]):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_it_can_be_fine_tuned(modules, model, batch):
+    layer = hub.KerasLayer(modules[0], trainable=True)
+    inputs = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in HUB_NAMES.values()}
+    classifier = tf.keras.Model(inputs, tf.keras.layers.Dense(2)(layer(inputs)["pooled_output"]))
+    assert len(layer.trainable_variables) == len(model.albert.trainable_variables)
+    before = [variable.numpy() for variable in layer.trainable_variables]
+    classifier.compile(tf.keras.optimizers.SGD(1.0), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    losses = classifier.fit(hub_inputs(batch), np.array([0, 1, 0]), epochs=5, batch_size=3, verbose=0).history["loss"]
+    assert min(losses) < losses[0]
+    unchanged = {variable.name for variable, old in zip(layer.trainable_variables, before)
+                 if np.array_equal(variable.numpy(), old)}
+    assert all("self/key/bias" in name for name in unchanged)  # the one that nothing depends on
+
+
+def test_in_training_it_drops_and_its_gradients_are_the_models(modules, model, batch):
+    module = hub.load(modules[0])
+    first, second = (module(hub_inputs(batch), training=True)["pooled_output"].numpy() for _ in range(2))
+    assert not np.allclose(first, second)
+    with tf.GradientTape(persistent=True) as tape:
+        theirs = tf.reduce_sum(module(hub_inputs(batch))["pooled_output"] ** 2)
+        ours = tf.reduce_sum(model.albert(batch)["pooled_output"] ** 2)
+    for found, expected in zip(tape.gradient(theirs, list(module.trainable_variables)),
+                               tape.gradient(ours, model.albert.trainable_variables)):
+        np.testing.assert_allclose(tf.convert_to_tensor(found), tf.convert_to_tensor(expected), atol=1e-5)
+
+
+def test_the_signatures_are_the_releases(modules, model, batch, tokenizer):
+    signatures = hub.load(modules[0]).signatures
+    assert set(signatures) == {"tokens", "mlm", "sop", "tokenization_info"}
+    positions = np.array([[1, 2], [3, 4], [0, 0]], np.int32)
+    expected = model(dict(batch, masked_lm_positions=positions))
+    tensors = {name: tf.constant(rows) for name, rows in batch.items()}
+    tokens, sop = signatures["tokens"](**tensors), signatures["sop"](**tensors)
+    mlm = signatures["mlm"](mlm_positions=tf.constant(positions), **tensors)
+    for outputs in (tokens, sop, mlm):
+        for name in ("pooled_output", "sequence_output"):
+            np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+    assert set(tokens) == {"pooled_output", "sequence_output"}
+    np.testing.assert_allclose(mlm["mlm_logits"], tf.reshape(expected["mlm_logits"], [6, -1]), atol=1e-5)
+    np.testing.assert_allclose(sop["sop_log_probs"], tf.nn.log_softmax(expected["sop_logits"]), atol=1e-5)
+    info = signatures["tokenization_info"]()
+    assert info["do_lower_case"].numpy()
+    with open(info["vocab_file"].numpy(), "rb") as found, open(tokenizer.vocabulary_file, "rb") as given:
+        assert found.read() == given.read()
+
+
+def test_an_encoder_without_heads_has_no_signatures_of_heads(tmp_path, model, tokenizer):
+    export_encoder(str(tmp_path / "encoder"), model.albert, tokenizer)
+    assert set(hub.load(str(tmp_path / "encoder")).signatures) == {"tokens", "tokenization_info"}
+
+
+def test_the_preprocessing_gives_rows_of_128(modules, tokenizer):
+    texts = ["The name of the FILE.", "", "a " * 200]
+    for found in (hub.load(modules[1])(tf.constant(texts)), hub.KerasLayer(modules[1])(tf.constant(texts))):
+        rows = [PairPacker(tokenizer, 128).pack(tokenizer.encode(text)) for text in texts]
+        for ours, hub_name in HUB_NAMES.items():
+            np.testing.assert_array_equal(found[hub_name], [row[ours] for row in rows])
+
+
+@pytest.mark.parametrize("seq_length", [9, 40])
+def test_the_preprocessing_packs_pairs_to_any_length(modules, tokenizer, seq_length):
+    pairs = [("The name", "of the file"), ("of " * 30, "the " * 20)]
+    preprocess = hub.load(modules[1])
+    tokenize, pack = hub.KerasLayer(preprocess.tokenize), hub.KerasLayer(
+        preprocess.bert_pack_inputs, arguments=dict(seq_length=seq_length))
+    found = pack([tokenize(tf.constant(column)) for column in zip(*pairs)])
+    rows = [PairPacker(tokenizer, seq_length).pack(tokenizer.encode(a), tokenizer.encode(b)) for a, b in pairs]
+    for ours, hub_name in HUB_NAMES.items():
+        np.testing.assert_array_equal(found[hub_name], [row[ours] for row in rows])
+
+
+def test_the_preprocessing_tells_the_special_ids(modules, tokenizer):
+    found = {name: int(value) for name, value in hub.load(modules[1]).tokenize.get_special_tokens_dict().items()}
+    assert found == dict(start_of_sequence_id=tokenizer.cls_id, end_of_segment_id=tokenizer.sep_id,
+                         padding_id=tokenizer.pad_id, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
+
+
+def test_both_fit_together_in_one_keras_model(modules, model, tokenizer):
+    text = tf.keras.Input([], dtype=tf.string)
+    whole = tf.keras.Model(text, hub.KerasLayer(modules[0])(hub.KerasLayer(modules[1])(text))["pooled_output"])
+    assert whole.predict(tf.constant(["the name"]), verbose=0).shape == (1, 16)

@@ -1,0 +1,167 @@
+"""SavedModels that answer, in processes that have only TensorFlow and tensorflow_text."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.graph_packing import pack_texts, pack_texts_with_offsets
+from albert_tf.data.pair_packing import PairPacker
+from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.tasks.fill_mask import fill_masks, masked_ids
+from albert_tf.tasks.graph_fill_mask import GraphMasks
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.tokenization import FullTokenizer
+
+TESTS = pathlib.Path(__file__).parents[1]
+# saved_model_cli knows no ops but TensorFlow's own: tensorflow_text must be imported before its main().
+SAVED_MODEL_CLI = "import tensorflow_text; from tensorflow.python.tools.saved_model_cli import main; main()"
+MASKED = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [MASK]s", ""]
+
+
+@pytest.fixture(scope="module", params=["SentencePiece", "WordPiece"])
+def tokenizer(request, golden):
+    if request.param == "SentencePiece":
+        return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    return FullTokenizer(vocab_file=str(golden / "wordpiece/vocab.txt"))
+
+
+@pytest.fixture(scope="module")
+def config(tokenizer):
+    return AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+                        num_attention_heads=2, intermediate_size=32, max_position_embeddings=24)
+
+
+@pytest.fixture(scope="module")
+def pretrainer(config):
+    return AlbertPretrainer(config)
+
+
+@pytest.fixture(scope="module")
+def mask_filling(pretrainer, tokenizer, tmp_path_factory):
+    """The folder of a SavedModel that fills masks."""
+    folder = tmp_path_factory.mktemp("mask_filling") / "served"
+    export_mask_filling(str(folder), pretrainer, tokenizer, top_k=3)
+    return folder
+
+
+def run(*command, **options):
+    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONPATH="")
+    return subprocess.run([sys.executable, *map(str, command)], text=True, capture_output=True, check=True,
+                          env=environment, cwd="/", **options).stdout
+
+
+def ask(folder, *questions):
+    return json.loads(run(TESTS / "saved_model_client.py", folder, input=json.dumps(questions)))
+
+
+def int_feature(values):
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+
+def test_a_classifier_answers_text_ids_and_examples_alike(tmp_path, tokenizer, config):
+    model = AlbertClassifier(config, num_labels=3)
+
+    def outputs(found):
+        return dict(probabilities=tf.nn.softmax(found["logits"]), predictions=tf.argmax(found["logits"], -1))
+
+    export_model(str(tmp_path / "served"), model, tokenizer, sequence_features(12), outputs,
+                 text_inputs=dict(text_a=[None], text_b=[None]),
+                 pack=lambda graph, text_a, text_b: pack_texts(graph, 12, text_a, text_b))
+    pairs = [("The name", "of the file"), ("", ""), ("only one", ""), ("very long " * 10, "and this " * 10)]
+    rows = [PairPacker(tokenizer, 12).pack(tokenizer.encode(a), tokenizer.encode(b)) for a, b in pairs]
+    inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
+    examples = [tf.train.Example(features=tf.train.Features(feature={name: int_feature(row[name]) for name in row}))
+                .SerializeToString().hex() for row in rows]
+    expected = {name: output.numpy() for name, output in outputs(model(inputs)).items()}
+    for answer in ask(tmp_path / "served",
+                      ("serving_default", dict(text_a=[a for a, _ in pairs], text_b=[b for _, b in pairs])),
+                      ("ids", {name: rows.tolist() for name, rows in inputs.items()}),
+                      ("examples", dict(examples=examples))):
+        np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], atol=1e-5)
+        assert answer["predictions"] == expected["predictions"].tolist()
+
+
+def test_an_answer_may_be_cut_out_of_the_text(tmp_path, tokenizer, config):
+    def answer(texts, inputs, found):
+        best = tf.argmax(tf.where(inputs["b_starts"] < 0, -1e9, found["start_logits"]), axis=-1)
+        start, end = (tf.gather(inputs[name], best, batch_dims=1) for name in ("b_starts", "b_ends"))
+        return dict(answer=tf.strings.substr(texts["context"], start, end - start))
+
+    export_model(str(tmp_path / "served"), AlbertSpan(config), tokenizer, sequence_features(24),
+                 outputs=lambda found: {name: found[name] for name in ("start_logits", "end_logits")},
+                 text_inputs=dict(question=[None], context=[None]), answer=answer,
+                 pack=lambda graph, question, context: pack_texts_with_offsets(graph, 24, question, context))
+    context = "Älter is the File"
+    (found,) = ask(tmp_path / "served", ("serving_default", dict(question=["the name"], context=[context])))
+    assert found["answer"][0] in context
+
+
+def test_masks_are_filled_as_in_python(mask_filling, tokenizer, pretrainer):
+    (found,) = ask(mask_filling, ("serving_default", dict(text=MASKED)))
+    for text, pieces, probabilities in zip(MASKED, found["pieces"], found["probabilities"]):
+        fillings = fill_masks(pretrainer, tokenizer, text, top_k=3) if "[MASK]" in text else []
+        missing = 3 - len(fillings)
+        assert pieces == [[filling.piece for filling in row] for row in fillings] + [[""] * 3] * missing
+        expected = [[filling.probability for filling in row] for row in fillings] + [[0.0] * 3] * missing
+        np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
+
+
+def test_saved_model_cli_answers(mask_filling):
+    shown = run("-c", SAVED_MODEL_CLI, "run", "--dir", mask_filling, "--tag_set", "serve", "--signature_def",
+                "serving_default", "--input_exprs", "text=[b'The [MASK] of the file.']")
+    assert "Result for output key pieces" in shown and "Result for output key probabilities" in shown
+
+
+def test_texts_that_are_empty_too_long_or_no_utf8_are_answered(mask_filling):
+    served = tf.saved_model.load(str(mask_filling)).signatures["serving_default"]
+    broken = [b"", b"\xff\xfe [MASK] \xc3", b"word " * 100 + b"[MASK]"]
+    probabilities = served(text=tf.constant(broken))["probabilities"].numpy()
+    assert probabilities.shape == (3, 1, 3) and np.isfinite(probabilities).all()
+    assert probabilities[1].sum() > 0
+    assert probabilities[0].sum() == probabilities[2].sum() == 0  # no mask; a mask behind the model's last position
+    assert served(text=tf.constant(["nothing"]))["pieces"].shape == [1, 0, 3]
+    assert served(text=tf.constant([], tf.string))["pieces"].shape == [0, 0, 3]
+
+
+def test_what_the_model_cannot_take_is_refused_in_words(mask_filling):
+    served = tf.saved_model.load(str(mask_filling)).signatures
+    too_short = tf.train.Example(features=tf.train.Features(feature=dict(input_ids=int_feature([2, 3]))))
+    for serialized, named in ((too_short.SerializeToString(), "input_ids"), (b"no example", "parse")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=named):
+            served["examples"](tf.constant([serialized]))
+    names = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more tokens than max_position_embeddings=24"):
+        served["ids"](**{name: tf.ones([1, 25], tf.int32) for name in names})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="12345"):
+        served["ids"](**{name: tf.fill([1, 5], 12345 if name == "input_ids" else 1) for name in names})
+
+
+def test_the_vocabulary_is_an_asset(mask_filling, tokenizer):
+    (asset,) = (mask_filling / "assets").iterdir()
+    assert asset.read_bytes() == pathlib.Path(tokenizer.vocabulary_file).read_bytes()
+
+
+def test_ids_in_the_graph_are_those_of_masked_ids(tokenizer):
+    texts = [*MASKED, "[MASK]", "a[MASK]b [MASK]. [MASK]\u2003c [MASK]\u00a0d", "[MASK][MASK]ing[MASK]'s"]
+    packed = GraphMasks(tokenizer, 64, 1).pack(GraphTokenizer(tokenizer), tf.constant(texts))
+    for text, ids, mask in zip(texts, packed["input_ids"].numpy(), packed["input_mask"].numpy()):
+        assert ids[mask == 1].tolist() == masked_ids(tokenizer, text)
+
+
+def test_what_is_no_saved_model_is_not_replaced(tmp_path, tokenizer, pretrainer):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("precious")
+    with pytest.raises(ValueError, match="mine exists and is no SavedModel"):
+        export_mask_filling(str(tmp_path / "mine"), pretrainer, tokenizer)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -1,0 +1,54 @@
+"""TensorFlow Lite models: their outputs, and that what layers share is stored once."""
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange import tflite
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
+
+CONFIG = AlbertConfig(vocab_size=60, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                      intermediate_size=32, max_position_embeddings=16)
+HEADS = {
+    AlbertModel: {"pooled_output", "sequence_output"},
+    AlbertPretrainer: {"mlm_logits", "sop_logits"},
+    AlbertSpan: {"start_logits", "end_logits"},
+    AlbertConditionalSpan: {"start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index",
+                            "cls_logits"},
+    AlbertMultipleChoice: {"logits"},
+}
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    tf.keras.utils.set_random_seed(1)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_in_float32_every_output_is_the_models(kind):
+    model = kind(CONFIG)
+    found = tflite.differences(tflite.convert(model, "float32", 12, 3), model, 12, 3)
+    assert set(found) == {"pooled_output", "sequence_output"} | HEADS[kind]
+    assert max(found.values()) < 1e-5
+
+
+@pytest.mark.parametrize("precision, at_most", [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.2)])
+def test_smaller_weights_change_little(precision, at_most):
+    model = AlbertClassifier(CONFIG, num_labels=3)
+    found = tflite.differences(tflite.convert(model, precision, 12), model, 12)
+    assert set(found) == {"logits", "pooled_output", "sequence_output"}
+    assert max(found.values()) < at_most
+
+
+@pytest.mark.parametrize("precision, bytes_per_weight", [("float32", 4), ("float16", 2), ("int8", 1)])
+def test_what_layers_share_is_stored_once(precision, bytes_per_weight):
+    config = CONFIG.replace(vocab_size=2000, embedding_size=64, hidden_size=128, intermediate_size=512,
+                            num_hidden_layers=6)
+    model = AlbertPretrainer(config)
+    weights = sum(variable.shape.num_elements() for variable in model.variables)
+    assert len(tflite.convert(model, precision, 12, 3)) < 1.1 * bytes_per_weight * weights + 100_000

@@ -1,0 +1,105 @@
+"""The scripts by which a model leaves: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+import tensorflow_text  # noqa: F401  registers the ops of the tokenization
+
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.embeddings import embed, token_ids
+from albert_tf.text.tokenization import FullTokenizer
+
+REPOSITORY = pathlib.Path(__file__).parents[1]
+LINES = ["The name of the file", "", "of the"]
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory, golden):
+    """A directory like a released one, and its model."""
+    folder = tmp_path_factory.mktemp("released")
+    shutil.copy(golden / "tiny_spm/tiny.model", folder / "30k-clean.model")
+    vocab_size = FullTokenizer(spm_model_file=str(folder / "30k-clean.model")).vocab_size
+    config = AlbertConfig(vocab_size=vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+                          num_attention_heads=2, intermediate_size=32, max_position_embeddings=16)
+    (folder / CONFIG_NAME).write_text(config.to_json_string())
+    tf.keras.utils.set_random_seed(1)
+    model = AlbertPretrainer(config)
+    save_tf1_checkpoint(model, str(folder / "model.ckpt-best"))
+    return folder, model
+
+
+def run(script, expect=0, **flags):
+    command = [sys.executable, str(REPOSITORY / script), *(f"--{name}={value}" for name, value in flags.items())]
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == expect, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "lines.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def vectors(released):
+    folder, model = released
+    rows = token_ids(FullTokenizer(spm_model_file=str(folder / "30k-clean.model")), LINES, 16)
+    return rows, sorted(embed(model.albert, rows, 1))
+
+
+def test_a_vector_of_each_line(released, lines, vectors, tmp_path):
+    run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
+        batch_size=2)
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), [found.pooled for found in vectors[1]], atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_a_vector_of_each_token(released, lines, vectors, tmp_path):
+    run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
+        per_token=True)
+    rows, found = vectors
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), np.concatenate([each.tokens for each in found]), atol=1e-5)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.input_ids.npy"), np.concatenate(rows))
+    assert np.load(tmp_path / "x.row_splits.npy").tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+
+
+def test_a_wrong_output_file_is_named(released, lines, tmp_path):
+    printed = run("extract_embeddings.py", expect=1, init_checkpoint=released[0], input_file=lines,
+                  output_file=tmp_path / "x.txt")
+    assert printed.splitlines()[-1].startswith("extract_embeddings.py: error: --output_file must end in .npy")
+
+
+def test_a_module_and_its_preprocessing(released, tmp_path):
+    folder, model = released
+    run("export_to_tfhub.py", albert_directory=folder, export_path=tmp_path / "module")
+    encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
+    inputs = preprocess.bert_pack_inputs([preprocess.tokenize(tf.constant(LINES))], tf.constant(10))
+    ids, mask, segments = (inputs[name] for name in ("input_word_ids", "input_mask", "input_type_ids"))
+    expected = model.albert(dict(input_ids=ids, input_mask=mask, segment_ids=segments))
+    np.testing.assert_allclose(encoder(inputs)["pooled_output"], expected["pooled_output"], atol=1e-5)
+    assert {"tokens", "mlm", "sop", "tokenization_info"} == set(encoder.signatures)
+
+
+def test_tensorflow_lite_models_with_their_sizes_and_differences(released, tmp_path):
+    printed = run("export_to_tflite.py", init_checkpoint=released[0], model="pretrainer", output_dir=tmp_path,
+                  max_seq_length=12, max_predictions_per_seq=3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"pretrainer_{precision}.tflite" for precision in ("float16", "float32", "int8")]
+    assert printed.count(" MB; largest difference") == 3 and printed.count("mlm_logits") == 3
+
+
+def test_a_saved_model_that_fills_masks(released, tmp_path):
+    printed = run("fill_mask.py", init_checkpoint=released[0], export_dir=tmp_path / "served", text="the [MASK] of")
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    best = served(text=tf.constant(["the [MASK] of"]))["pieces"].numpy()[0, 0, 0].decode()
+    assert printed.splitlines()[-1].split()[0] == best.lstrip("\u2581")
