@@ -1,0 +1,213 @@
+"""Fine-tuning runs: seeds, early stopping, the best checkpoint, ensembles; prediction in the table's order."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.training.finetuning import FineTuning, FineTuningOptions
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.prediction import Predictor
+from albert_tf.training.run import RunOptions
+from albert_tf.training.trainer import Trainer
+
+CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
+                      num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
+                      hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+BUCKETS = (16, MAX_SEQ_LENGTH)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    return table(folder, 64), table(folder, 21, seed=1)
+
+
+@pytest.fixture(scope="module")
+def strategy():
+    return tf.distribute.OneDeviceStrategy("CPU:0")
+
+
+def new_task():
+    return ClassificationTask(AlbertClassifier(CONFIG, 2, 0.0))
+
+
+def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
+    def new_trainer(task, seed):
+        with strategy.scope():
+            trainer = Trainer(task, seed, shapes_vary=True)
+            trainer.compile(create_optimizer("adamw", 0.01, steps, 0))
+        return trainer
+
+    asked = FineTuningOptions(RunOptions(str(output_dir), steps, 8, every, 5), seeds, buckets, **options)
+    return FineTuning(asked, strategy, CONFIG, new_task, new_trainer, load_checkpoint, "accuracy")
+
+
+def accuracy_on(examples):
+    """An evaluation: the share of right answers, by the mean of the predictions that it gets."""
+    labels = examples.scalars["label_ids"].numpy()
+
+    def evaluate(predict):
+        predictions = predict(examples)
+        probabilities = np.mean([of_one["probabilities"] for of_one in predictions], axis=0)
+        return dict(accuracy=float(np.mean(probabilities.argmax(axis=1) == labels)), loss=0.0, sets=len(predictions))
+
+    return evaluate
+
+
+def scripted(values):
+    """An evaluation that says what it is told to, one value after the other."""
+    values = iter(values)
+    return lambda predict: dict(accuracy=next(values), loss=0.0)
+
+
+def history(directory):
+    return [json.loads(line) for line in (directory / "eval_history.jsonl").read_text().splitlines()]
+
+
+def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_replicas(tables, strategy, mirrored):
+    tf.keras.utils.set_random_seed(1)
+    with mirrored.scope():
+        task = new_task()
+    examples = tables[1]
+    short = Predictor(task, strategy, 4, BUCKETS)(examples)["probabilities"]
+    padded = Predictor(task, strategy, 8, (MAX_SEQ_LENGTH,))(examples)["probabilities"]
+    on_two = Predictor(task, mirrored, 4, BUCKETS)(examples)["probabilities"]
+    batch = examples.batch(tf.range(21, dtype=tf.int64), tf.constant(MAX_SEQ_LENGTH))
+    expected = tf.nn.softmax(task.model(batch)["logits"]).numpy()
+    for found in (short, padded, on_two):
+        np.testing.assert_allclose(np.stack(found), expected, atol=1e-5)
+
+
+def test_it_learns_and_the_best_checkpoint_predicts(tables, strategy, tmp_path):
+    train, dev = tables
+    run = finetuning(strategy, tmp_path, steps=60, every=20)
+    run.train(train, accuracy_on(dev))
+    results = json.loads((tmp_path / "eval_results.json").read_text())
+    assert results["accuracy"] == max(row["accuracy"] for row in history(tmp_path)) == 1.0
+    best = next(row["global_step"] for row in history(tmp_path) if row["accuracy"] == 1.0)
+    assert results["global_step"] == best and run.checkpoint() == str(tmp_path / "model.ckpt-best")
+    assert (tmp_path / "best_trial.txt").read_text() == f"60:{best}:1.0\n"
+    assert (tmp_path / "eval_history.svg").read_text().count("<polyline") == 2
+    answers = np.stack(run.predict(dev)[0]["probabilities"]).argmax(axis=1)
+    assert np.array_equal(answers, dev.scalars["label_ids"])
+
+
+def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
+    ends = []
+    for name, buckets in (("short", BUCKETS), ("padded", (MAX_SEQ_LENGTH,))):
+        run = finetuning(strategy, tmp_path / name, buckets=buckets)
+        run.train(tables[0])
+        ends.append(run.best_model().get_weights())
+    for short, padded in zip(*ends):
+        np.testing.assert_allclose(short, padded, atol=2e-4)
+
+
+def test_a_run_that_was_ended_goes_on_to_the_same_weights(tables, strategy, tmp_path):
+    whole = finetuning(strategy, tmp_path / "whole")
+    whole.train(tables[0])
+    finetuning(strategy, tmp_path / "part").train(tables[0])
+    for step in (4, 6):  # as if it had been ended after step 2
+        for file in (tmp_path / "part").glob(f"model.ckpt-{step}.*"):
+            file.unlink()
+    resumed = finetuning(strategy, tmp_path / "part")
+    resumed.train(tables[0])
+    for a, b in zip(whole.best_model().get_weights(), resumed.best_model().get_weights()):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tables, strategy, tmp_path):
+    run = finetuning(strategy, tmp_path, steps=20, early_stopping_patience=2)
+    run.train(tables[0], scripted([0.5, 0.7, 0.7, 0.6, 0.9]))
+    assert [row["global_step"] for row in history(tmp_path)] == [2, 4, 6, 8]
+    assert json.loads((tmp_path / "eval_results.json").read_text())["global_step"] == 4
+    finetuning(strategy, tmp_path, steps=20, early_stopping_patience=2).train(tables[0], scripted([]))
+    assert len(history(tmp_path)) == 4
+
+
+def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy, tmp_path):
+    run = finetuning(strategy, tmp_path, steps=2, seeds=(5, 6, 7))
+    run.train(tables[0], scripted([0.8, 0.5, 0.6]))
+    assert json.loads((tmp_path / "eval_results.json").read_text()) == dict(accuracy=0.6, loss=0.0)
+    of_runs = json.loads((tmp_path / "eval_runs.json").read_text())
+    assert of_runs["best_run"] == "seed_5" and list(of_runs["seeds"]) == ["5", "6", "7"]
+    spread = of_runs["over_runs"]["accuracy"]
+    assert (spread["lowest"], spread["highest"]) == (0.5, 0.8)
+    np.testing.assert_allclose(spread["standard_deviation"], np.std([0.8, 0.5, 0.6], ddof=1))
+    assert run.checkpoint() == str(tmp_path / "seed_5" / "model.ckpt-best")
+    weights = [tf.train.load_checkpoint(str(tmp_path / f"seed_{seed}" / "model.ckpt-2")) for seed in (5, 6)]
+    name = next(name for name in weights[0].get_variable_to_shape_map() if "pooler" in name and "kernel" in name)
+    assert not np.array_equal(weights[0].get_tensor(name), weights[1].get_tensor(name))
+
+
+def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, tmp_path):
+    finetuning(strategy, tmp_path / "a").train(tables[0])
+    paths = tuple(str(tmp_path / "a" / f"model.ckpt-{step}") for step in (2, 6))
+    run = finetuning(strategy, tmp_path / "b", ensemble_checkpoints=paths)
+    first, second = (np.stack(of_one["probabilities"]) for of_one in run.predict(tables[1]))
+    assert not np.array_equal(first, second)
+    for path, expected in zip(paths, (first, second)):
+        alone = finetuning(strategy, tmp_path / "c", init_checkpoint=path)
+        np.testing.assert_array_equal(np.stack(alone.predict(tables[1])[0]["probabilities"]), expected)
+    run.evaluate(accuracy_on(tables[1]))
+    assert json.loads((tmp_path / "b" / "eval_results.json").read_text())["sets"] == 2
+
+
+def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best(tables, strategy, tmp_path):
+    finetuning(strategy, tmp_path).train(tables[0])
+    run = finetuning(strategy, tmp_path)
+    assert run.checkpoint() == str(tmp_path / "model.ckpt-6")  # predicts without evaluation
+    run.evaluate(scripted([0.4, 0.9, 0.6]))
+    assert [row["accuracy"] for row in history(tmp_path)] == [0.4, 0.9, 0.6]
+    best = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best"))
+    assert best.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == 4
+    assert json.loads((tmp_path / "eval_results.json").read_text())["global_step"] == 4
+
+
+def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
+    run = finetuning(strategy, tmp_path)
+    for use in (lambda: run.predict(tables[1]), lambda: run.evaluate(accuracy_on(tables[1]))):
+        with pytest.raises(ValueError, match="there is no checkpoint in .*, and no --init_checkpoint: --do_train"):
+            use()
+
+
+def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy, tables, tmp_path):
+    config = AlbertConfig.from_json_file(str(golden / "model_a" / "albert_config.json"))
+    run = finetuning(strategy, tmp_path, init_checkpoint=str(golden / "model_a" / "model.ckpt-best"),
+                     new_task=lambda: ClassificationTask(AlbertClassifier(config, 2)))
+    with pytest.raises(ValueError, match=r"was not fine-tuned for this task: it has no output_weights, output_bias"):
+        run.predict(tables[1])
+
+
+def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strategy):
+    with strategy.scope():
+        trainer = Trainer(new_task(), 1, jit_compile=True, shapes_vary=True)
+        trainer.compile(create_optimizer("adamw", 0.01, 10, 0))
+    for bucket in (8, 16):
+        batch = {name: values[:4] for name, values in
+                 tables[0].batch(tf.range(64, dtype=tf.int64), tf.constant(MAX_SEQ_LENGTH)).items()}
+        batch = {name: values[:, :bucket] if values.shape.rank == 2 else values for name, values in batch.items()}
+        logs = trainer.make_train_function()(iter(tf.data.Dataset.from_tensors(batch)))
+        assert np.isfinite(float(logs["loss"]))
+    found = Predictor(trainer.task, strategy, 4, BUCKETS, jit_compile=True)(tables[1])
+    plain = Predictor(trainer.task, strategy, 4, BUCKETS)(tables[1])
+    np.testing.assert_allclose(np.stack(found["probabilities"]), np.stack(plain["probabilities"]), atol=1e-5)
+
+
+def test_mirrored_training_equals_one_device(tables, strategy, mirrored, tmp_path):
+    ends = []
+    for name, where in (("one", strategy), ("two", mirrored)):
+        run = finetuning(where, tmp_path / name, steps=4)
+        run.train(tables[0], accuracy_on(tables[1]))
+        ends.append(tf.train.load_checkpoint(str(tmp_path / name / "model.ckpt-4")))
+        assert os.path.exists(tmp_path / name / "model.ckpt-best.index")
+    names = [name for name in ends[0].get_variable_to_shape_map() if name.startswith("model/") and "SLOT" not in name]
+    for name in names:
+        np.testing.assert_allclose(ends[0].get_tensor(name), ends[1].get_tensor(name), atol=2e-4)
