@@ -5,8 +5,8 @@
 
     python run_squad.py --init_checkpoint=squad --output_dir=squad --squad_version=2.0 --ask --context_file=text.txt
 
-Started again with the same flags, training goes on from the latest checkpoint. The flags of the release's run_squad_v1.py
-and run_squad_v2.py are here.
+Started again with the same flags, training goes on from the latest checkpoint. The flags of the release's
+run_squad_v1.py and run_squad_v2.py are here.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_graph_answers import best_answers
 from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
+from albert_tf.training.evaluation import write_results
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
@@ -87,7 +88,9 @@ def main():
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
     num_train_steps = train_steps(files["train_file"]) if FLAGS.do_train else 1
-    num_warmup_steps = int(num_train_steps * FLAGS.warmup_proportion) if FLAGS.warmup_step is None else FLAGS.warmup_step
+    num_warmup_steps = in_place_of("warmup_proportion", "warmup_step")
+    if num_warmup_steps is None:
+        num_warmup_steps = int(num_train_steps * FLAGS.warmup_proportion)
 
     def new_task():
         if version == "1.1":
@@ -95,7 +98,8 @@ def main():
         return task_of(version, AlbertConditionalSpan(config, FLAGS.start_n_top, FLAGS.end_n_top, FLAGS.dropout_prob))
 
     options = shared.run_options(num_train_steps)
-    finetuning = shared.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC)
+    finetuning = shared.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC,
+                                   shortest=beam_width(version))
     prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
     evaluate = prediction.evaluate if prediction and prediction.dataset else None
     if FLAGS.do_train:
@@ -132,10 +136,12 @@ def surveys() -> dict[str, Survey]:
 
 
 def squad_version(files: dict[str, Survey]) -> str:
-    """What --squad_version says, else the first file."""
-    said = [file.version for file in files.values()]
+    """What --squad_version says, else the files."""
+    said = sorted({file.version for file in files.values()})
     if not (FLAGS.squad_version or said):
         raise ValueError("--squad_version is missing, and there is no file to find it from")
+    if not FLAGS.squad_version and len(said) > 1:
+        raise ValueError(f"the files are of SQuAD {' and '.join(said)}: give --squad_version")
     version = FLAGS.squad_version or said[0]
     logging.info("SQuAD %s", version)
     return version
@@ -143,12 +149,28 @@ def squad_version(files: dict[str, Survey]) -> str:
 
 def train_steps(file: Survey) -> int:
     """Questions / batch * epochs, as in the release, or --train_step."""
-    steps = FLAGS.train_step or int(file.questions / FLAGS.train_batch_size * FLAGS.num_train_epochs)
+    steps = in_place_of("num_train_epochs", "train_step")
+    if steps is None:
+        steps = int(file.questions / FLAGS.train_batch_size * FLAGS.num_train_epochs)
     if not steps:
         raise ValueError(f"{file.questions} questions give no step of {FLAGS.train_batch_size}: lower "
                          "--train_batch_size, or raise --num_train_epochs")
     logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", FLAGS.train_batch_size)
     return steps
+
+
+def in_place_of(name: str, stronger: str) -> int | None:
+    """The value of the stronger flag, unless a recipe has set it and the command line gives the other."""
+    return None if FLAGS[name].present and not FLAGS[stronger].present else FLAGS[stronger].value
+
+
+def beam_width(version: str) -> int:
+    """Tokens that a row has at least; ValueError where it cannot have them."""
+    width = max(FLAGS.start_n_top, FLAGS.end_n_top) if version == "2.0" else 1
+    if width > FLAGS.max_seq_length:
+        raise ValueError(f"--start_n_top and --end_n_top must not be above --max_seq_length={FLAGS.max_seq_length}. "
+                         f"Received: {FLAGS.start_n_top}, {FLAGS.end_n_top}")
+    return width
 
 
 def task_of(version: str, model: tf.keras.Model) -> SpanTask | ConditionalSpanTask:
@@ -190,6 +212,8 @@ class Prediction:
         if self.dataset:
             scores = results.scores(self.dataset)
             logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+            if not (FLAGS.do_train or FLAGS.do_eval):
+                write_results(FLAGS.output_dir, dict(scores, global_step=finetuning.serving_step()))
             if FLAGS.null_score_diff_threshold is None:
                 threshold = scores.get("null_score_diff_threshold")
         squad_results.write_predictions(FLAGS.output_dir, results, threshold)
@@ -230,12 +254,14 @@ def export(model: tf.keras.Model, version: str, tokenizer) -> None:
         return {name: found[name] for name in served}
 
     def pack(graph_tokenizer, question, context) -> dict:
-        return graph_windows.pack_windows(graph_tokenizer, feature_options(is_training=False), question, context)
+        return graph_windows.pack_windows(graph_tokenizer, feature_options(is_training=False), question, context,
+                                          shortest=beam_width(version))
 
     def answer(texts: dict, windows: dict, found: dict) -> dict:
         return best_answers(texts["context"], windows, found, answer_options(version))
 
-    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, dict(question=[None], context=[None]), pack, answer)
+    text_inputs = dict(question=[None], context=[None])
+    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, text_inputs, pack, answer)
     logging.info("exported to %s", FLAGS.export_dir)
 
 

@@ -233,7 +233,7 @@ def apply_recipe() -> None:
 
 def finetuning(
     strategy: tf.distribute.Strategy, given: AlbertConfig, options: RunOptions, num_warmup_steps: int, new_task,
-    best_metric: str
+    best_metric: str, shortest: int = 0
 ) -> FineTuning:
     """The runs that the flags of define_finetuning_flags ask for.
 
@@ -241,13 +241,15 @@ def finetuning(
       strategy, given, options: where, of which model (`config`) and how long (`run_options`).
       num_warmup_steps: of the schedule.
       new_task, best_metric: of the task, see FineTuning.
+      shortest: the least length that batches are padded to.
     """
     if FLAGS.max_seq_length > given.max_position_embeddings:
         raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
                          f"{given.max_position_embeddings}")
     seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
+    buckets = bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length)
     asked = FineTuningOptions(
-        options, seeds, bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), starting_point(),
+        options, seeds, tuple(length for length in buckets if length >= shortest), starting_point(),
         tuple(FLAGS.ensemble_checkpoints), FLAGS.eval_batch_size, FLAGS.predict_batch_size,
         FLAGS.early_stopping_patience, FLAGS.jit_compile)
 

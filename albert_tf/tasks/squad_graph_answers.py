@@ -24,20 +24,7 @@ def best_answers(
       score: float32 [pairs], the sum of the scores of start and end.
       no_answer_score: float32 [pairs], the logit that there is none (2.0 only).
     """
-    starts, start_scores, ends, end_scores = _candidates(found, options)
-    in_window = windows["starts"] >= 0
-    begins = tf.gather(in_window & windows["is_max_context"], starts, batch_dims=1)  # [windows, starts]
-    fits = tf.gather(in_window, ends, batch_dims=1)  # [windows, starts, ends]
-    lengths = ends - starts[:, :, None] + 1
-    fits &= begins[:, :, None] & (lengths >= 1) & (lengths <= options.max_answer_length)
-    scores = tf.where(fits, start_scores[:, :, None] + end_scores, start_scores.dtype.min)
-    width = tf.shape(ends)[2]
-    scores = tf.reshape(scores, [tf.shape(starts)[0], -1])  # [windows, starts * ends]
-    best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [windows]
-    score = tf.reduce_max(scores, axis=1)
-    start = tf.gather(starts, best // width, batch_dims=1)
-    end = tf.gather(tf.reshape(ends, tf.shape(scores)), best, batch_dims=1)
-
+    start, end, score = _best_spans(windows, found, options)  # [windows]
     pair, num_pairs = windows["pair"], tf.size(context, tf.int64)
     chosen = _best_window(score, pair, num_pairs)  # [pairs]
     score = tf.gather(score, chosen)
@@ -51,6 +38,21 @@ def best_answers(
     if options.squad_version == "2.0":
         served["no_answer_score"] = tf.math.unsorted_segment_min(found["cls_logits"], pair, num_pairs)
     return served
+
+
+def _best_spans(windows: dict, found: dict, options: AnswerOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """First and last token of each window's best span, and its score, the least float where there is none."""
+    starts, start_scores, ends, end_scores = _candidates(found, options)
+    in_window = windows["starts"] >= 0  # [windows, seq]
+    begins = tf.gather(in_window & windows["is_max_context"], starts, batch_dims=1)  # [windows, starts]
+    fits = tf.gather(in_window, ends, batch_dims=1)  # [windows, starts, ends]
+    lengths = ends - starts[:, :, None] + 1
+    fits &= begins[:, :, None] & (lengths >= 1) & (lengths <= options.max_answer_length)
+    scores = tf.where(fits, start_scores[:, :, None] + end_scores, start_scores.dtype.min)
+    scores = tf.reshape(scores, [tf.shape(starts)[0], -1])  # [windows, starts * ends]
+    best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [windows]
+    start = tf.gather(starts, best // tf.shape(ends)[2], batch_dims=1)
+    return start, tf.gather(tf.reshape(ends, tf.shape(scores)), best, batch_dims=1), tf.reduce_max(scores, axis=1)
 
 
 def _candidates(found: dict, options: AnswerOptions) -> tuple:

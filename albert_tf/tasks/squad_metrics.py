@@ -1,5 +1,5 @@
-"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the threshold below which a question
-is best answered.
+"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the threshold up to which
+questions are best answered.
 
 A dataset here is the "data" list of a SQuAD file.
 """
@@ -51,8 +51,8 @@ def evaluate_v2(
 
     Returns:
       exact, f1, total; the same three with HasAns_ and NoAns_ in front for the questions that have an answer and those
-      that have none; with na_probs best_exact, best_f1 and the thresholds that they are reached at, best_exact_thresh and
-      best_f1_thresh: a question is answered where its na_prob is at most that.
+      that have none; with na_probs best_exact, best_f1 and the thresholds that they are reached at, best_exact_thresh
+      and best_f1_thresh: a question is answered where its na_prob is at most that.
 
     Raises:
       ValueError: a question has no prediction or na_prob, or there is no question.
@@ -63,7 +63,8 @@ def evaluate_v2(
     if na_probs is not None:
         check_predictions(has_answer, na_probs, "na_probs")
         for name, scores in (("exact", exact), ("f1", f1)):
-            best[f"best_{name}"], best[f"best_{name}_thresh"] = best_threshold(predictions, scores, na_probs, has_answer)
+            found = best_threshold(predictions, scores, na_probs, has_answer)
+            best[f"best_{name}"], best[f"best_{name}_thresh"] = found
         if na_prob_thresh is not None:
             not_answered = {qas_id for qas_id, value in na_probs.items() if value > na_prob_thresh}
             exact, f1 = ({qas_id: float(not has_answer[qas_id]) if qas_id in not_answered else score
@@ -87,8 +88,10 @@ def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str,
         texts = [text for text in _texts(question) if normalize_answer(text)]
         golds[qas_id] = texts or [""]
     check_predictions(golds, predictions)
-    exact = {qas_id: max(float(_is_exact(gold, predictions[qas_id])) for gold in texts) for qas_id, texts in golds.items()}
-    f1 = {qas_id: max(_f1(gold, predictions[qas_id], of_nothing=1.0) for gold in texts) for qas_id, texts in golds.items()}
+    exact, f1 = {}, {}
+    for qas_id, texts in golds.items():
+        exact[qas_id] = max(float(_is_exact(gold, predictions[qas_id])) for gold in texts)
+        f1[qas_id] = max(_f1(gold, predictions[qas_id], of_nothing=1.0) for gold in texts)
     return exact, f1
 
 
@@ -133,7 +136,10 @@ def _questions(dataset: list) -> Iterator[tuple[str, dict]]:
 
 
 def _texts(question: dict) -> list[str]:
-    return [answer["text"] for answer in question.get("answers", ())]
+    texts = [answer.get("text") for answer in question.get("answers", ())]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"question {question['id']}: an answer has no \"text\"")
+    return texts
 
 
 def _is_exact(gold: str, prediction: str) -> bool:

@@ -43,8 +43,8 @@ class SquadReader:
         for first in range(0, len(block), _BATCH):
             batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
             outputs = self._task.predictions(self._task.model(batch, training=False))
-            columns = {name: np.asarray(values) for name, values in outputs.items()}
-            results += [{name: values[row] for name, values in columns.items()} for row in range(len(batch["input_ids"]))]
+            columns = [np.asarray(values) for values in outputs.values()]
+            results += [dict(zip(outputs, row)) for row in zip(*columns)]
         return answer_question(example.qas_id, text, windows, [results], self._options)
 
 

@@ -81,9 +81,10 @@ class Results:
           dataset: the JSON's "data" list.
 
         Returns:
-          1.1: exact_match and f1. 2.0: null_score_diff_threshold, with which F1 is best; exact, f1, total and the like of
-          the predictions with that threshold; best_exact, best_f1 and their thresholds; and both ways to use the
-          threshold, the release's "<" (exact_below, f1_below) and the "<=" that it is meant for (exact_up_to, f1_up_to).
+          1.1: exact_match and f1. 2.0: null_score_diff_threshold, with which F1 is best; exact, f1, total and the like
+          of the predictions with that threshold; best_exact, best_f1 and their thresholds; and both ways to use the
+          threshold, the release's "<" (exact_below, f1_below) and the "<=" that it is meant for (exact_up_to,
+          f1_up_to).
         """
         if self._version == "1.1":
             return evaluate_v1(dataset, self._texts)

@@ -1,4 +1,4 @@
-"""SQuAD features: equal to the release's, field by field; alignment by offsets equal to the longest common subsequence."""
+"""SQuAD features: equal to the release's, field by field; alignment equal to the longest common subsequence."""
 
 import json
 import random
@@ -68,7 +68,8 @@ def test_features_are_the_releases_field_by_field(golden, tokenizer, name, input
 def test_several_processes_make_the_same_features(golden, tokenizer):
     expected, examples = read(golden, *FILES[0])
     paragraphs = [[example] for example in examples] * 40
-    made = [list(feature_blocks(paragraphs, tokenizer, FeatureOptions(**options(expected)), workers)) for workers in (1, 2)]
+    lengths = FeatureOptions(**options(expected))
+    made = [list(feature_blocks(paragraphs, tokenizer, lengths, workers)) for workers in (1, 2)]
     assert len(made[0]) > 3
     for one, two in zip(*made):
         for name, values in vars(one).items():
@@ -88,7 +89,7 @@ def test_padded_rows_are_the_features_lists(golden, tokenizer):
 
 
 def subsequence_matches(text, surface, lower=True):
-    """The release's rule in the open: the longest common subsequence, quadratic; of several the earliest from the end."""
+    """The release's rule in the open: the longest common subsequence; of several the earliest from the end."""
     forms = [preprocess_text(character, remove_space=False, lower=lower) for character in text]
     table = np.zeros([len(text) + 1, len(surface) + 1], int)
     for i, form in enumerate(forms):
@@ -134,8 +135,8 @@ def place(matches, position, size, is_start):
     return after - 1 if after > before + 1 else before
 
 
-PARTS = ["a", "the", "red", "door", "1", "2", "1,764", "2,300", "12,", ",", ".", " ", " ", " ", "  ", "\t", "\xa0", "\n", "…",
-         "½", "ﬁ", "é", "e\u0301", "№", "🦦", "\u2028", "“", "´", "Σ", "İ", "㎏", "..", "ß", "\u200d", "ｗ"]
+PARTS = ["a", "the", "red", "door", "1", "2", "1,764", "2,300", "12,", ",", ".", " ", " ", " ", "  ", "\t", "\xa0", "\n",
+         "…", "½", "ﬁ", "é", "e\u0301", "№", "🦦", "\u2028", "“", "´", "Σ", "İ", "㎏", "..", "ß", "\u200d", "ｗ"]
 
 
 def test_offsets_give_what_the_longest_common_subsequence_gives(tokenizer):
@@ -152,8 +153,8 @@ def test_offsets_give_what_the_longest_common_subsequence_gives(tokenizer):
 
 
 @pytest.mark.parametrize("text, answer", [
-    ("Ada ate ½ of it…  really", "½"), ("In 12,3 it was", "12,3"), ("x\t\ty  z", "y"), ("Zoë Brånström ate", "Brånström"),
-    ("“So…”, he said", "So…")])
+    ("Ada ate ½ of it…  really", "½"), ("In 12,3 it was", "12,3"), ("x\t\ty  z", "y"), 
+    ("Zoë Brånström ate", "Brånström"), ("“So…”, he said", "So…")])
 def test_the_pieces_of_an_answer_lead_back_to_it(tokenizer, text, answer):
     (aligned,) = align_paragraphs(tokenizer, [text])
     start = text.index(answer)

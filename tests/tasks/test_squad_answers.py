@@ -56,7 +56,8 @@ class Recorded:
     def _candidates(self, result_set):
         if self.version == "2.0":
             return {name: self._inputs[f"{name}_{result_set}"] for name in CANDIDATES}
-        logits = {f"{name}_logits": tf.constant(self._inputs[f"{name}_log_prob_{result_set}"]) for name in ("start", "end")}
+        logits = {f"{name}_logits": tf.constant(self._inputs[f"{name}_log_prob_{result_set}"])
+                  for name in ("start", "end")}
         return SpanTask(None, self.expected["n_best_size"]).predictions(logits)
 
 
@@ -92,10 +93,11 @@ def test_v2_is_the_releases(golden, case):
     assert recorded.results(False).predictions(0.0) == expected["threshold_0"]["predictions"]
     exact, f1 = raw_scores(recorded.dataset, expected["no_threshold"]["predictions"])
     assert (exact, f1) == (pytest.approx(expected["exact_raw"]), pytest.approx(expected["f1_raw"]))
-    scores = evaluate_v2(recorded.dataset, expected["no_threshold"]["predictions"], results.null_odds)
+    predictions = expected["no_threshold"]["predictions"]
+    scores = evaluate_v2(recorded.dataset, predictions, results.null_odds)
     assert scores["f1"] == pytest.approx(100 * np.mean(list(expected["f1_raw"].values())))
     # The official script's threshold for probabilities, which the release leaves in place for its logits.
-    scores = evaluate_v2(recorded.dataset, expected["no_threshold"]["predictions"], results.null_odds, na_prob_thresh=1.0)
+    scores = evaluate_v2(recorded.dataset, predictions, results.null_odds, na_prob_thresh=1.0)
     assert scores == pytest.approx(expected["best_thresholds"])
 
 

@@ -47,7 +47,8 @@ def test_the_best_threshold_answers_up_to_it():
 
 
 def test_where_answering_nothing_is_best_the_threshold_is_the_official_zero():
-    assert best_threshold(dict(a="x", b="y"), dict(a=0.0, b=0.0), dict(a=1.0, b=2.0), dict(a=False, b=False)) == (100.0, 0.0)
+    found = best_threshold(dict(a="x", b="y"), dict(a=0.0, b=0.0), dict(a=1.0, b=2.0), dict(a=False, b=False))
+    assert found == (100.0, 0.0)
 
 
 @pytest.mark.parametrize("evaluate", [evaluate_v1, evaluate_v2])

@@ -1,4 +1,4 @@
-"""SQuAD features as cached records, and for prediction beside them, in JSON lines, where their tokens stand in the text.
+"""SQuAD features as cached records, and for prediction beside them, as JSON lines, where tokens stand in the text.
 
     squad_1a2b3c.tfrecord          what the model reads
     squad_1a2b3c.left.jsonl        what answers are cut out by: a line for each feature, with a manifest

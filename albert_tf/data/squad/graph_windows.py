@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from albert_tf.data.graph_packing import cut
@@ -11,8 +13,21 @@ from albert_tf.text.graph_tokenization import GraphTokenizer
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
 
+class _Spans(NamedTuple):
+    """The windows of all pairs, those of one pair side by side; int64 [windows] each.
+
+    Args:
+      pair: the pair of each.
+      first, length: its pieces among those of its context.
+    """
+
+    pair: tf.Tensor
+    first: tf.Tensor
+    length: tf.Tensor
+
+
 def pack_windows(
-    tokenizer: GraphTokenizer, options: FeatureOptions, question: tf.Tensor, context: tf.Tensor
+    tokenizer: GraphTokenizer, options: FeatureOptions, question: tf.Tensor, context: tf.Tensor, shortest: int = 1
 ) -> dict[str, tf.Tensor]:
     """The windows of each pair, those of one pair side by side; a pair has at least one.
 
@@ -20,6 +35,7 @@ def pack_windows(
       tokenizer: of both texts.
       options: how they are cut.
       question, context: string [pairs].
+      shortest: the least length that rows are padded to.
 
     Returns:
       input_ids, input_mask, segment_ids, p_mask: int32 [windows, seq], padded to the longest.
@@ -30,36 +46,44 @@ def pack_windows(
     """
     queries = tokenizer.tokenize(question)
     query_length = tf.minimum(queries.row_lengths(), options.max_query_length)  # [pairs]
-    queries = cut(queries, query_length)
     pieces, starts, ends = tokenizer.tokenize_with_offsets(context)
-    room = options.max_seq_length - SPECIAL_TOKENS - query_length
-    step = tf.minimum(room, options.doc_stride)
-    count = 1 + tf.maximum(tf.constant(0, tf.int64), -((room - pieces.row_lengths()) // step))  # of windows, [pairs]
+    spans = _spans(pieces.row_lengths(), options.max_seq_length - SPECIAL_TOKENS - query_length, options.doc_stride)
+    begin = tf.gather(pieces.row_starts(), spans.pair) + spans.first  # among the pieces of all contexts
+    rows = _rows(tokenizer, tf.gather(cut(queries, query_length), spans.pair), pieces.values, begin, spans.length)
+    seq = tf.maximum(rows.bounding_shape(1), shortest)
+    input_ids = rows.to_tensor(tokenizer.pad_id, shape=tf.stack([-1, seq]))  # [windows, seq]
+
+    doc_offset, length = tf.gather(query_length, spans.pair)[:, None] + 2, spans.length[:, None]
+    place = tf.range(seq)[None] - doc_offset  # in the window
+    in_window = (place >= 0) & (place < length)
+    is_token = place <= length
+    masks = dict(input_mask=is_token, segment_ids=is_token & (place >= 0), p_mask=~in_window & (place + doc_offset > 0))
+    num_pieces = tf.size(pieces.values, tf.int64)
+    piece = tf.where(in_window, begin[:, None] + place, num_pieces)
+    return dict(
+        {name: tf.cast(mask, tf.int32) for name, mask in masks.items()}, input_ids=input_ids, pair=spans.pair,
+        starts=tf.gather(tf.pad(starts.values, [[0, 1]], constant_values=-1), piece),
+        ends=tf.gather(tf.pad(ends.values, [[0, 1]], constant_values=-1), piece),
+        is_max_context=_is_max_context(place, length, in_window, piece, num_pieces))
+
+
+def _spans(num_pieces: tf.Tensor, room: tf.Tensor, doc_stride: int) -> _Spans:
+    """windows.py for many: num_pieces and room are int64 [pairs]."""
+    step = tf.minimum(room, doc_stride)
+    count = 1 + tf.maximum(tf.constant(0, tf.int64), -((room - num_pieces) // step))  # of windows, [pairs]
     pair = tf.repeat(tf.range(tf.size(count, tf.int64)), count)  # [windows]
     number = tf.range(tf.size(pair, tf.int64)) - tf.gather(tf.cumsum(count, exclusive=True), pair)
     first = number * tf.gather(step, pair)
-    length = tf.minimum(tf.gather(room, pair), tf.gather(pieces.row_lengths(), pair) - first)
-    begin = tf.gather(pieces.row_starts(), pair) + first  # among the pieces of all contexts
+    return _Spans(pair, first, tf.minimum(tf.gather(room, pair), tf.gather(num_pieces, pair) - first))
 
-    one = tf.ones_like(pair)
-    separator = tf.RaggedTensor.from_row_lengths(tf.fill(tf.shape(pair), tokenizer.sep_id), one, validate=False)
-    window = tf.RaggedTensor.from_row_lengths(tf.gather(pieces.values, tf.ragged.range(begin, begin + length).values),
-                                              length, validate=False)
-    rows = tf.concat([separator.with_values(tf.fill(tf.shape(pair), tokenizer.cls_id)), tf.gather(queries, pair),
-                      separator, window, separator], axis=1)
-    input_ids = rows.to_tensor(tokenizer.pad_id)  # [windows, seq]
-    doc_offset = tf.gather(query_length, pair)[:, None] + 2
-    place = tf.range(tf.shape(input_ids, tf.int64)[1])[None] - doc_offset  # in the window
-    in_window = (place >= 0) & (place < length[:, None])
-    is_token = place <= length[:, None]
-    piece = tf.where(in_window, begin[:, None] + place, tf.size(pieces.values, tf.int64))
-    p_mask = ~in_window & (place + doc_offset > 0)
-    masks = dict(input_mask=is_token, segment_ids=is_token & (place >= 0), p_mask=p_mask)
-    return dict(
-        {name: tf.cast(mask, tf.int32) for name, mask in masks.items()}, input_ids=input_ids, pair=pair,
-        starts=tf.gather(tf.pad(starts.values, [[0, 1]], constant_values=-1), piece),
-        ends=tf.gather(tf.pad(ends.values, [[0, 1]], constant_values=-1), piece),
-        is_max_context=_is_max_context(place, length[:, None], in_window, piece, tf.size(pieces.values, tf.int64)))
+
+def _rows(
+    tokenizer: GraphTokenizer, queries: tf.RaggedTensor, pieces: tf.Tensor, begin: tf.Tensor, length: tf.Tensor
+) -> tf.RaggedTensor:
+    """[CLS] query [SEP] window [SEP]: int32 [windows, (tokens)]."""
+    cls, sep = (tf.fill([tf.size(begin), 1], token_id) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
+    places = tf.ragged.range(begin, begin + length)
+    return tf.concat([cls, queries, sep, places.with_values(tf.gather(pieces, places.values)), sep], axis=1)
 
 
 def _is_max_context(place, length, in_window, piece, num_pieces):

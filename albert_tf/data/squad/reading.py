@@ -58,7 +58,7 @@ class ReadingNotes:
     def __str__(self):
         parts = [f"{self.questions:,} questions"]
         parts += [f"{self.found_nearby:,} answers found beside their answer_start"] if self.found_nearby else []
-        parts += [f"{self.left_out:,} questions left out: their answer is not where it should be"] if self.left_out else []
+        parts += [f"{self.left_out:,} left out: their answer is not where it should be"] if self.left_out else []
         parts += [f"{self.empty:,} with an empty context or question"] if self.empty else []
         return "; ".join(parts)
 
@@ -94,8 +94,9 @@ def read_paragraphs(
     Raises: as read_squad_examples, when the place is met.
     """
     if misplaced_answers not in MISPLACED_ANSWERS:
-        raise ValueError(f"misplaced_answers must be one of {', '.join(MISPLACED_ANSWERS)}. Received: {misplaced_answers}")
-    notes, ids = notes or ReadingNotes(), set()
+        raise ValueError(f"misplaced_answers must be one of {', '.join(MISPLACED_ANSWERS)}. "
+                         f"Received: {misplaced_answers}")
+    notes, ids = ReadingNotes() if notes is None else notes, set()
     for place, paragraph in _raw_paragraphs(input_file):
         context, examples = _field(paragraph, "context", str, place), []
         for i, question in enumerate(_field(paragraph, "qas", list, place)):
@@ -110,8 +111,7 @@ def read_paragraphs(
                 examples.append(example)
         if examples:
             yield examples
-    if not ids:
-        raise ValueError(f"{input_file} has no questions")
+    _check_not_empty(input_file, articles=1, questions=len(ids))
 
 
 class Survey(NamedTuple):
@@ -142,11 +142,11 @@ def survey(input_file: str) -> Survey:
             for place, paragraph in _paragraphs_of(value, f"{input_file}: data[{article}]"):
                 for question in _field(paragraph, "qas", list, place):
                     questions += 1
-                    has_is_impossible |= "is_impossible" in question
-                    has_answers |= isinstance(question, dict) and bool(question.get("answers"))
+                    fields = question if isinstance(question, dict) else {}  # reading it tells what is wrong
+                    has_is_impossible |= "is_impossible" in fields
+                    has_answers |= bool(fields.get("answers"))
             article += 1
-    if not questions:
-        raise ValueError(f"{input_file} has no questions")
+    _check_not_empty(input_file, article, questions)
     return Survey(said if said in VERSIONS else "2.0" if has_is_impossible else "1.1", questions, has_answers)
 
 
@@ -157,14 +157,19 @@ def load_dataset(input_file: str) -> list:
 
 def _raw_paragraphs(input_file: str) -> Iterator[tuple[str, dict]]:
     """Each paragraph with the name of its place."""
-    article, keys = 0, set()
+    article = 0
     for key, value in stream_array(input_file, "data"):
-        keys.add(key)
         if key == "data":
             yield from _paragraphs_of(value, f"{input_file}: data[{article}]")
             article += 1
-    if "data" not in keys:
+    _check_not_empty(input_file, article)
+
+
+def _check_not_empty(input_file: str, articles: int, questions: int | None = None) -> None:
+    if not articles:
         raise ValueError(f"{input_file} is no SQuAD file: it has no articles in \"data\"")
+    if questions == 0:
+        raise ValueError(f"{input_file} has no questions")
 
 
 def _paragraphs_of(article: Any, place: str) -> Iterator[tuple[str, dict]]:

@@ -1,0 +1,143 @@
+"""Features per second of training and prediction on SQuAD, batched by length and padded to 384 tokens; equal logits.
+
+    python -m benchmarks.squad_padding --train_file=train-v2.0.json --predict_file=dev-v2.0.json \\
+        --init_checkpoint=albert_base_v2
+
+Batches of 32 in training and prediction, AdamW with clipping. Programs are compiled before anything is counted, and
+both ways have their turns in one process.
+"""
+
+import statistics
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import cli
+from albert_tf import flags as shared
+from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
+from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.squad.reading import survey
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.prediction import Predictor
+from albert_tf.training.trainer import Trainer
+
+shared.define_model_flags()
+shared.define_vocabulary_flags()
+shared.define_device_flags()
+flags.DEFINE_string("train_file", None, "SQuAD's JSON.", required=True)
+flags.DEFINE_string("predict_file", None, "SQuAD's JSON.", required=True)
+flags.DEFINE_integer("rounds", 3, "Turns of each way; the median counts.", lower_bound=1)
+flags.DEFINE_integer("steps", 50, "Training steps of a turn batched by length; 50 have features of all lengths.")
+flags.DEFINE_integer("random_seed", 12345, "Of weights and order.")
+FLAGS = flags.FLAGS
+
+BATCH, MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH = 32, 384, 128, 64
+BUCKETS = {"batched by length": bucket_lengths(MAX_SEQ_LENGTH), "padded to 384": (MAX_SEQ_LENGTH,)}
+LOGITS = {"1.1": ("start_logits", "end_logits"), "2.0": ("start_top_log_probs", "end_top_log_probs", "cls_logits")}
+WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
+
+
+def main():
+    strategy, tokenizer, version = shared.set_up(), shared.vocabulary().tokenizer(), survey(FLAGS.train_file).version
+    task = new_task(version)
+    with tempfile.TemporaryDirectory() as folder:
+        train = training_table(source(FLAGS.train_file, tokenizer, is_training=True), folder)
+        predict, _ = prediction_table(source(FLAGS.predict_file, tokenizer, is_training=False), folder)
+    print(f"\nlargest difference of the logits: {largest_difference(version, task.model, predict):.1e} "
+          f"(wanted at most {WANTED_DIFFERENCE:.0e})", flush=True)
+    ways = "".join(f"{name:>20}" for name in BUCKETS)
+    print(f"{'features per second, median':32}{ways}{'ratio':>8}{'wanted':>8}")
+    report("prediction", in_turns({name: predicting(task, strategy, predict, buckets)
+                                   for name, buckets in BUCKETS.items()}))
+    report("training", in_turns({name: training(task, train, buckets) for name, buckets in BUCKETS.items()}))
+
+
+def new_task(version: str):
+    config = shared.config()
+    model = AlbertSpan(config) if version == "1.1" else AlbertConditionalSpan(config)
+    if shared.starting_point():
+        shared.load_checkpoint(model, shared.starting_point())
+    return SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)
+
+
+def source(path: str, tokenizer, is_training: bool) -> FeatureSource:
+    options = FeatureOptions(MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH, is_training)
+    return FeatureSource(path, survey(path).questions, tokenizer, options)
+
+
+def largest_difference(version: str, model: tf.keras.Model, table: FeatureTable) -> float:
+    """Between what the model says of features in the batches of each length, and of the same features padded."""
+    names = LOGITS[version]
+    batches = evaluation_batches(table, BATCH, BUCKETS["batched by length"], tf.distribute.InputContext())
+    one_of_each = {batch["input_ids"].shape[1]: batch for batch in batches if batch["example"][-1] >= 0}
+    largest = 0.0
+    for batch in one_of_each.values():
+        padded = table.batch(batch["example"], tf.constant(MAX_SEQ_LENGTH))
+        one, other = model(batch), model(padded)
+        is_token = batch["input_mask"].numpy().astype(bool)
+        for name in names:
+            a, b = one[name].numpy(), other[name].numpy()
+            if a.shape == is_token.shape:
+                a, b = a[is_token], b[:, : is_token.shape[1]][is_token]
+            largest = max(largest, float(np.abs(a - b).max()))
+    return largest
+
+
+def predicting(task, strategy, table: FeatureTable, buckets: tuple[int, ...]):
+    predictor = Predictor(task, strategy, BATCH, buckets)
+
+    def turn() -> float:
+        start = time.perf_counter()
+        predictor(table)
+        return len(table) / (time.perf_counter() - start)
+
+    return turn
+
+
+def training(task, table: FeatureTable, buckets: tuple[int, ...]):
+    trainer = Trainer(task, jit_compile=FLAGS.jit_compile, shapes_vary=True)
+    trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=10000, num_warmup_steps=1000))
+    step = trainer.make_train_function()
+    for bucket in buckets:
+        rows = np.flatnonzero(table.lengths <= bucket)[:BATCH]
+        if len(rows) == BATCH:  # each bucket's program is compiled here
+            step(iter([table.batch(tf.constant(rows), tf.constant(bucket))]))
+    batches = iter(training_batches(table, BATCH, buckets, 1, 0, tf.distribute.InputContext()))
+    steps = FLAGS.steps if len(buckets) > 1 else max(1, FLAGS.steps // 5)  # of equal length: few are enough
+
+    def turn() -> float:
+        start = time.perf_counter()
+        for _ in range(steps):
+            loss = step(batches)["loss"]
+        float(loss)
+        return steps * BATCH / (time.perf_counter() - start)
+
+    return turn
+
+
+def in_turns(ways: dict) -> dict[str, float]:
+    """Median rate of each; the first turn of prediction compiles and does not count."""
+    for turn in ways.values():
+        turn()
+    rates = {name: [] for name in ways}
+    for _ in range(FLAGS.rounds):
+        for name, turn in ways.items():
+            rates[name].append(turn())
+    return {name: statistics.median(found) for name, found in rates.items()}
+
+
+def report(what: str, rates: dict[str, float]) -> None:
+    by_length, padded = rates.values()
+    print(f"{what:32}{by_length:20.1f}{padded:20.1f}{by_length / padded:8.2f}{WANTED_RATIO:8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    cli.run(main)

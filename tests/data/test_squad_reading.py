@@ -1,0 +1,130 @@
+"""SQuAD's JSON: what is read of it, streamed; answers that do not stand where they should; files that are none."""
+
+import json
+
+import pytest
+
+from albert_tf.data.squad import json_stream, read_squad_examples
+from albert_tf.data.squad.reading import ReadingNotes, Survey, load_dataset, read_paragraphs, survey
+
+
+def question(qas_id="a", text="Who?", answer=("Ada", 0), **fields):
+    answers = [dict(text=answer[0], answer_start=answer[1])] if answer else []
+    return dict(id=qas_id, question=text, answers=answers, **fields)
+
+
+def file_of(folder, *questions, context="Ada met Ada.", **top):
+    path = folder / "squad.json"
+    paragraphs = [dict(context=context, qas=list(questions))]
+    path.write_text(json.dumps(dict(data=[dict(title="t", paragraphs=paragraphs)], **top)), encoding="utf-8")
+    return str(path)
+
+
+def raw(folder, content):
+    path = folder / "squad.json"
+    path.write_bytes(content)
+    return str(path)
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_of_several_answers_is_trained_on(tmp_path):
+    several = question()
+    several["answers"].append(dict(text="met", answer_start=4))
+    (example,) = read_squad_examples(file_of(tmp_path, several), is_training=True)
+    assert (example.orig_answer_text, example.start_position, example.is_impossible) == ("Ada", 0, False)
+
+
+@pytest.mark.parametrize("start, found", [(7, 8), (1, 0), (4, 0), (5, 8), (11, 8), (500, 8), (-3, 0)])
+def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found):
+    path = file_of(tmp_path, question(answer=("Ada", start)))
+    notes = ReadingNotes()
+    ((example,),) = read_paragraphs(path, is_training=True, notes=notes)
+    assert example.start_position == found and notes.found_nearby == 1
+    assert "1 answers found beside their answer_start" in str(notes)
+
+
+@pytest.mark.parametrize("answer, rule", [(("Bob", 0), "find"), (("Ada", 1), "leave_out"), (("", 0), "find")])
+def test_an_answer_without_a_place_is_left_out_and_counted(tmp_path, answer, rule):
+    path, notes = file_of(tmp_path, question(answer=answer), question("b")), ReadingNotes()
+    ((example,),) = read_paragraphs(path, True, rule, notes)
+    assert example.qas_id == "b" and (notes.questions, notes.left_out) == (2, 1)
+
+
+def test_prediction_keeps_every_question_and_reads_no_answers(tmp_path):
+    path = file_of(tmp_path, question(answer=("Bob", 0)), question("b", text=" "), question("c", answer=None))
+    notes = ReadingNotes()
+    (examples,) = read_paragraphs(path, is_training=False, notes=notes)
+    assert [example.qas_id for example in examples] == ["a", "b", "c"] and notes.empty == 1
+    assert {example.orig_answer_text for example in examples} == {None}
+
+
+def test_impossible_questions_have_no_answer(tmp_path):
+    (example,) = read_squad_examples(file_of(tmp_path, question(answer=None, is_impossible=True)), is_training=True)
+    assert (example.is_impossible, example.start_position, example.orig_answer_text) == (True, -1, "")
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top, fields, version", [
+    (dict(version="1.1"), {}, "1.1"), (dict(version="v2.0"), {}, "2.0"), ({}, dict(is_impossible=False), "2.0"),
+    ({}, {}, "1.1"), (dict(version="my own"), {}, "1.1")])
+def test_the_version_is_what_the_file_says_or_has(tmp_path, top, fields, version):
+    assert survey(file_of(tmp_path, question(**fields), **top)) == Survey(version, 1, True)
+
+
+def test_a_file_without_answers_is_known(tmp_path):
+    assert not survey(file_of(tmp_path, question(answer=None))).has_answers
+
+
+def test_a_file_is_read_in_blocks_of_any_size(tmp_path, monkeypatch):
+    path = file_of(tmp_path, *(question(str(i), text="Wér? \ud83e\udda6" * i) for i in range(20)), version="1.1")
+    whole = load_dataset(path)
+    for size in (1, 7, 100):
+        monkeypatch.setattr(json_stream, "_BLOCK", size)
+        assert load_dataset(path) == whole
+        assert len(read_squad_examples(path, is_training=True)) == 20
+
+
+def test_what_stands_beside_the_data_does_not_matter(tmp_path):
+    path = raw(tmp_path, b'\xef\xbb\xbf {"n": 12, "data" : [ {"paragraphs": []} , {"paragraphs": [{"context": "x", "qas":'
+               b'[{"id": "a", "question": "?"}]}]}], "more": {"data": [1]}} ')
+    assert [example.qas_id for example in read_squad_examples(path, is_training=False)] == ["a"]
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "is no SQuAD file: expected '{'"), (b"[1]", "is no SQuAD file: expected '{'"), (b"{}", "no articles in \"data\""),
+    (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was cut"),
+    (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' should be a list. Received: 'None'"),
+    (b'{"data": [7]}', r"data\[0\]: 'paragraphs' should be a list"),
+    (b'{"data": 7}', r"data\[0\]: 'paragraphs' should be a list"),
+    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8"),
+    (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' should be a text"),
+    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' should be a text"),
+    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}', r"qas\[0\]: 'question' should be a text")])
+def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
+    path = raw(tmp_path, content)
+    with pytest.raises(ValueError, match=message):
+        survey(path)
+        read_squad_examples(path, is_training=False)
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (question(answer=None), r"qas\[0\]: no answer to train on; one without an answer has \"is_impossible\": true"),
+    (question(answer=("Ada", "0")), r"answers\[0\]: 'answer_start' should be a whole number. Received: '0'"),
+    (question(answer=(None, 0)), r"answers\[0\]: 'text' should be a text")])
+def test_training_questions_without_a_usable_answer_are_told(tmp_path, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        read_squad_examples(file_of(tmp_path, wrong), is_training=True)
+
+
+def test_an_id_that_is_there_twice_is_told(tmp_path):
+    with pytest.raises(ValueError, match=r"qas\[1\]: the id 'a' is there twice"):
+        read_squad_examples(file_of(tmp_path, question(), question()), is_training=False)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        survey(str(tmp_path / "none.json"))
