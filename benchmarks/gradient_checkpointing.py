@@ -1,0 +1,65 @@
+"""Memory and time of a training step with and without --gradient_checkpointing: albert_large, one question of RACE.
+
+    python -m benchmarks.gradient_checkpointing
+
+A question is 4 rows of 512 tokens. Each number comes from processes of their own, in turns: the largest resident memory
+from the first step on, above what was resident before it (Linux tells), and the median time of the steps after it.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.config import PRESETS
+
+flags.DEFINE_enum("size", "albert_large_v2", list(PRESETS), "The model.")
+flags.DEFINE_integer("seq", 512, "Tokens of a row.", lower_bound=1)
+flags.DEFINE_list("precisions", ["float32", "mixed_bfloat16"], "What is measured.")
+flags.DEFINE_integer("rounds", 3, "Processes for each number.", lower_bound=1)
+flags.DEFINE_integer("steps", 3, "Steps that are timed in each.", lower_bound=1)
+flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the step.")
+FLAGS = flags.FLAGS
+
+ROOT = pathlib.Path(__file__).parents[1]
+WANTED_MEMORY, WANTED_TIME = 0.5, 1.4
+
+
+def main():
+    print(f"{FLAGS.size}, 4 x {FLAGS.seq} tokens\n{'':18}{'kept':>20}{'recomputed':>20}{'ratio':>16}{'wanted':>16}\n"
+          f"{'':18}{'MB    s/step':>20}{'MB    s/step':>20}{'MB    time':>16}{'MB    time':>16}")
+    for precision in FLAGS.precisions:
+        found = {again: [] for again in (False, True)}
+        for _ in range(FLAGS.rounds):
+            for again, runs in found.items():
+                runs.append(run(precision, again))
+        (kept, kept_seconds), (recomputed, seconds) = (summary(runs) for runs in found.values())
+        ratios = f"{recomputed / kept:10.2f}{seconds / kept_seconds:6.2f}{WANTED_MEMORY:10.2f}{WANTED_TIME:6.2f}"
+        print(f"{precision:18}{kept / 1e6:12.0f}{kept_seconds:8.2f}{recomputed / 1e6:12.0f}{seconds:8.2f}{ratios}",
+              flush=True)
+
+
+def run(precision: str, gradient_checkpointing: bool) -> dict:
+    """What a process of benchmarks.workers.memory_of_training prints."""
+    switches = ["--gradient_checkpointing"] * gradient_checkpointing + ["--jit_compile"] * FLAGS.jit_compile
+    command = [sys.executable, "-m", "benchmarks.workers.memory_of_training", FLAGS.size, str(FLAGS.seq), precision,
+               str(FLAGS.steps), *switches]
+    done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise ValueError(f"{' '.join(command)} ended with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def summary(runs: list) -> tuple[float, float]:
+    """The median of the bytes, and that of all seconds."""
+    return (statistics.median(of_one["bytes"] for of_one in runs),
+            statistics.median(seconds for of_one in runs for seconds in of_one["seconds"]))
+
+
+if __name__ == "__main__":
+    cli.run(main)

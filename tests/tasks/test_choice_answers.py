@@ -1,0 +1,35 @@
+"""What is told of answers: accuracy of all and of each level, loss, and the file."""
+
+import json
+
+import numpy as np
+
+from albert_tf.data.choice_examples import MultipleChoiceExample
+from albert_tf.tasks.choice_answers import evaluate, write_predictions
+
+EXAMPLES = [
+    MultipleChoiceExample("middle1.txt", "p", "q1", ("a", "b", "c"), 0, "middle"),
+    MultipleChoiceExample("high1.txt", "p", "q2", ("a", "b"), 1, "high"),
+    MultipleChoiceExample("high1.txt", "p", "q3", ("a", "b", "c"), 2, "high"),
+]
+PROBABILITIES = np.array([[0.5, 0.25, 0.25], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5]])
+
+
+def test_levels_are_scored_apart_and_together():
+    results = evaluate(EXAMPLES, PROBABILITIES)
+    loss = -np.log([0.5, 0.25, 0.5]).mean()
+    assert results == dict(eval_accuracy=1 / 3, middle_accuracy=1.0, high_accuracy=0.0, eval_loss=results["loss"],
+                           loss=results["loss"])
+    np.testing.assert_allclose(results["loss"], loss)
+
+
+def test_questions_without_levels_have_one_score():
+    assert set(evaluate([each._replace(level="") for each in EXAMPLES], PROBABILITIES)) == {
+        "eval_accuracy", "eval_loss", "loss"}
+
+
+def test_predictions_are_letters_of_choices_that_there_are(tmp_path):
+    write_predictions(str(tmp_path), EXAMPLES, PROBABILITIES)
+    lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
+    assert lines[1] == dict(id="high1.txt", question="q2", prediction="A", probabilities=[0.75, 0.25])
+    assert [line["prediction"] for line in lines] == ["A", "A", "B"]
