@@ -1,0 +1,204 @@
+"""run_squad.py as a user runs it: both versions trained, scored and predicted, exported and asked; mistakes."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of exported models
+from script_session import ScriptSession
+
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+              intermediate_size=16, max_position_embeddings=64)
+REPOSITORY = pathlib.Path(__file__).parents[1]
+FILES = {"1.1": "dev_v1.json", "2.0": "train.json"}
+CONTEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, golden):
+    folder = tmp_path_factory.mktemp("squad")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "context.txt").write_text(CONTEXT)
+    data = json.loads((golden / "squad/train.json").read_text())
+    for article in data["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                del question["answers"]
+    (folder / "no_answers.json").write_text(json.dumps(data))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def script(golden, folder):
+    flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm" / "tiny.model",
+                 cached_dir=folder / "cached", max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1,
+                 train_batch_size=4, train_step=2, save_checkpoints_steps=1)
+    with ScriptSession("run_squad.py", **flags) as session:
+        yield session
+
+
+@pytest.fixture(scope="module", params=["1.1", "2.0"])
+def run(request, script, golden, folder):
+    """(version, output directory, what was printed) of a run through training, evaluation and prediction."""
+    version = request.param
+    path, directory = golden / "squad" / FILES[version], folder / version
+    printed = script.run(train_file=path, predict_file=path, output_dir=directory, do_train=True, do_predict=True,
+                         squad_version=version)
+    return version, directory, printed
+
+
+def questions_of(path):
+    data = json.loads(path.read_text(encoding="utf-8"))["data"]
+    return [question["id"] for article in data for paragraph in article["paragraphs"] for question in paragraph["qas"]]
+
+
+def read(directory, name):
+    return json.loads((directory / name).read_text(encoding="utf-8"))
+
+
+def test_every_question_has_an_entry_in_the_files(run, golden):
+    version, directory, _ = run
+    ids = questions_of(golden / "squad" / FILES[version])
+    predictions, n_best = read(directory, "predictions.json"), read(directory, "nbest_predictions.json")
+    assert list(predictions) == list(n_best) == ids
+    for qas_id, candidates in n_best.items():
+        assert sum(candidate["probability"] for candidate in candidates) == pytest.approx(1)
+        assert predictions[qas_id] in ("", candidates[0]["text"])
+    assert (directory / "null_odds.json").exists() == (version == "2.0")
+
+
+def test_results_are_official_scores_of_the_best_checkpoint(run):
+    version, directory, _ = run
+    results = read(directory, "eval_results.json")
+    wanted = {"1.1": {"exact_match", "f1"}, "2.0": {"exact", "f1", "total", "null_score_diff_threshold"}}[version]
+    assert wanted | {"global_step"} <= set(results)
+    history = [json.loads(line) for line in (directory / "eval_history.jsonl").read_text().splitlines()]
+    assert [entry["global_step"] for entry in history] == [1, 2]
+    assert results["f1"] == max(entry["f1"] for entry in history)
+    assert (directory / "model.ckpt-best.index").exists()
+
+
+def test_the_log_says_what_an_epoch_has(run):
+    version, _, printed = run
+    assert {"1.1": "13 questions, 2 steps of 4", "2.0": "30 questions, 2 steps of 4"}[version] in printed
+    assert "features an epoch" in printed
+
+
+def test_a_second_run_predicts_the_same_from_the_best_checkpoint(run, script, golden, folder):
+    version, directory, _ = run
+    path, again = golden / "squad" / FILES[version], folder / f"{version} again"
+    printed = script.run(predict_file=path, init_checkpoint=directory, output_dir=again, do_predict=True,
+                         squad_version=version)
+    assert "records made" not in printed  # features come from the cache
+    for name in ("predictions.json", "nbest_predictions.json"):
+        assert read(again, name) == read(directory, name)
+    first, second = read(directory, "eval_results.json"), read(again, "eval_results.json")
+    assert second == pytest.approx({name: first[name] for name in second})
+
+
+def test_checkpoints_are_averaged(run, script, golden, folder):
+    version, directory, _ = run
+    path = golden / "squad" / FILES[version]
+    checkpoints = [str(directory / f"model.ckpt-{step}") for step in (1, 2)]
+    scores = []
+    for name in (*checkpoints, ",".join(checkpoints)):
+        script.run(predict_file=path, ensemble_checkpoints=name, output_dir=folder / "ensemble", do_predict=True,
+                   squad_version=version)
+        scores.append({(qas_id, entry["text"]): entry["start_log_prob"] for qas_id, entries
+                       in read(folder / "ensemble", "nbest_predictions.json").items() for entry in entries})
+    one, other, both = scores
+    averaged = [both[span] == pytest.approx((one[span] + other[span]) / 2) for span in both
+                if span in one and span in other]
+    assert np.mean(averaged) > 0.9  # a text may stand in several places, of which other checkpoints find others
+
+
+def test_a_file_without_answers_is_predicted_and_cannot_be_scored(script, folder, golden, run):
+    version, directory, _ = run
+    flags = dict(predict_file=folder / "no_answers.json", init_checkpoint=directory, squad_version=version,
+                 output_dir=folder / "unlabelled")
+    script.run(do_predict=True, **flags)
+    assert list(read(folder / "unlabelled", "predictions.json")) == questions_of(golden / "squad/train.json")
+    assert not (folder / "unlabelled/eval_results.json").exists()
+    assert "has no answers to score with" in script.run(expect=1, do_eval=True, **flags)
+    shutil.rmtree(folder / "unlabelled")
+
+
+def test_the_exported_model_answers_text_and_ids(run, script, folder):
+    version, directory, _ = run
+    script.run(init_checkpoint=directory, squad_version=version, output_dir=directory, export_dir=folder / "served")
+    served = tf.saved_model.load(str(folder / "served")).signatures
+    found = served["serving_default"](question=tf.constant(["Who built it?", ""]), context=tf.constant([CONTEXT, "x"]))
+    text, start, end = (found[name].numpy()[0] for name in ("answer", "start", "end"))
+    assert text and CONTEXT[start:end] == text.decode() and np.isfinite(found["score"].numpy()).all()
+    assert ("no_answer_score" in found) == (version == "2.0")
+    ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), tf.ones([1, 12], tf.int32))
+    if version == "2.0":
+        ids["p_mask"] = tf.zeros([1, 12], tf.int32)
+    assert {"1.1": "start_logits", "2.0": "cls_logits"}[version] in served["ids"](**ids)
+
+
+def test_questions_from_the_terminal_are_answered(run, folder):
+    version, directory, _ = run
+    flags = dict(init_checkpoint=directory, output_dir=directory, squad_version=version, ask=True, max_seq_length=64,
+                 max_query_length=16, context_file=folder / "context.txt")
+    command = [sys.executable, REPOSITORY / "run_squad.py", *(f"--{name}={value}" for name, value in flags.items())]
+    done = subprocess.run(command, input="Who built it?\n\nnot read\n", text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    head, *answers = done.stdout.splitlines()
+    assert head.startswith("Questions about") and len(answers) == 5 + (version == "2.0")
+    probability, places, text = answers[0].split(maxsplit=2)
+    first, last = map(int, places.split("-"))
+    assert probability.endswith("%") and CONTEXT[first : last + 1].strip() == text
+    assert answers[-1].startswith("no answer: ") == (version == "2.0")
+
+
+def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
+    flags = dict(recipe="squad_v2", train_file=golden / "squad/train.json", output_dir=folder / "recipe",
+                 do_train=True, train_batch_size=30, train_step=None)
+    assert "30 questions, 8,144 steps of 30" in script.run(expect=1, max_query_length=64, **flags)  # no room: it ends
+    assert "30 questions, 1 steps of 30" in script.run(num_train_epochs=1, **flags)
+
+
+def test_the_releases_flags_are_taken(script, folder, golden):
+    path = golden / "squad/train.json"
+    script.run(train_file=path, predict_file=path, output_dir=folder / "release", do_train=True, do_predict=True,
+               train_feature_file=folder / "release/train.tfrecord",
+               predict_feature_file=folder / "release/dev.tfrecord",
+               predict_feature_left_file=folder / "release/left.jsonl", n_best_size=3, max_answer_length=5,
+               start_n_top=9, end_n_top=7, warmup_proportion=0.5, train_step=1, use_tpu=False, iterations_per_loop=10,
+               release_compatible=True)
+    there = {path.name for path in (folder / "release").iterdir()}
+    assert {"train.tfrecord", "dev.tfrecord", "left.jsonl", "null_odds.json"} <= there
+    n_best = read(folder / "release", "nbest_predictions.json")
+    assert max(map(len, n_best.values())) <= 3
+    assert len(n_best) == 30  # the questions that --release_compatible drops have an entry too
+
+
+@pytest.mark.parametrize("flags, message", [
+    (dict(do_train=False), "nothing to do: give --do_train, --do_eval, --do_predict, --ask or --export_dir"),
+    (dict(do_train=True), "--train_file is missing"), (dict(do_predict=True), "--predict_file is missing"),
+    (dict(do_predict=True, predict_file="none.json"), "no such file: none.json"),
+    (dict(ask=True), "--ask wants --context_file"),
+    (dict(export_dir="served"), "--squad_version is missing, and there is no file to find it from"),
+    (dict(do_train=True, max_seq_length=19), "max_seq_length=19 has no room for a paragraph beside a question of"),
+    (dict(do_train=True, train_batch_size=1000, train_step=None), "questions give no step of 1000"),
+    (dict(do_train=True, start_n_top=65), "--start_n_top and --end_n_top must not be above --max_seq_length=64"),
+    (dict(do_train=True, max_seq_length=65), "--max_seq_length=65 is more than the config's"),
+    (dict(do_predict=True, predict_file="train.json"), "and no --init_checkpoint"),
+    (dict(do_train=True, do_predict=True, predict_file="dev_v1.json"), "the files are of SQuAD 1.1 and 2.0"),
+    (dict(recipe="squad_v3", do_train=True), "no recipe 'squad_v3'")])
+def test_a_mistake_ends_in_one_line(script, folder, golden, flags, message):
+    given = dict(flags)
+    if flags.get("do_train") and len(flags) > 1:
+        given["train_file"] = golden / "squad/train.json"
+    if str(flags.get("predict_file", "none.json")) != "none.json":
+        given["predict_file"] = golden / "squad" / flags["predict_file"]
+    printed = script.run(expect=1, output_dir=folder / "mistakes", **given)
+    last = printed.strip().splitlines()[-1]
+    assert last.startswith("run_squad.py: error:") and message in last
+    assert "Traceback" not in printed
