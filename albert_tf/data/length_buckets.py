@@ -17,7 +17,7 @@ import tensorflow as tf
 from albert_tf.data.batching import per_replica
 from albert_tf.data.feature_table import FeatureTable
 
-_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
+_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 # Batches among which examples are sorted by length.
 WINDOW = 50
 
