@@ -39,6 +39,23 @@ def test_losses_of_parts_add_up_to_that_of_the_batch(recorded):
     np.testing.assert_allclose(sum(losses), expected["loss"], atol=1e-5)
 
 
+def test_logits_do_not_depend_on_the_padding(golden, recorded):
+    task, batch, _ = recorded
+    inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids", "p_mask")}
+    padded = {name: tf.pad(values, [[0, 0], [0, 8]], constant_values=int(name == "p_mask"))
+              for name, values in inputs.items()}
+    given = {} if isinstance(task, SpanTask) else dict(start_positions=batch["start_positions"])
+    outputs, longer = task.model(dict(inputs, **given)), task.model(dict(padded, **given))
+    names = [name for name in outputs if name.startswith(("start_", "end_", "cls_"))]
+    is_token = batch["input_mask"].numpy().astype(bool)
+    for name in names:
+        one, other = outputs[name].numpy(), longer[name].numpy()
+        if one.ndim == 2:
+            one, other = one[is_token], other[:, : is_token.shape[1]][is_token]
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5, err_msg=name)
+    assert len(names) >= 2
+
+
 def test_candidates_are_the_best_tokens_and_of_equals_the_first():
     logits = tf.constant([[1.0, 3.0, 2.0, 3.0]])
     found = SpanTask(None, n_best_size=3).predictions(dict(start_logits=logits, end_logits=-logits))
