@@ -29,5 +29,5 @@ def _is_of_the_model(key: str) -> bool:
 
 
 def _release_name(key: str) -> str:
-    """A key ends in the variable's own name, with its slashes written as ".S"."""
-    return key[: -len(_END)].rpartition("/")[2].replace(".S", "/")
+    """A key ends in the variable's own name, with its slashes written as ".S"; that of a TF-Hub module's in ":0"."""
+    return key[: -len(_END)].rpartition("/")[2].replace(".S", "/").split(":")[0]

@@ -57,9 +57,9 @@ def restore(model: tf.keras.Model, source: Source, init_from_group0: bool = Fals
       init_from_group0: whether every group starts from group 0 of the source.
 
     Raises:
-      ValueError: a value has another shape than its variable, or no name fits at all: nothing is assigned then; or a
-        value cannot be read. A classifier for another number of labels is no error: it is not restored (the paper
-        starts RTE from MNLI).
+      ValueError: a value has another shape than its variable, or no name of the encoder fits: nothing is assigned
+        then; or a value cannot be read. A classifier for another number of labels is no error: it is not restored (the
+        paper starts RTE from MNLI).
     """
     matching = _Matching(source, init_from_group0)
     found = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
@@ -128,13 +128,20 @@ class _Matching:
         return None
 
     def report(self) -> RestoreReport:
-        """Raises: ValueError: nothing was found for any variable."""
+        """Raises: ValueError: nothing was found for any variable, or nothing for the encoder."""
         if not self._restored:
             raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
+        if any(map(_is_of_the_encoder, self._not_restored)) and not any(map(_is_of_the_encoder, self._restored)):
+            raise ValueError(f"{self._source.path} has a head and no encoder: if it was trained on a TF-Hub module, "
+                             "that is wanted too (--albert_hub_module_handle)")
         unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
         return RestoreReport(self._restored, self._not_restored,
                              [name for name in unused if not _is_optimizer_state(name)],
                              [name for name in unused if _is_optimizer_state(name)])
+
+
+def _is_of_the_encoder(name: str) -> bool:
+    return name.startswith("bert/")
 
 
 def _is_optimizer_state(name: str) -> bool:

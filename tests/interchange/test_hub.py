@@ -192,6 +192,19 @@ def test_a_script_that_made_its_model_gets_the_module_in_it(tmp_path):
     assert model(BATCH)["logits"].shape == [1, 2]
 
 
+def test_what_was_trained_of_a_tf2_module_comes_back_from_our_checkpoint(tmp_path):
+    tf2_module(tmp_path / "module")
+    trained, again = (albert_tf.from_pretrained(str(tmp_path / "module"), model="classifier", num_labels=2)
+                      for _ in range(2))
+    for variable in trained.trainable_variables:
+        variable.assign_add(tf.ones_like(variable))
+    tf.train.Checkpoint(model=trained).write(str(tmp_path / "model.ckpt-best"))
+    assert not load_checkpoint(again, str(tmp_path / "model.ckpt-best")).not_restored
+    np.testing.assert_array_equal(again(BATCH)["logits"], trained(BATCH)["logits"])
+    with pytest.raises(ValueError, match="has a head and no encoder: .*--albert_hub_module_handle"):
+        load_checkpoint(AlbertClassifier(TINY, num_labels=2), str(tmp_path / "model.ckpt-best"))
+
+
 @pytest.mark.parametrize("make, message", [
     (lambda path: MODELS["pretrainer"](TINY), "used as the encoder it is, and cannot become AlbertPretrainer"),
     (lambda path: AlbertModel(TINY), "cannot become AlbertModel"),
@@ -200,6 +213,14 @@ def test_a_tf2_module_that_does_not_fit_is_refused(tmp_path, make, message):
     tf2_module(tmp_path / "module")
     with pytest.raises(ValueError, match=message):
         load_checkpoint(make(tmp_path), str(tmp_path / "module"))
+
+
+def test_a_module_with_two_variables_of_one_name_is_refused(tmp_path):
+    module = Tf2Module()
+    module.variables = [*module.variables, tf.Variable(0.0, name="twin"), tf.Variable(0.0, name="twin")]
+    tf.saved_model.save(module, str(tmp_path / "module"))
+    with pytest.raises(ValueError, match="several variables of the same name"):
+        albert_tf.from_pretrained(str(tmp_path / "module"))
 
 
 def test_a_saved_model_that_is_no_text_encoder_is_named(tmp_path):

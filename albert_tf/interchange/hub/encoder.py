@@ -22,7 +22,8 @@ class HubEncoder(tf.keras.Model):
     Called as AlbertModel; returns its pooled_output, sequence_output and encoder_outputs.
 
     Raises:
-      ValueError: the SavedModel cannot be loaded; from the call, that it is no such encoder.
+      ValueError: the SavedModel cannot be loaded, or has two variables of one name; from the call, that it is no such
+        encoder.
     """
 
     def __init__(self, path: str, **kwargs):
@@ -36,6 +37,9 @@ class HubEncoder(tf.keras.Model):
             self.module = tensorflow_hub.KerasLayer(module, trainable=is_trainable)
         except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
             raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
+        names = [variable.name for variable in self.module.weights]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path} has several variables of the same name: what is trained of it could not be saved")
         if not is_trainable:
             logging.warning("%s has no variables that can be trained: it stays as it is", path)
         self.built = True
