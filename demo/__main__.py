@@ -27,7 +27,7 @@ flags.DEFINE_string("output_dir", "demo_output", "Where everything goes.")
 flags.DEFINE_string("corpus", "", "A text of one's own: a sentence a line, a blank line between documents.")
 FLAGS = flags.FLAGS
 
-VOCAB_SIZE, MAX_SEQ_LENGTH, MAX_PREDICTIONS, STEPS = 4000, 64, 10, 2400
+VOCAB_SIZE, MAX_SEQ_LENGTH, MAX_PREDICTIONS, STEPS = 4000, 64, 10, 1600
 CONFIG = dict(vocab_size=VOCAB_SIZE, embedding_size=64, hidden_size=128, num_hidden_layers=4, num_attention_heads=4,
               intermediate_size=512, max_position_embeddings=MAX_SEQ_LENGTH)
 MASKED_SENTENCES = (
@@ -73,8 +73,8 @@ def run(script: str, **flag_values) -> None:
         sys.exit(status)
 
 
-def write_corpus(corpus: str, train_path: str, dev_path: str, dev_every: int = 20) -> None:
-    """Splits a corpus by document: every twentieth is for evaluation."""
+def write_corpus(corpus: str, train_path: str, dev_path: str, dev_every: int = 10) -> None:
+    """Splits a corpus by document: every tenth is for evaluation."""
     if corpus:
         with open(corpus, encoding="utf-8") as file:
             documents = [text.strip("\n").split("\n") for text in file.read().split("\n\n") if text.strip()]
