@@ -47,16 +47,17 @@ class FeatureSchema:
         """The record of an example.
 
         Args:
-          features: by name. Token features are padded lists of max_seq_length, or num_choices such lists.
+          features: by name. Token features are lists or arrays, or num_choices of them, with or without their padding.
         """
-        def sequences(name):
-            return [features[name]] if self.num_choices == 1 else features[name]
+        def rows(name):
+            of_choices = [features[name]] if self.num_choices == 1 else features[name]
+            return [row.tolist() if isinstance(row, np.ndarray) else row for row in of_choices]
 
-        lengths = [sum(mask) for mask in sequences("input_mask")]
+        lengths = [mask.count(1) for mask in rows("input_mask")]
         record = {}
         for name, padding in dict(self.token_padding, input_mask=0).items():
             parts = ((varints(row[:length]), varints([padding]) * (self.max_seq_length - length))
-                     for row, length in zip(sequences(name), lengths))
+                     for row, length in zip(rows(name), lengths))
             record[name] = int64_feature(*itertools.chain.from_iterable(parts))
         for name, dtype in self.scalars.items():
             value = features[name]

@@ -64,7 +64,8 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
 
 
 def convert_examples_to_features(
-    examples: Iterable[InputExample], task_name: str | Task, tokenizer: FullTokenizer, max_seq_length: int
+    examples: Iterable[InputExample], task_name: str | Task, tokenizer: FullTokenizer, max_seq_length: int,
+    pad: bool = True,
 ) -> Iterator[dict]:
     """The features of each example, in order (release: convert_single_example).
 
@@ -73,6 +74,7 @@ def convert_examples_to_features(
       task_name: as for read_examples.
       tokenizer: its casing also says how texts are normalised.
       max_seq_length: length of each row; the longer text is cut, the second one on a tie.
+      pad: whether rows are filled up to it, as in the release.
 
     Returns:
       an iterator of dicts: input_ids, input_mask and segment_ids, lists of max_seq_length; label_id, the number of the
@@ -81,7 +83,7 @@ def convert_examples_to_features(
     Raises:
       ValueError: the task or a label is unknown, or max_seq_length has no room for text.
     """
-    return _features(iter(examples), find_task(task_name), tokenizer, PairPacker(tokenizer, max_seq_length))
+    return _features(iter(examples), find_task(task_name), tokenizer, PairPacker(tokenizer, max_seq_length, pad))
 
 
 def padding_features(tokenizer: FullTokenizer, max_seq_length: int) -> dict:

@@ -57,7 +57,7 @@ class GlueTables:
 
     def _features(self, task: Task, split: str) -> Iterator[dict]:
         examples = read_examples(task, self.data_dir, split)
-        for features in convert_examples_to_features(examples, task, self.tokenizer, self.max_seq_length):
+        for features in convert_examples_to_features(examples, task, self.tokenizer, self.max_seq_length, pad=False):
             yield dict(features, label_ids=features["label_id"])
 
 

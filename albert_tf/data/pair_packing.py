@@ -26,22 +26,23 @@ class PairPacker:
     Args:
       tokenizer: gives the special ids.
       max_seq_length: length of every row.
+      pad: whether rows that are shorter are filled up to it.
 
     Raises:
       ValueError: max_seq_length has no room for a token beside the special ones.
     """
 
-    def __init__(self, tokenizer: FullTokenizer, max_seq_length: int):
+    def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, pad: bool = True):
         if max_seq_length <= SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length must be more than {SPECIAL_TOKENS}. Received: {max_seq_length}")
         self._cls_id, self._sep_id, self._pad_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-        self._max_seq_length = max_seq_length
+        self._max_seq_length, self._pad = max_seq_length, pad
 
     def pack(self, ids_a: Sequence[int], ids_b: Sequence[int] = ()) -> dict[str, list[int]]:
         """One or two texts in a row; what is too long is cut by `truncated_lengths`.
 
         Returns:
-          input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), each of max_seq_length.
+          input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), lists of one length.
         """
         if not len(ids_b):
             return self._row([self._cls_id, *ids_a[: self._max_seq_length - 2], self._sep_id], [])
@@ -54,7 +55,7 @@ class PairPacker:
 
     def _row(self, first: list[int], second: list[int]) -> dict[str, list[int]]:
         length = len(first) + len(second)
-        padding = self._max_seq_length - length
+        padding = self._max_seq_length - length if self._pad else 0
         return dict(
             input_ids=first + second + [self._pad_id] * padding,
             input_mask=[1] * length + [0] * padding,

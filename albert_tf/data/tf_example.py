@@ -18,8 +18,8 @@ _KEPT = 1 << 16
 
 def example(features: Mapping[str, bytes]) -> bytes:
     """A tf.Example. Args: features: of int64_feature and float_feature, by name."""
-    entries = (_field(_ENTRY, _field(_KEY, name.encode()) + _field(_VALUE, features[name])) for name in sorted(features))
-    return _field(_FEATURES, b"".join(entries))
+    entries = (_field(_KEY, name.encode()) + _field(_VALUE, features[name]) for name in sorted(features))
+    return _field(_FEATURES, b"".join(_field(_ENTRY, entry) for entry in entries))
 
 
 def int64_feature(*parts: bytes) -> bytes:

@@ -28,14 +28,17 @@ def test_features_stand_in_the_order_of_their_names():
     assert ours == message(a=[7] * 300, b=[0.5, -3.1])
 
 
-def test_a_schemas_record_is_the_message_of_its_padded_features():
+def test_a_schemas_record_is_the_message_of_its_padded_features_however_they_come():
     schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.float32, unique_id=tf.int32), dict(TOKENS, p_mask=1))
     for row in features(5):
         count = sum(row["input_mask"])
         p_mask = [0, 1] * MAX_SEQ_LENGTH
         row = dict(row, p_mask=p_mask[:count] + [1] * (MAX_SEQ_LENGTH - count), label_ids=2.75, unique_id=10**9)
-        expected = {name: value if isinstance(value, list) else [value] for name, value in row.items()}
-        assert schema.serialize(row) == message(**expected)
+        expected = message(**{name: value if isinstance(value, list) else [value] for name, value in row.items()})
+        tokens = [name for name, value in row.items() if isinstance(value, list)]
+        arrays, unpadded = {name: np.array(row[name]) for name in tokens}, {name: row[name][:count] for name in tokens}
+        for given in ({}, arrays, unpadded):
+            assert schema.serialize(dict(row, **given)) == expected
 
 
 def test_choices_are_padded_one_by_one():

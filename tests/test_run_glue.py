@@ -1,0 +1,43 @@
+"""run_glue.py: all tasks of a folder, the small ones from MNLI, and the paper's table."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+              intermediate_size=16, max_position_embeddings=64)
+
+
+def run(golden, **flags):
+    flags = dict(spm_model_file=golden / "tiny_spm" / "tiny.model", max_seq_length=24, train_batch_size=4, train_step=2,
+                 warmup_step=0, save_checkpoints_steps=1, **flags)
+    command = [sys.executable, str(RUNNER), "run_glue.py", *(f"--{name}={value}" for name, value in flags.items())]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_all_tasks_of_a_folder_are_run_and_our_row_stands_under_the_papers(golden, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    for task in ("MNLI", "RTE", "SST-2"):
+        shutil.copytree(golden / "glue" / task, tmp_path / "glue" / task)
+    done = run(golden, data_dir=tmp_path / "glue", output_dir=tmp_path / "runs", num_runs=2,
+               albert_config_file=tmp_path / "config.json")
+    assert done.returncode == 0, done.stderr
+    assert "mnli/seed_" in re.search(r"(\S+): \d+ variables restored", done.stderr).group(1)  # RTE starts from MNLI
+    lines = done.stdout.strip().splitlines()
+    assert lines[-2].split()[-8:] == ["90.8", "95.3", "92.2", "89.2", "96.9", "90.9", "71.4", "93.0"]
+    scores = {name: json.loads((tmp_path / "runs" / name / "eval_results.json").read_text())["eval_accuracy"]
+              for name in ("mnli", "rte", "sst-2")}
+    row = dict(zip(lines[0].split(), lines[-1].split()[2:]))
+    assert row == {**{name: "-" for name in row}, **{name: f"{100 * score:.1f}" for name, score in scores.items()}}
+
+
+def test_a_folder_without_a_task_is_refused(golden, tmp_path):
+    done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs")
+    assert done.returncode == 1 and "no task's train and dev files are in" in done.stderr
