@@ -19,7 +19,6 @@ from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task, load_task_config
 from albert_tf.data.graph_packing import pack_texts
 from albert_tf.interchange.serving import export_model, sequence_features
-from albert_tf.interchange.vocabulary_files import copy_vocabulary
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
@@ -57,12 +56,7 @@ def main():
 
     finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
     evaluate = evaluation(task, tables) if FLAGS.do_eval else None
-    if FLAGS.do_train:
-        for directory in finetuning.runs.values():
-            copy_vocabulary(vocabulary, directory)
-        finetuning.train(tables.table(task, "train"), evaluate)
-    elif FLAGS.do_eval:
-        finetuning.evaluate(evaluate)
+    shared.train_and_evaluate(finetuning, vocabulary, lambda: tables.table(task, "train"), evaluate)
     if FLAGS.do_predict:
         predict(finetuning, task, tables)
     if FLAGS.export_dir:

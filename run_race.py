@@ -19,7 +19,6 @@ from albert_tf import flags as shared
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.graph_choices import pack_choices
 from albert_tf.interchange.serving import export_model, sequence_features
-from albert_tf.interchange.vocabulary_files import copy_vocabulary
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
@@ -66,12 +65,7 @@ def main():
 
     finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, choice_answers.BEST_METRIC)
     evaluate = evaluation(tables) if FLAGS.do_eval else None
-    if FLAGS.do_train:
-        for directory in finetuning.runs.values():
-            copy_vocabulary(vocabulary, directory)
-        finetuning.train(tables.table("train", FLAGS.train_file), evaluate)
-    elif FLAGS.do_eval:
-        finetuning.evaluate(evaluate)
+    shared.train_and_evaluate(finetuning, vocabulary, lambda: tables.table("train", FLAGS.train_file), evaluate)
     if FLAGS.do_predict:
         predict(finetuning, tables)
     if FLAGS.export_dir:

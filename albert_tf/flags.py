@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from typing import Callable
 
 import tensorflow as tf
 from absl import flags
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.interchange.from_pretrained import from_pretrained, load_checkpoint
 from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
-from albert_tf.training.finetuning import FineTuning, FineTuningOptions
+from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
@@ -257,6 +259,25 @@ def finetuning(
         return new_trainer(task, strategy, options, num_warmup_steps, random_seed=seed, shapes_vary=True)
 
     return FineTuning(asked, strategy, given, new_task, trainer_of, load_checkpoint, best_metric)
+
+
+def train_and_evaluate(
+    runs: FineTuning, given: VocabularyFiles, training_table: Callable[[], FeatureTable], evaluate: Evaluate | None
+) -> None:
+    """What --do_train and --do_eval ask for.
+
+    Args:
+      runs: of `finetuning`.
+      given: `vocabulary`, which is put beside the checkpoints.
+      training_table: makes the table to train on.
+      evaluate: see FineTuning; None without --do_eval.
+    """
+    if FLAGS.do_train:
+        for directory in runs.runs.values():
+            copy_vocabulary(given, directory)
+        runs.train(training_table(), evaluate)
+    elif FLAGS.do_eval:
+        runs.evaluate(evaluate)
 
 
 def cached_dir() -> str:

@@ -134,6 +134,17 @@ def test_questions_of_ones_own_with_as_many_choices_as_each_has(script, folder):
     check_served(folder / "own_served", read_json_examples(str(folder / "test.jsonl")), predictions, num_choices=5)
 
 
+def test_what_can_be_learned_is_learned(script, tmp_path):
+    """The right choice says "honey", wherever it stands."""
+    for split in ("train", "dev"):
+        rows = [dict(context="Lena keeps bees.", question="She sells _.", answer="ABCD"[i % 4],
+                     options=["honey" if j == i % 4 else "paint" for j in range(2 + max(i % 4, 1))]) for i in range(8)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    script.run(output_dir=tmp_path / "out", cached_dir=tmp_path, data_dir=tmp_path, data_format="jsonl",
+               train_batch_size=8, train_step=60, save_checkpoints_steps=60, warmup_step=20, learning_rate=0.005)
+    assert results_of(tmp_path / "out")["eval_accuracy"] == 1
+
+
 def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained, folder, golden):
     examples, predictions = race.read_examples(str(golden / "race"), "test"), predictions_of(trained)
     check_served(folder / "served", examples, predictions, num_choices=4)
