@@ -21,7 +21,8 @@ def reader(request, golden):
     tf.keras.utils.set_random_seed(1)
     config = AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                           num_attention_heads=2, intermediate_size=16, max_position_embeddings=40)
-    task = SpanTask(AlbertSpan(config)) if request.param == "1.1" else ConditionalSpanTask(AlbertConditionalSpan(config))
+    is_v1 = request.param == "1.1"
+    task = SpanTask(AlbertSpan(config)) if is_v1 else ConditionalSpanTask(AlbertConditionalSpan(config))
     return SquadReader(task, tokenizer, FeatureOptions(40, 12, 10, is_training=False), AnswerOptions(request.param))
 
 

@@ -155,6 +155,7 @@ def _write_left_part(source: FeatureSource, path: str) -> None:
     count = 0
     with written_whole(path) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write("")  # without any feature there is a file too
             for block in source.blocks():
                 for feature in block.features(source.tokenizer, source.options.max_seq_length, 0, is_training=False):
                     marks = "".join("1" if mark else "0" for mark in feature.is_max_context.tolist())
