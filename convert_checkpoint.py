@@ -1,4 +1,4 @@
-"""Converts a model between the release's TF1 checkpoints, ours, and Hugging Face's folders, heads included.
+"""Converts a model between the release's TF1 checkpoints, ours, Hugging Face's folders and TF-Hub modules, with heads.
 
     python convert_checkpoint.py --init_checkpoint=albert_base_v2.tar.gz --to=hugging_face --output_dir=albert_hf
     python convert_checkpoint.py --init_checkpoint=model_dir --to=tf1 --output_dir=released
@@ -21,7 +21,7 @@ from albert_tf.interchange.open_source import open_source
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_enum("to", "tf1", FORMATS, "The form that is written.")
+flags.DEFINE_enum("to", "tf1", list(FORMATS), "The form that is written.")
 flags.DEFINE_string("output_dir", None, "Where it goes.")
 flags.DEFINE_enum("model", None, list(MODELS), "Which model it is; default: what its variables tell.")
 flags.DEFINE_string("albert_directory", None, "The release's name for the directory of --init_checkpoint.")

@@ -1,4 +1,4 @@
-"""From one form of a model to another: the release's checkpoint, ours, Hugging Face's folder."""
+"""From one form of a model to another: the release's checkpoint, ours, Hugging Face's folder, a TF-Hub module."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import write_text
 from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.hub.writing import export_encoder
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import BEST
 
-FORMATS = ("tf1", "ours", "hugging_face")
+# By the file of each form that is written last.
+FORMATS = {"tf1": f"{BEST}.index", "ours": f"{BEST}.index", "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 # What tells the model that variables are of, the heads of tasks first; without any it is the encoder.
 _HEADS = {"cls/squad/": "span", "start_logits/": "conditional_span", "output_weights": "classifier",
           "cls/predictions/": "pretrainer", "cls/seq_relationship/": "pretrainer"}
@@ -37,7 +41,7 @@ def convert(
     Args:
       source: of the model.
       output_dir: where it goes.
-      to: "tf1" (the release's checkpoint), "ours" or "hugging_face".
+      to: "tf1" (the release's checkpoint), "ours", "hugging_face" or "tf_hub".
       model: which model of from_pretrained it is; by default what its variables tell.
       config: by default the source's.
       vocabulary: by default the source's.
@@ -45,7 +49,7 @@ def convert(
     Raises:
       ValueError: there is a model in output_dir already; it is not clear which model it is; the form has none such.
     """
-    written = os.path.join(output_dir, WEIGHTS if to == "hugging_face" else f"{BEST}.index")
+    written = os.path.join(output_dir, FORMATS[to])
     if tf.io.gfile.exists(written):
         raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")
     if source.module:
@@ -54,9 +58,8 @@ def convert(
     kind = model or kind_of(source)
     built, report = build(source, kind, config)
     if report.not_restored:
-        logging.warning("%s is written %s what %s lacks: %s", kind,
-                        "without" if to == "tf1" else "with initial values for", source.path,
-                        ", ".join(report.not_restored))
+        logging.warning("%s lacks %s of a %s: left out where the form does without, else written with initial values",
+                        source.path, ", ".join(report.not_restored), kind)
     save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored)
     logging.info("%s written to %s, as a %s", to, output_dir, kind)
 
@@ -85,9 +88,9 @@ def save(
     Args:
       model: any model of albert_tf.modeling.
       output_dir: where it goes; made where it is missing.
-      to: "tf1", "ours" or "hugging_face".
+      to: "tf1", "ours", "hugging_face" or "tf_hub".
       vocabulary: of the model.
-      never_trained: release names of variables that have initial values: the release's form does without them.
+      never_trained: release names of variables that have initial values, which "tf1" and "tf_hub" do without.
 
     Raises:
       ValueError: there is no such form, or it has no such model.
@@ -96,7 +99,22 @@ def save(
         raise ValueError(f"a form must be one of {', '.join(FORMATS)}. Received: {to!r}")
     if to == "hugging_face":
         save_hugging_face(model, output_dir, vocabulary)
-        return
+    elif to == "tf_hub":
+        _save_module(model, output_dir, vocabulary, never_trained)
+    else:
+        _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
+
+
+def _save_module(model: tf.keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
+    if not isinstance(model, (AlbertModel, AlbertPretrainer)):
+        raise ValueError(f"a TF-Hub module has no head but those of pre-training. Received: {type(model).__name__}")
+    without_heads = isinstance(model, AlbertPretrainer) and never_trained
+    export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer())
+
+
+def _save_checkpoint(
+    model: tf.keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
+) -> None:
     write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     copy_vocabulary(vocabulary, output_dir)
     prefix = os.path.join(output_dir, BEST)

@@ -37,10 +37,13 @@ def made(folder, to="ours", kind="pretrainer", vocabulary=VocabularyFiles(), **c
     return model
 
 
-@pytest.mark.parametrize("kind, there", [(kind, there) for kind in HEADS for there in FORMATS
-                                         if (kind, there) != ("conditional_span", "hugging_face")])
-def test_from_ours_to_another_form_and_back_is_bit_equal(tmp_path, kind, there):
-    before = values_of(made(tmp_path / "first", kind=kind))
+@pytest.mark.parametrize("kind, there", [
+    *((kind, there) for kind in HEADS for there in ("tf1", "ours")),
+    *((kind, "hugging_face") for kind in HEADS if kind != "conditional_span"),
+    *((kind, "tf_hub") for kind in ("encoder", "pretrainer"))])
+def test_from_ours_to_another_form_and_back_is_bit_equal(golden, tmp_path, kind, there):
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    before = values_of(made(tmp_path / "first", kind=kind, vocabulary=vocabulary))
     convert(open_source(str(tmp_path / "first")), str(tmp_path / "there"), there, kind)
     convert(open_source(str(tmp_path / "there")), str(tmp_path / "back"), "ours", kind)
     after = values_of(albert_tf.from_pretrained(str(tmp_path / "back"), model=kind))
@@ -92,9 +95,10 @@ def test_what_was_never_trained_is_left_out_of_the_releases_form(tmp_path, caplo
     names = tf.train.load_checkpoint(str(tmp_path / "tf1/model.ckpt-best")).get_variable_to_shape_map()
     assert "cls/predictions/output_bias" in names
     assert not [name for name in names if "seq_relationship" in name]
-    assert "pretrainer is written without what" in caplog.text
+    lacks = "lacks cls/seq_relationship/output_weights, cls/seq_relationship/output_bias of a pretrainer: left out"
+    assert f"hf {lacks}" in caplog.text
     convert(open_source(str(tmp_path / "tf1")), str(tmp_path / "ours"), "ours")
-    assert "pretrainer is written with initial values for what" in caplog.text
+    assert f"tf1/model.ckpt-best {lacks}" in caplog.text
 
 
 @pytest.mark.parametrize("lower", [True, False, None])
@@ -112,8 +116,8 @@ def test_vocabulary_casing_and_config_come_along(golden, tmp_path, lower):
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_model_that_is_there_is_not_overwritten(tmp_path, to):
-    made(tmp_path, to)
+def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
+    made(tmp_path, to, vocabulary=VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model")))
     with pytest.raises(ValueError, match="there is a model in .* already"):
         convert(open_source(str(tmp_path)), str(tmp_path), to)
 
@@ -132,6 +136,16 @@ def test_a_module_of_other_variables_is_refused(tmp_path):
     source = Source("module", {}, lambda name: None, lambda: TINY, module="module")
     with pytest.raises(ValueError, match="module is a TF2 module .* not be converted"):
         convert(source, str(tmp_path / "new"), "tf1")
+
+
+def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden, tmp_path):
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    made(tmp_path / "span", kind="span", vocabulary=vocabulary)
+    with pytest.raises(ValueError, match="no head but those of pre-training. Received: AlbertSpan"):
+        convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
+    made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
+    convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")
+    assert kind_of(open_source(str(tmp_path / "new"))) == "encoder"
 
 
 def run(*flags):
