@@ -12,7 +12,6 @@ data/feature_cache.py writes and reads the records, data/length_buckets.py makes
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any, Mapping
 
 import numpy as np
@@ -53,16 +52,21 @@ class FeatureSchema:
             of_choices = [features[name]] if self.num_choices == 1 else features[name]
             return [row.tolist() if isinstance(row, np.ndarray) else row for row in of_choices]
 
-        lengths = [mask.count(1) for mask in rows("input_mask")]
-        record = {}
-        for name, padding in dict(self.token_padding, input_mask=0).items():
-            parts = ((varints(row[:length]), varints([padding]) * (self.max_seq_length - length))
-                     for row, length in zip(rows(name), lengths))
-            record[name] = int64_feature(*itertools.chain.from_iterable(parts))
+        masks = rows("input_mask")
+        lengths = [mask.count(1) for mask in masks]
+        record = {"input_mask": int64_feature(self._padded(masks, lengths, 0))}
+        for name, padding in self.token_padding.items():
+            record[name] = int64_feature(self._padded(rows(name), lengths, padding))
         for name, dtype in self.scalars.items():
             value = features[name]
             record[name] = float_feature([value]) if dtype.is_floating else int64_feature(varints([int(value)]))
         return example(record)
+
+    def _padded(self, rows: list[list[int]], lengths: list[int], padding: int) -> bytes:
+        """The rows behind one another as varints, each cut to its length and padded."""
+        behind = varints([padding])
+        return b"".join([varints(row[:length]) + behind * (self.max_seq_length - length)
+                         for row, length in zip(rows, lengths)])
 
     def record_features(self) -> dict[str, tf.io.FixedLenFeature]:
         """For tf.io.parse_example."""

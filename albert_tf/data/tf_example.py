@@ -5,6 +5,7 @@ The bytes are those of tf.train.Example.SerializeToString(deterministic=True).
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Iterable, Mapping
 
@@ -18,13 +19,13 @@ _KEPT = 1 << 16
 
 def example(features: Mapping[str, bytes]) -> bytes:
     """A tf.Example. Args: features: of int64_feature and float_feature, by name."""
-    entries = (_field(_KEY, name.encode()) + _field(_VALUE, features[name]) for name in sorted(features))
-    return _field(_FEATURES, b"".join(_field(_ENTRY, entry) for entry in entries))
+    entries = [_field(_ENTRY, _key(name) + _field(_VALUE, features[name])) for name in sorted(features)]
+    return _field(_FEATURES, b"".join(entries))
 
 
-def int64_feature(*parts: bytes) -> bytes:
-    """A feature of numbers. Args: parts: of `varints`, one behind the other."""
-    return _field(_INT64_LIST, _field(_LIST, b"".join(parts)))
+def int64_feature(encoded: bytes) -> bytes:
+    """A feature of whole numbers. Args: encoded: what `varints` gives, of one list or of several in a row."""
+    return _field(_INT64_LIST, _field(_LIST, encoded))
 
 
 def float_feature(values: Iterable[float]) -> bytes:
@@ -55,5 +56,13 @@ class _Varints(dict):
 _VARINTS = _Varints()
 
 
+_TAGS = [bytes([number << 3 | _LENGTH_DELIMITED]) for number in range(_INT64_LIST + 1)]
+
+
 def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | _LENGTH_DELIMITED]) + _VARINTS[len(content)] + content
+    return _TAGS[number] + _VARINTS[len(content)] + content
+
+
+@functools.lru_cache(maxsize=None)
+def _key(name: str) -> bytes:
+    return _field(_KEY, name.encode())
