@@ -27,14 +27,14 @@ def tf1_source(prefix: str) -> Source:
     Raises:
       ValueError: it cannot be read; also later, from `read`.
     """
-    with _clear_errors(prefix):
+    with clear_errors(prefix):
         reader = tf.train.load_checkpoint(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     keys = {_MODULE.sub("", key): key for key in shapes}
 
     def read(name: str) -> tf.Tensor:
         key = keys[name]
-        with _clear_errors(prefix):  # not by the reader: what it gives is a copy
+        with clear_errors(prefix):  # not by the reader: what it gives is a copy
             value, = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[types[key]])
             return tf.cast(value, tf.float32)
 
@@ -68,7 +68,8 @@ def save_tf1_checkpoint(
 
 
 @contextlib.contextmanager
-def _clear_errors(prefix: str):
+def clear_errors(prefix: str):
+    """Whatever TensorFlow raises where a checkpoint cannot be read becomes a ValueError."""
     try:
         yield
     except (tf.errors.OpError, ValueError, RuntimeError, LookupError) as error:

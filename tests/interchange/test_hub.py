@@ -239,6 +239,17 @@ def test_a_damaged_saved_model_is_named(tmp_path, content):
         albert_tf.from_pretrained(str(tmp_path))
 
 
+@pytest.mark.parametrize("make", [lambda path, vocabulary_file: tf1_module(path, vocabulary_file),
+                                  lambda path, vocabulary_file: tf2_module(path)], ids=["tf1", "tf2"])
+@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
+def test_cut_variables_of_a_module_are_one_clear_error(tmp_path, vocabulary_file, make, name):
+    make(tmp_path / "module", vocabulary_file)
+    path = tmp_path / "module/variables" / name
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ValueError, match="module.* cannot be (read|loaded)"):
+        albert_tf.from_pretrained(str(tmp_path / "module"), config=TINY)
+
+
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     """(folder of what it serves, its URL); what tensorflow_hub fetches is kept in this test's own folder."""

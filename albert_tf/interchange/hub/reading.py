@@ -18,7 +18,7 @@ from albert_tf.interchange.archive import only_directory_in
 from albert_tf.interchange.hub.encoder import config_of_module
 from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
 from albert_tf.interchange.source import Source
-from albert_tf.interchange.tf1 import tf1_source
+from albert_tf.interchange.tf1 import clear_errors, tf1_source
 from albert_tf.interchange.vocabulary_files import lower_case_in, vocabulary_in
 
 _GRAPH = "saved_model.pb"
@@ -91,8 +91,9 @@ def _tf2_source(path: str) -> Source:
 
 def _keys_by_name(prefix: str) -> dict[str, str]:
     """From the variables' own names to their keys in the checkpoint of a SavedModel."""
-    objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
-        tf.train.load_checkpoint(prefix).get_tensor(_OBJECTS))
+    with clear_errors(prefix):
+        graph = tf.train.load_checkpoint(prefix).get_tensor(_OBJECTS)
+    objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
     return {attribute.full_name: attribute.checkpoint_key
             for node in objects.nodes for attribute in node.attributes if attribute.full_name}
 
