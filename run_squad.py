@@ -20,18 +20,16 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import flags as shared
-from albert_tf.data.squad import graph_windows
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, load_dataset, survey
-from albert_tf.interchange.serving import export_model
-from albert_tf.interchange.vocabulary_files import copy_vocabulary
+from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks import squad_results
 from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.squad_answers import AnswerOptions
-from albert_tf.tasks.squad_graph_answers import best_answers
 from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
 from albert_tf.training.evaluation import write_results
@@ -72,12 +70,6 @@ flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes ques
 flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Processes that make features.", lower_bound=1)
 FLAGS = flags.FLAGS
 
-# What of the model's outputs a SavedModel gives for ids.
-SERVED = {
-    "1.1": ("start_logits", "end_logits"),
-    "2.0": ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
-}
-
 
 def main():
     shared.apply_recipe()
@@ -102,16 +94,8 @@ def main():
                                    shortest=beam_width(version))
     prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
     evaluate = prediction.evaluate if prediction and prediction.dataset else None
-    if FLAGS.do_train:
-        table = training_table(source("train_file", files["train_file"], tokenizer, is_training=True),
-                               shared.cached_dir(), FLAGS.train_feature_file)
-        logging.info("%s features an epoch, %.1f epochs of them", f"{len(table):,}",
-                     num_train_steps * FLAGS.train_batch_size / len(table))
-        for directory in finetuning.runs.values():
-            copy_vocabulary(vocabulary, directory)
-        finetuning.train(table, evaluate)
-    elif FLAGS.do_eval:
-        finetuning.evaluate(evaluate)
+    shared.train_and_evaluate(
+        finetuning, vocabulary, lambda: training_features(files["train_file"], tokenizer, num_train_steps), evaluate)
     if FLAGS.do_predict:
         prediction.write(finetuning)
     if FLAGS.ask:
@@ -157,6 +141,14 @@ def train_steps(file: Survey) -> int:
                          "--train_batch_size, or raise --num_train_epochs")
     logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", FLAGS.train_batch_size)
     return steps
+
+
+def training_features(file: Survey, tokenizer, num_train_steps: int) -> FeatureTable:
+    table = training_table(source("train_file", file, tokenizer, is_training=True), shared.cached_dir(),
+                           FLAGS.train_feature_file)
+    logging.info("%s features an epoch, %.1f epochs of them", f"{len(table):,}",
+                 num_train_steps * FLAGS.train_batch_size / len(table))
+    return table
 
 
 def in_place_of(name: str, stronger: str) -> int | None:
@@ -245,23 +237,8 @@ def ask(task, version: str, tokenizer) -> None:
 
 
 def export(model: tf.keras.Model, version: str, tokenizer) -> None:
-    """Writes a SavedModel that answers questions about contexts of any length, or takes ids and gives logits."""
-    names = [name for name in graph_windows.MODEL_INPUTS if version == "2.0" or name != "p_mask"]
-    features = {name: tf.io.FixedLenFeature([FLAGS.max_seq_length], tf.int64) for name in names}
-    served = SERVED[version]
-
-    def outputs(found: dict) -> dict:
-        return {name: found[name] for name in served}
-
-    def pack(graph_tokenizer, question, context) -> dict:
-        return graph_windows.pack_windows(graph_tokenizer, feature_options(is_training=False), question, context,
-                                          shortest=beam_width(version))
-
-    def answer(texts: dict, windows: dict, found: dict) -> dict:
-        return best_answers(texts["context"], windows, found, answer_options(version))
-
-    text_inputs = dict(question=[None], context=[None])
-    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, text_inputs, pack, answer)
+    export_question_answering(FLAGS.export_dir, model, tokenizer, feature_options(is_training=False),
+                              answer_options(version), shortest=beam_width(version))
     logging.info("exported to %s", FLAGS.export_dir)
 
 

@@ -17,6 +17,22 @@ def golden() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
+def sentence_pieces(golden):
+    """The tokenizer of the small SentencePiece model."""
+    from albert_tf.text.tokenization import FullTokenizer
+
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+
+
+@pytest.fixture(scope="session")
+def word_pieces(golden):
+    """The tokenizer of the small WordPiece vocabulary."""
+    from albert_tf.text.tokenization import FullTokenizer
+
+    return FullTokenizer(vocab_file=str(golden / "wordpiece/vocab.txt"))
+
+
+@pytest.fixture(scope="session")
 def real_data() -> pathlib.Path:
     """The folder of real data sets, where the environment variable ALBERT_TF_DATA names one."""
     folder = os.environ.get("ALBERT_TF_DATA")

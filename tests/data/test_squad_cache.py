@@ -6,12 +6,11 @@ import pytest
 
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, read_left_part, training_table
 from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.text.tokenization import FullTokenizer
 
 
-@pytest.fixture(scope="module")
-def tokenizer(golden):
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+@pytest.fixture
+def tokenizer(sentence_pieces):
+    return sentence_pieces
 
 
 def source(path, tokenizer, is_training=False, doc_stride=24, **more):

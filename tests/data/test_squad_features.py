@@ -18,14 +18,9 @@ from albert_tf.text.tokenization import FullTokenizer
 FILES = [("features_train", "train.json"), ("features_predict", "dev.json"), ("features_predict_v1", "dev_v1.json")]
 
 
-@pytest.fixture(scope="module")
-def tokenizer(golden):
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-
-
-@pytest.fixture(scope="module")
-def word_pieces(golden):
-    return FullTokenizer(vocab_file=str(golden / "wordpiece/vocab.txt"))
+@pytest.fixture
+def tokenizer(sentence_pieces):
+    return sentence_pieces
 
 
 def read(golden, name, input_file):

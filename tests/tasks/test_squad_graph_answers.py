@@ -13,17 +13,14 @@ from albert_tf.tasks.squad import SpanTask
 from albert_tf.tasks.squad_answers import AnswerOptions, answer_question
 from albert_tf.tasks.squad_graph_answers import best_answers
 from albert_tf.text.graph_tokenization import GraphTokenizer
-from albert_tf.text.tokenization import FullTokenizer
 
 OPTIONS = FeatureOptions(max_seq_length=40, doc_stride=12, max_query_length=10, is_training=False)
 BEAM = 3
 
 
-@pytest.fixture(scope="module", params=["SentencePiece", "WordPiece"])
-def tokenizer(request, golden):
-    if request.param == "SentencePiece":
-        return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-    return FullTokenizer(vocab_file=str(golden / "wordpiece/vocab.txt"))
+@pytest.fixture(scope="module", params=["sentence_pieces", "word_pieces"])
+def tokenizer(request):
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="module")
