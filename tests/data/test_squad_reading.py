@@ -89,13 +89,14 @@ def test_a_file_is_read_in_blocks_of_any_size(tmp_path, monkeypatch):
 
 
 def test_what_stands_beside_the_data_does_not_matter(tmp_path):
-    path = raw(tmp_path, b'\xef\xbb\xbf {"n": 12, "data" : [ {"paragraphs": []} , {"paragraphs": [{"context": "x", "qas":'
-               b'[{"id": "a", "question": "?"}]}]}], "more": {"data": [1]}} ')
+    path = raw(tmp_path, b'\xef\xbb\xbf {"n": 12, "data" : [ {"paragraphs": []} , {"paragraphs": [{"context": "x", '
+               b'"qas":[{"id": "a", "question": "?"}]}]}], "more": {"data": [1]}} ')
     assert [example.qas_id for example in read_squad_examples(path, is_training=False)] == ["a"]
 
 
 @pytest.mark.parametrize("content, message", [
-    (b"", "is no SQuAD file: expected '{'"), (b"[1]", "is no SQuAD file: expected '{'"), (b"{}", "no articles in \"data\""),
+    (b"", "is no SQuAD file: expected '{'"), (b"[1]", "is no SQuAD file: expected '{'"),
+    (b"{}", "no articles in \"data\""),
     (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was cut"),
     (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' should be a list. Received: 'None'"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' should be a list"),
@@ -103,7 +104,8 @@ def test_what_stands_beside_the_data_does_not_matter(tmp_path):
     (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8"),
     (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' should be a text"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' should be a text"),
-    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}', r"qas\[0\]: 'question' should be a text")])
+    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
+     r"qas\[0\]: 'question' should be a text")])
 def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
     path = raw(tmp_path, content)
     with pytest.raises(ValueError, match=message):
