@@ -122,11 +122,12 @@ def starting_point() -> str | None:
 def _home() -> str | None:
     """What has config and vocabulary, where the flags do not name them."""
     directory = FLAGS.output_dir if "output_dir" in FLAGS else None
-    return starting_point() or (best_or_latest(directory) if directory else None)
+    ensemble = FLAGS.ensemble_checkpoints if "ensemble_checkpoints" in FLAGS else []
+    return starting_point() or (best_or_latest(directory) if directory else None) or next(iter(ensemble), None)
 
 
 def config() -> AlbertConfig:
-    """The model's config, of --albert_config_file, else of the weights, else of the run that is in --output_dir.
+    """The model's config, of --albert_config_file, else of the weights, the run in --output_dir or the ensemble.
 
     With the dropout that the flags say.
     """
@@ -135,7 +136,8 @@ def config() -> AlbertConfig:
     elif _home():
         given = open_source(_home()).config
     else:
-        raise ValueError("--albert_config_file is missing")
+        raise ValueError("--albert_config_file is missing, and there is no checkpoint that has one: neither "
+                         "--init_checkpoint nor one of a run in --output_dir")
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     said = {name: FLAGS[name].value for name in names if name in FLAGS}
     return given.replace(**{name: value for name, value in said.items() if value is not None})

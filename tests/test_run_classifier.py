@@ -160,7 +160,8 @@ def test_several_runs_and_an_ensemble_of_them(script, folder, golden):
     rows = []
     for name, flags in (("both", dict(ensemble_checkpoints=f"{seeds[0]},{seeds[1]}")),
                         ("first", dict(init_checkpoint=seeds[0])), ("second", dict(init_checkpoint=seeds[1]))):
-        script.run(task_name="rte", output_dir=folder / name, do_predict=True, do_eval=True, **flags)
+        script.run(task_name="rte", output_dir=folder / name, do_predict=True, do_eval=True, albert_config_file=None,
+                   spm_model_file=None, **flags)
         rows.append(np.loadtxt(folder / name / "test_results.tsv"))
     np.testing.assert_allclose(rows[0], (rows[1] + rows[2]) / 2, atol=1e-6)
     assert not np.allclose(rows[1], rows[2], atol=1e-6)
