@@ -12,6 +12,8 @@ from absl import logging
 from albert_tf.interchange.source import Source
 
 _GROUP = re.compile(r"/group_\d+/")
+# The release's, and the one that SavedModels of tf.train.Checkpoint have.
+_COUNTERS = ("global_step", "save_counter")
 # The classifier's variables: their shape depends on the number of labels, and not on the model's size alone.
 _OF_THE_LABELS = ("output_weights", "output_bias")
 
@@ -24,7 +26,7 @@ class RestoreReport:
       restored: variables that got a value.
       not_restored: the others, which keep their initial values, each with the reason.
       not_used: what the source has besides.
-      optimizer_state: slots and global_step of the source, which are never taken over here.
+      optimizer_state: slots and counters of the source, which are never taken over here.
     """
 
     restored: list[str]
@@ -145,4 +147,4 @@ def _is_of_the_encoder(name: str) -> bool:
 
 
 def _is_optimizer_state(name: str) -> bool:
-    return name.endswith(("/adam_m", "/adam_v")) or name == "global_step"
+    return name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS

@@ -199,7 +199,8 @@ def test_what_was_trained_of_a_tf2_module_comes_back_from_our_checkpoint(tmp_pat
     for variable in trained.trainable_variables:
         variable.assign_add(tf.ones_like(variable))
     tf.train.Checkpoint(model=trained).write(str(tmp_path / "model.ckpt-best"))
-    assert not load_checkpoint(again, str(tmp_path / "model.ckpt-best")).not_restored
+    report = load_checkpoint(again, str(tmp_path / "model.ckpt-best"))
+    assert not report.not_restored and not report.not_used
     np.testing.assert_array_equal(again(BATCH)["logits"], trained(BATCH)["logits"])
     with pytest.raises(ValueError, match="has a head and no encoder: .*--albert_hub_module_handle"):
         load_checkpoint(AlbertClassifier(TINY, num_labels=2), str(tmp_path / "model.ckpt-best"))
