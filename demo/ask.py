@@ -24,8 +24,9 @@ def main():
     for text, pieces, probabilities in zip(arguments.text, answers["pieces"].numpy(), answers["probabilities"].numpy()):
         print(text)
         for row in zip(pieces, probabilities):
-            shown = (f"{piece.decode().lstrip(WORD_START)} {probability:.3f}" for piece, probability in zip(*row))
-            print("   ", "   ".join(shown))
+            if row[0][0]:  # a text with fewer masks than another one has empty answers behind its own
+                shown = (f"{piece.decode().lstrip(WORD_START)} {probability:.3f}" for piece, probability in zip(*row))
+                print("   ", "   ".join(shown))
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ class GraphNormalization:
         changed = sorted({output for code, output in enumerate(outputs) if output != chr(code)})
         row_of = {output: row for row, output in enumerate(changed, start=1)}
         self._rows = _PagedTable([0 if output == chr(code) else row_of[output] for code, output in enumerate(outputs)])
-        self._codes = np.array([ord(character) for output in changed for character in output], np.int32)
-        self._splits = np.cumsum([0, 1, *map(len, changed)], dtype=np.int64) - 1  # row 0: the character itself
+        self._codes = tf.constant([ord(character) for output in changed for character in output])
+        self._splits = tf.cumsum(tf.constant([-1, 1, *map(len, changed)], tf.int64))  # row 0: the character itself
         self._cases = _PagedTable(_cases_of_characters()) if normalize("Σ") != "Σ" else None
 
     def __call__(self, texts: tf.Tensor) -> NormalizedTexts:
@@ -95,7 +95,7 @@ class _PagedTable:
 
     def __init__(self, values: list[int]):
         pages, page_of = np.unique(np.array(values, np.int32).reshape(-1, _PAGE), axis=0, return_inverse=True)
-        self._page_of, self._values = page_of.astype(np.int32).reshape(-1), pages.reshape(-1)
+        self._page_of, self._values = tf.constant(page_of.reshape(-1), tf.int32), tf.constant(pages.reshape(-1))
 
     def lookup(self, codes: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._values, tf.gather(self._page_of, codes // _PAGE) * _PAGE + codes % _PAGE)

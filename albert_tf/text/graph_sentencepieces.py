@@ -1,4 +1,10 @@
-"""The release's SentencePiece tokenization as tensorflow-text ops: pieces, and its rule about commas after digits."""
+"""The release's SentencePiece tokenization as tensorflow-text ops: pieces, and its rule about commas after digits.
+
+tensorflow-text has SentencePiece twice. SentencepieceTokenizer gives offsets, but rounds in another way than today's
+library: where two ways to cut a word have the same score, it may take the other one (ee e in place of e ee).
+FastSentencepieceTokenizer chooses as the library does, but gives no offsets, and spoils the memory of its process
+beyond 32,767 pieces a call. So the pieces are the second one's, text by text, and the first one says where they stand.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,8 @@ from albert_tf.text.graph_normalization import NormalizedTexts
 from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
 
 _TO_THE_END = np.iinfo(np.int64).max // 2
+# Of a text that FastSentencepieceTokenizer gets, so that even one piece for each byte is far from its bound.
+_LONGEST_TEXT = 16_000
 
 
 class GraphSentencePieces(tf.Module):
@@ -27,22 +35,70 @@ class GraphSentencePieces(tf.Module):
         super().__init__()
         if sp_model.encode("  a  a ") != sp_model.encode("a a"):
             raise ValueError("the SentencePiece model tells two blanks from one: its text cannot be taken in a graph")
-        self._tokenizer = tf_text.SentencepieceTokenizer(sp_model.serialized_model_proto(), out_type=tf.int32)
+        serialized, self._unk_id = sp_model.serialized_model_proto(), sp_model.unk_id()
+        self._with_offsets = tf_text.SentencepieceTokenizer(serialized, out_type=tf.int32)
+        self._as_the_library = tf_text.FastSentencepieceTokenizer(serialized)
+        pieces = [sp_model.id_to_piece(i) for i in range(sp_model.vocab_size())]
+        self._sizes = tf.constant([_size(piece) for piece in pieces], tf.int64)
         replacements = DigitCommaTable(sp_model).replacements
-        parts = [replacements.get(i, [i]) for i in range(sp_model.vocab_size())]
-        self._parts = np.concatenate(parts).astype(np.int32)
-        self._num_parts = np.array([len(ids) for ids in parts], np.int64)
-        self._first_part = np.cumsum(self._num_parts) - self._num_parts
-        spans = [span for ids in parts for span in _spans([sp_model.id_to_piece(i) for i in ids])]
-        self._begins, self._ends = np.array(spans, np.int64).T
+        parts = [replacements.get(i, [i]) for i in range(len(pieces))]
+        self._parts = tf.constant(np.concatenate(parts), tf.int32)
+        self._num_parts = tf.constant([len(ids) for ids in parts], tf.int64)
+        self._first_part = tf.cumsum(self._num_parts, exclusive=True)
+        spans = [span for ids in parts for span in _spans([pieces[i] for i in ids])]
+        self._begins, self._ends = tf.unstack(tf.constant(spans, tf.int64), axis=1)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """The pieces' ids, int32 [texts, (pieces)], and for each piece its first solid byte and the one behind its
         last, int64 [pieces]. The blank before a word is no part of it."""
-        ids, begins, ends = self._tokenizer.tokenize_with_offsets(normalized.texts)
-        first_byte = tf.gather(normalized.byte_splits, ids.value_rowids())
+        placed, begins, ends = self._with_offsets.tokenize_with_offsets(normalized.texts)
+        first_byte = tf.gather(normalized.byte_splits, placed.value_rowids())
         begins, ends = (tf.gather(normalized.solid_before, first_byte + tf.cast(offsets.values, tf.int64))
                         for offsets in (begins, ends))
+        ids = self._chosen(normalized.texts, placed)
+        return self._with_digit_commas(ids, *self._places(ids.values, placed.values, begins, ends))
+
+    # In a graph also where the caller is not: the loop over the texts would be one in Python.
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.RaggedTensorSpec([None, None], tf.int32)])
+    def _chosen(self, texts: tf.Tensor, placed: tf.RaggedTensor) -> tf.RaggedTensor:
+        """The ids that the library gives; those of `placed` for a text that is too long to be asked about."""
+        is_long = tf.strings.length(texts) > _LONGEST_TEXT
+        chosen = tf.map_fn(lambda text: self._as_the_library.tokenize(text[None]).values,
+                           tf.where(is_long, "", texts), fn_output_signature=tf.RaggedTensorSpec([None], tf.int32))
+        lengths = placed.row_lengths() * tf.cast(is_long, tf.int64)
+        long_ones = tf.boolean_mask(placed.values, tf.gather(is_long, placed.value_rowids()))
+        return tf.concat([chosen, tf.RaggedTensor.from_row_lengths(long_ones, lengths, validate=False)], axis=1)
+
+    def _places(
+        self, ids: tf.Tensor, placed: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """First and last byte of the pieces `ids`, from those of the pieces `placed`, into which the same texts were
+        cut: mostly where the same piece stands, else so many bytes behind where another one begins."""
+        is_unknown = placed == self._unk_id
+        sizes = tf.where(is_unknown, ends - begins, tf.gather(self._sizes, placed))
+        unknown_sizes = tf.pad(tf.boolean_mask(sizes, is_unknown), [[0, 1]])
+        bounds = tf.pad(tf.cumsum(sizes), [[1, 0]])  # [placed + 1]
+        is_unknown = ids == self._unk_id
+        number = tf.minimum(tf.cumsum(tf.cast(is_unknown, tf.int32), exclusive=True), tf.size(unknown_sizes) - 1)
+        sizes = tf.where(is_unknown, tf.gather(unknown_sizes, number), tf.gather(self._sizes, ids))
+        last = tf.cumsum(sizes)
+        first = last - sizes
+        begins = tf.concat([begins, ends[-1:]], axis=0)
+
+        def holder(byte):  # the number of the piece in `placed` that has it
+            return tf.searchsorted(bounds[1:], byte, side="right")
+
+        def place(byte, of):
+            return tf.gather(begins, of) + byte - tf.gather(bounds, of)
+
+        of_first, of_last = holder(first), holder(last - 1)
+        starts = place(first, of_first)
+        stops = tf.where(last == tf.gather(bounds, of_last + 1), tf.gather(ends, of_last), place(last, of_last))
+        return starts, tf.where(sizes == 0, starts, stops)
+
+    def _with_digit_commas(
+        self, ids: tf.RaggedTensor, begins: tf.Tensor, ends: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         num_parts = tf.gather(self._num_parts, ids.values)
         piece = tf.repeat(tf.range(tf.size(ids.values)), num_parts)
         splits = tf.pad(tf.cumsum(num_parts), [[1, 0]])
@@ -55,8 +111,12 @@ class GraphSentencePieces(tf.Module):
                 tf.minimum(begins + tf.gather(self._ends, part), ends))
 
 
+def _size(piece: str) -> int:
+    """Bytes of a piece, the word start not counted."""
+    return len(piece.replace(WORD_START, "").encode("utf-8"))
+
+
 def _spans(pieces: list[str]) -> list[tuple[int, int]]:
     """Which bytes of a piece its parts have, the word start not counted; the last part has all that is left."""
-    sizes = [len(piece.replace(WORD_START, "").encode("utf-8")) for piece in pieces]
-    bounds = [0, *np.cumsum(sizes[:-1]).tolist(), _TO_THE_END]
+    bounds = [0, *np.cumsum([_size(piece) for piece in pieces[:-1]], dtype=int).tolist(), _TO_THE_END]
     return list(zip(bounds, bounds[1:]))

@@ -20,8 +20,7 @@ class GraphTokenizer(tf.Module):
     In a text that is not UTF-8, each sequence of bytes that stands for no character is taken as U+FFFD. An empty text
     has no pieces. In an XLA-compiled function it does not work: the ops have no XLA kernels.
 
-    One thing differs. Where two ways to cut a word have the same score, as in long words of few letters over and over,
-    rounding decides, and tensorflow-text's SentencePiece adds the scores up in another order.
+    One thing differs: in a text of over 16,000 bytes, the choice among ways to cut a word that have the same score.
 
     Args:
       tokenizer: what to do the same as.
