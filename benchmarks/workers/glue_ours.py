@@ -1,0 +1,49 @@
+"""Fine-tuning steps of albert_tf on sentences, through trainer and batching.
+
+    python -m benchmarks.workers.glue_ours float32|bfloat16 sentences.npz BATCH buckets|LENGTH
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.length_buckets import bucket_lengths, training_batches
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.trainer import Trainer
+from benchmarks.workers.serving import serve
+
+MAX_SEQ_LENGTH = 512
+
+
+def make_step():
+    precision, path, batch_size, padding = sys.argv[1:5]
+    tf.keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
+    table, batch_size = read_table(path), int(batch_size)
+    buckets = bucket_lengths(MAX_SEQ_LENGTH) if padding == "buckets" else (int(padding),)
+    task = ClassificationTask(AlbertClassifier(AlbertConfig.preset("albert_base_v2"), 2))
+    trainer = Trainer(task, shapes_vary=True)
+    trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=20935, num_warmup_steps=1256))
+    train = trainer.make_train_function()
+    longest = table.lengths.max()
+    for length in [bucket for bucket in buckets if bucket < longest] + [min(b for b in buckets if b >= longest)]:
+        first = np.flatnonzero(table.lengths <= length)[:batch_size]  # each bucket's program is compiled here
+        train(iter(tf.data.Dataset.from_tensors(table.batch(tf.constant(first), tf.constant(length)))))
+    batches = iter(training_batches(table, batch_size, buckets, 1, 0, tf.distribute.InputContext()))
+    return lambda: float(train(batches)["loss"])
+
+
+def read_table(path: str) -> FeatureTable:
+    sentences = np.load(path)
+    ids = tf.RaggedTensor.from_row_lengths(sentences["ids"], sentences["lengths"])
+    sequences = dict(input_ids=ids, segment_ids=tf.cast(tf.zeros_like(ids), tf.int8))
+    schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32))
+    return FeatureTable(schema, sequences, dict(label_ids=tf.constant(sentences["labels"])))
+
+
+if __name__ == "__main__":
+    serve(make_step, first_steps=1)
