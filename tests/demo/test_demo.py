@@ -32,11 +32,11 @@ def test_prose_is_told_from_code_and_grammar():
 
 def test_a_corpus_is_split_by_document(tmp_path):
     corpus = tmp_path / "mine.txt"
-    corpus.write_text("\n\n".join(f"Document {i}.\nIts end {i}." for i in range(41)))
+    corpus.write_text("\n\n".join(f"Document {i}.\nIts end {i}." for i in range(21)))
     train, dev = tmp_path / "train.txt", tmp_path / "dev.txt"
     write_corpus(str(corpus), str(train), str(dev))
-    assert dev.read_text() == "Document 0.\nIts end 0.\n\nDocument 20.\nIts end 20.\n\nDocument 40.\nIts end 40.\n"
-    assert train.read_text().count("Document") == 38
+    assert dev.read_text() == "Document 0.\nIts end 0.\n\nDocument 10.\nIts end 10.\n\nDocument 20.\nIts end 20.\n"
+    assert train.read_text().count("Document") == 18
 
 
 def test_a_corpus_of_one_document_is_refused(tmp_path):
