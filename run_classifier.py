@@ -14,10 +14,12 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import flags as shared
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
-from albert_tf.data.glue_tasks import Task, find_task, load_task_config
+from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.graph_packing import pack_texts
+from albert_tf.data.task_config import load_task_config
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks import glue_metrics
@@ -31,8 +33,8 @@ shared.define_finetuning_flags(max_seq_length=512)
 shared.define_device_flags()
 flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders are: CoLA, MNLI, ...", required=True)
 flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli, ax.")
-flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; albert_tf/data/glue_tasks.py "
-                    "shows one.")
+flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; "
+                    "albert_tf/data/task_config.py shows one.")
 flags.DEFINE_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
 flags.DEFINE_integer("train_step", 1000, "The last step.", lower_bound=1)
 flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", lower_bound=0)
@@ -56,9 +58,10 @@ def main():
 
     finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
     evaluate = evaluation(task, tables) if FLAGS.do_eval else None
+    test_sets = tables.with_companions(task, "test") if FLAGS.do_predict else []  # what is missing is told here
     shared.train_and_evaluate(finetuning, vocabulary, lambda: tables.table(task, "train"), evaluate)
-    if FLAGS.do_predict:
-        predict(finetuning, task, tables)
+    for each, table in test_sets:
+        answer(finetuning, each, table, "" if each is task else f"_{each.name}")
     if FLAGS.export_dir:
         export(finetuning.best_model(), task, tokenizer)
 
@@ -71,14 +74,9 @@ def chosen_task() -> Task:
     return load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
 
 
-def with_companions(task: Task, tables: GlueTables, split: str) -> list[Task]:
-    """The task, and those that go with it whose files are there: MNLI's mismatched set, and the diagnostic one."""
-    return [task, *(companion for companion in map(find_task, task.companions) if tables.has(companion, split))]
-
-
 def evaluation(task: Task, tables: GlueTables):
     """What FineTuning asks for: a function from `predict` to results; those of a companion have its name in front."""
-    dev_sets = [(each, tables.table(each, "dev")) for each in with_companions(task, tables, "dev")]
+    dev_sets = tables.with_companions(task, "dev")
 
     def evaluate(predict) -> dict[str, float]:
         results = {}
@@ -92,13 +90,11 @@ def evaluation(task: Task, tables: GlueTables):
     return evaluate
 
 
-def predict(finetuning, task: Task, tables: GlueTables) -> None:
-    """Writes the answers on the test set, and on those of companions, whose files have their names."""
-    for each in with_companions(task, tables, "test"):
-        guids = [example.guid for example in read_examples(each, tables.data_dir, "test")]
-        probabilities = mean_probabilities(finetuning.predict(tables.table(each, "test")))
-        write_answers(FLAGS.output_dir, each, guids, probabilities, "" if each is task else f"_{each.name}")
-        logging.info("%s: %s test examples answered in %s", each.name, f"{len(guids):,}", FLAGS.output_dir)
+def answer(finetuning, task: Task, table: FeatureTable, suffix: str) -> None:
+    """Writes the answers on a test set, under names with this suffix."""
+    guids = [example.guid for example in read_examples(task, FLAGS.data_dir, "test")]
+    write_answers(FLAGS.output_dir, task, guids, mean_probabilities(finetuning.predict(table)), suffix)
+    logging.info("%s: %s test examples answered in %s", task.name, f"{len(guids):,}", FLAGS.output_dir)
 
 
 def export(model: AlbertClassifier, task: Task, tokenizer) -> None:

@@ -20,7 +20,7 @@ from absl import flags, logging
 
 from albert_tf.data.glue_tasks import TASKS
 from albert_tf.training.evaluation import RESULTS
-from albert_tf.training.several_runs import RUNS
+from albert_tf.training.several_runs import best_run
 import run_classifier
 
 FLAGS = flags.FLAGS
@@ -36,7 +36,8 @@ PAPER = {
     "ALBERT xxlarge, 1.5M steps": (90.8, 95.3, 92.2, 89.2, 96.9, 90.9, 71.4, 93.0),
 }
 # What is decided here for each task.
-_OF_A_TASK = ("task_name", "task_config", "output_dir", "init_checkpoint", "recipe", "do_train", "do_eval")
+_OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_checkpoint", "albert_hub_module_handle",
+              "recipe", "do_train", "do_eval")
 
 
 def main():
@@ -60,22 +61,26 @@ def output_dir(name: str) -> str:
 
 def run_task(name: str) -> None:
     """Runs run_classifier.py; raises ValueError where it fails, which has then said why."""
-    given = [flag.serialize() for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
-    start = starting_point(name)
-    command = [sys.executable, run_classifier.__file__, *dict.fromkeys(given), f"--task_name={name}",
-               f"--output_dir={output_dir(name)}", f"--recipe={FLAGS.recipe or name}", "--do_train", "--do_eval"]
-    status = subprocess.run([*command, f"--init_checkpoint={start}"] if start else command).returncode
+    status = subprocess.run([sys.executable, run_classifier.__file__, *arguments(name)]).returncode
     if status:
         raise ValueError(f"{name} ended with status {status}")
 
 
-def starting_point(name: str):
-    """--init_checkpoint; the best model of MNLI for the tasks that start from it, where there is one."""
-    mnli = pathlib.Path(output_dir("mnli"))
-    if name not in FROM_MNLI or not mnli.exists():
-        return FLAGS.init_checkpoint
-    several = mnli / RUNS
-    return str(mnli / json.loads(several.read_text())["best_run"] if several.exists() else mnli)
+def arguments(name: str) -> list[str]:
+    """The flags of a task's run: those that were given here, and what is the task's own."""
+    given = [flag.serialize() for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
+    own = dict(task_name=name, output_dir=output_dir(name), recipe=FLAGS.recipe or name, **starting_point(name))
+    if FLAGS.export_dir:
+        own["export_dir"] = os.path.join(FLAGS.export_dir, name)
+    return [*dict.fromkeys(given), *(f"--{flag}={value}" for flag, value in own.items()), "--do_train", "--do_eval"]
+
+
+def starting_point(name: str) -> dict[str, str]:
+    """The flag of the weights: the best model of MNLI for the tasks that start from it, where there is one."""
+    if name in FROM_MNLI and os.path.exists(output_dir("mnli")):
+        return dict(init_checkpoint=best_run(output_dir("mnli")))
+    flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
+    return {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}
 
 
 def score(name: str) -> float:

@@ -22,6 +22,7 @@ from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
+from albert_tf.training.several_runs import best_run
 from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
 from albert_tf.training.trainer import Trainer
 
@@ -122,8 +123,9 @@ def starting_point() -> str | None:
 def _home() -> str | None:
     """What has config and vocabulary, where the flags do not name them."""
     directory = FLAGS.output_dir if "output_dir" in FLAGS else None
+    run = best_or_latest(best_run(directory)) if directory else None
     ensemble = FLAGS.ensemble_checkpoints if "ensemble_checkpoints" in FLAGS else []
-    return starting_point() or (best_or_latest(directory) if directory else None) or next(iter(ensemble), None)
+    return starting_point() or run or next(iter(ensemble), None)
 
 
 def config() -> AlbertConfig:
@@ -274,6 +276,8 @@ def train_and_evaluate(
       training_table: makes the table to train on.
       evaluate: see FineTuning; None without --do_eval.
     """
+    if FLAGS.do_train and FLAGS.early_stopping_patience and evaluate is None:
+        raise ValueError("--early_stopping_patience goes by the dev set: give --do_eval, too")
     if FLAGS.do_train:
         for directory in runs.runs.values():
             copy_vocabulary(given, directory)

@@ -165,6 +165,11 @@ def test_several_runs_and_an_ensemble_of_them(script, folder, golden):
         rows.append(np.loadtxt(folder / name / "test_results.tsv"))
     np.testing.assert_allclose(rows[0], (rows[1] + rows[2]) / 2, atol=1e-6)
     assert not np.allclose(rows[1], rows[2], atol=1e-6)
+    answered = (directory / "test_results.tsv").read_text()
+    (directory / "test_results.tsv").unlink()
+    script.run(task_name="rte", output_dir=directory, num_runs=3, seed=7, do_predict=True, albert_config_file=None,
+               spm_model_file=None)
+    assert (directory / "test_results.tsv").read_text() == answered
 
 
 def test_a_task_of_ones_own_needs_no_code(script, folder):
@@ -220,6 +225,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
     (dict(albert_config_file=None), "--albert_config_file is missing"),
     (dict(do_train=None, do_predict=True), "there is no checkpoint in"),
     (dict(do_train=None, do_eval=True), "there is no checkpoint in"),
+    (dict(early_stopping_patience=2), "--early_stopping_patience goes by the dev set: give --do_eval, too"),
     (dict(init_checkpoint="/nowhere"), "no checkpoint at /nowhere"),
 ])
 def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
@@ -241,6 +247,20 @@ def test_a_file_that_is_not_as_it_should_be_ends_in_one_line(script, folder, tmp
                          cached_dir=tmp_path / "cached", do_train=True)
     assert message in printed and "Traceback" not in printed
     assert not list(tmp_path.glob("cached/*.tfrecord"))
+
+
+def test_a_missing_test_set_is_told_before_training(script, tmp_path):
+    data = write_rte(tmp_path, HEADER + "0\ta lamp\ta light\tentailment\n")
+    printed = script.run(expect=1, task_name="rte", data_dir=data, output_dir=tmp_path / "out", do_train=True,
+                         cached_dir=tmp_path / "cached", do_predict=True)
+    assert "RTE/test.tsv" in printed and not list(tmp_path.glob("out/model.ckpt*"))
+
+
+def test_an_output_directory_of_another_task_is_refused(script, folder):
+    flags = dict(output_dir=folder / "first_rte", train_step=1, do_train=True, do_eval=True)
+    script.run(task_name="rte", **flags)
+    printed = script.run(expect=1, task_name="cola", **flags)
+    assert "eval_history.jsonl has no matthew_corr" in printed and "is of another task, name another" in printed
 
 
 def test_a_label_without_an_example_is_named(script, tmp_path):

@@ -38,6 +38,25 @@ def test_all_tasks_of_a_folder_are_run_and_our_row_stands_under_the_papers(golde
     assert row == {**{name: "-" for name in row}, **{name: f"{100 * score:.1f}" for name, score in scores.items()}}
 
 
+def test_what_is_a_tasks_own_wins_over_what_is_given_for_all(tmp_path):
+    """Also the weights of MNLI over a TF-Hub module, and a folder for each export."""
+    (tmp_path / "mnli").mkdir()
+    (tmp_path / "mnli" / "eval_runs.json").write_text(json.dumps(dict(best_run="seed_8")))
+    given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
+    program = ("import json, sys; sys.path.insert(0, sys.argv[1]); import run_glue; run_glue.FLAGS(sys.argv[1:]); "
+               "print(json.dumps({name: run_glue.arguments(name) for name in ('rte', 'cola')}))")
+    done = subprocess.run([sys.executable, "-c", program, str(RUNNER.parent.parent),
+                           *(f"--{name}={value}" for name, value in given.items())], capture_output=True, text=True)
+    arguments = json.loads(done.stdout)
+    shared = {"--data_dir=glue", "--seed=7", "--random_seed=7", "--do_train", "--do_eval"}
+    assert set(arguments["rte"]) == shared | {
+        "--task_name=rte", "--recipe=rte", f"--output_dir={tmp_path}/rte", "--export_dir=served/rte",
+        f"--init_checkpoint={tmp_path}/mnli/seed_8"}
+    assert set(arguments["cola"]) == shared | {
+        "--task_name=cola", "--recipe=cola", f"--output_dir={tmp_path}/cola", "--export_dir=served/cola",
+        "--albert_hub_module_handle=module"}
+
+
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):
     done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs")
     assert done.returncode == 1 and "no task's train and dev files are in" in done.stderr

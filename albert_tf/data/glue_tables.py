@@ -13,7 +13,7 @@ from absl import logging
 from albert_tf.data.feature_cache import cache_path, cached_table, fingerprint, tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.glue import convert_examples_to_features, read_examples
-from albert_tf.data.glue_tasks import Task
+from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -33,9 +33,14 @@ class GlueTables:
     max_seq_length: int
     cached_dir: str
 
-    def has(self, task: Task, split: str) -> bool:
-        """Whether the file of a split is there."""
-        return split in task.sources and tf.io.gfile.exists(os.path.join(self.data_dir, task.sources[split].path))
+    def with_companions(self, task: Task, split: str) -> list[tuple[Task, FeatureTable]]:
+        """The task with its table, and those that go with it whose files are there: MNLI's mismatched set, and AX.
+
+        Raises:
+          ValueError: as read_examples.
+        """
+        companions = [companion for companion in map(find_task, task.companions) if self._has(companion, split)]
+        return [(each, self.table(each, split)) for each in (task, *companions)]
 
     def table(self, task: Task, split: str) -> FeatureTable:
         """The examples of a split; label_ids is among their scalars.
@@ -54,6 +59,9 @@ class GlueTables:
         if split == "train":
             _warn_of_labels_without_examples(task, path, table)
         return table
+
+    def _has(self, task: Task, split: str) -> bool:
+        return split in task.sources and tf.io.gfile.exists(os.path.join(self.data_dir, task.sources[split].path))
 
     def _features(self, task: Task, split: str) -> Iterator[dict]:
         examples = read_examples(task, self.data_dir, split)

@@ -1,36 +1,15 @@
 """The GLUE tasks as a table: files, columns, labels and metrics (release: the processors of classifier_utils.py).
 
-A task of one's own is one more entry, or a JSON file that `load_task_config` reads:
-
-    {"name": "reviews",
-     "files": {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
-     "columns": {"text_a": "review", "label": "verdict"},
-     "labels": ["bad", "good"],
-     "metrics": ["eval_accuracy", "f1"]}
-
-Files are .tsv (a quote is a plain character), .csv or JSON lines, under --data_dir. Columns are names from the header
-or of the JSON object, or numbers from 0: text_a and label, and where there are, text_b and guid. "regression": true
-stands in the place of labels. "has_header": false says that the first line is a row. "test_columns" gives the columns
-of the test file where they are others; its labels are not read. The first metric chooses the best checkpoint.
+A task of one's own is one more entry, or a JSON file that data/task_config.py reads.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, Mapping
+from typing import Mapping
 
-import tensorflow as tf
+from albert_tf.data.tables import Column
 
-from albert_tf.data.tables import Column, parse_json_object
-
-SPLITS = ("train", "dev", "test")
-CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
-REGRESSION_METRICS = ("pearson", "spearman", "MSE")
-
-_FIELDS = ("guid", "text_a", "text_b", "label")
-_STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
-_CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
-                    regression=_BOOL, metrics=_LIST)
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _THREE_WAY = ("contradiction", "entailment", "neutral")
@@ -59,6 +38,7 @@ class Task:
       metrics: names as in eval_results.txt; the first one chooses the best checkpoint.
       skips_short_rows: whether a row with too few columns is left out, as in the release, or is an error.
       companions: tasks that are evaluated and predicted with the same model.
+      score_range: what the answers of a regression are cut to; None where any number is one.
     """
 
     name: str
@@ -67,6 +47,7 @@ class Task:
     metrics: tuple[str, ...] = ("eval_accuracy",)
     skips_short_rows: bool = False
     companions: tuple[str, ...] = ()
+    score_range: tuple[float, float] | None = None
 
     @property
     def is_regression(self) -> bool:
@@ -121,22 +102,6 @@ def find_task(task: str | Task) -> Task:
     return TASKS["mismnli" if name == _MNLI_MM else name]
 
 
-def load_task_config(path: str) -> Task:
-    """A task of one's own, from a JSON file as this module's description shows it.
-
-    Raises:
-      ValueError: the file is missing or no JSON, or a key is unknown, missing or has a value that makes no sense.
-    """
-    if not tf.io.gfile.exists(path):
-        raise ValueError(f"no such file: {path}")
-    with tf.io.gfile.GFile(path) as file:
-        config = parse_json_object(file.read(), path)
-    try:
-        return _from_config(config)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def _score(label: str | float) -> float:
     try:
         score = float(label)
@@ -145,64 +110,6 @@ def _score(label: str | float) -> float:
     if not abs(score) < float("inf"):
         raise ValueError(f"{label!r} is no score: expected a number" if label else "the score is missing")
     return score
-
-
-def _from_config(config: dict[str, Any]) -> Task:
-    _check_keys("key", config, _CONFIG_KEYS, required=("name", "files", "columns"))
-    for key, value in config.items():
-        kind, called = _CONFIG_KEYS[key]
-        if not isinstance(value, kind):
-            raise ValueError(f"{key} must be {called}. Received: {value!r}")
-    files, columns = config["files"], config["columns"]
-    test_columns = config.get("test_columns", columns)
-    _check_keys("split in files", files, SPLITS)
-    _check_keys("field in columns", columns, _FIELDS, required=("text_a", "label"))
-    _check_keys("field in test_columns", test_columns, _FIELDS, required=("text_a",))
-    for name in files.values():
-        if not isinstance(name, str):
-            raise ValueError(f"files must be names. Received: {name!r}")
-    for column in (*columns.values(), *test_columns.values()):
-        if type(column) not in (int, str):
-            raise ValueError(f"a column is a name, or a number from 0. Received: {column!r}")
-    labels, metrics = _labels_and_metrics(config)
-    has_header = config.get("has_header", True)
-    return Task(
-        name=config["name"],
-        sources={split: Source(name, columns if split != "test" else _without_label(test_columns), has_header)
-                 for split, name in files.items()},
-        labels=labels,
-        metrics=metrics,
-    )
-
-
-def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    is_regression, labels = config.get("regression", False), config.get("labels")
-    if is_regression == (labels is not None):
-        raise ValueError('give "labels", or "regression": true, and not both')
-    if not is_regression and not len(set(map(str, labels))) == len(labels) > 1:
-        raise ValueError(f"labels must be a list of at least two different ones. Received: {labels!r}")
-    allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
-    metrics = config.get("metrics", allowed[:1])
-    if not metrics or not all(metric in allowed for metric in metrics):
-        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {metrics!r}")
-    if metrics[0] == "MSE":
-        raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
-    if "f1" in metrics and len(labels) != 2:
-        raise ValueError("f1 is for two labels, the second of which is the positive one")
-    return None if is_regression else tuple(map(str, labels)), tuple(metrics)
-
-
-def _check_keys(what: str, given: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
-    for key in given:
-        if key not in allowed:
-            raise ValueError(f"unknown {what}: {key!r} (allowed: {', '.join(allowed)})")
-    for key in required:
-        if key not in given:
-            raise ValueError(f"missing {what}: {key!r}")
-
-
-def _without_label(columns: Mapping[str, Column]) -> dict[str, Column]:
-    return {field: column for field, column in columns.items() if field != "label"}
 
 
 def _sources(
@@ -233,7 +140,7 @@ TASKS: dict[str, Task] = {task.name: task for task in (
     Task("rte", _sources("RTE", _PAIR, _PAIR_TEST), _ENTAILMENT),
     Task("sst-2", _sources("SST-2", dict(text_a=0, label=1), dict(guid=0, text_a=1)), _BINARY),
     Task("sts-b", _sources("STS-B", dict(_STSB_TEST, label=-1), _STSB_TEST), labels=None,
-         metrics=("pearson", "spearman", "MSE")),
+         metrics=("pearson", "spearman", "MSE"), score_range=(0.0, 5.0)),
     Task("qqp", _sources("QQP", dict(guid=0, text_a=3, text_b=4, label=5), dict(guid=0, text_a=1, text_b=2)), _BINARY,
          metrics=("eval_accuracy", "f1"), skips_short_rows=True),
     Task("qnli", _sources("QNLI", _PAIR, _PAIR_TEST), _ENTAILMENT),

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from albert_tf.text.lines import read_lines
 
+csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
 _JSON_LINES = (".jsonl", ".json")
@@ -66,7 +67,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
       ValueError: the file is missing or empty, or a line is no JSON object; file and line are named.
     """
-    for number, line in enumerate(_existing_lines(path), start=1):
+    for number, line in enumerate(existing_lines(path), start=1):
         if line.strip():
             yield number, parse_json_object(line, path, number)
 
@@ -90,8 +91,12 @@ def parse_json_object(text: str, path: str, first_line: int = 1) -> dict[str, An
     return value
 
 
-def _existing_lines(path: str) -> Iterator[str]:
-    """The lines without line ends and byte-order mark."""
+def existing_lines(path: str) -> Iterator[str]:
+    """The lines of a file, without line ends and byte-order mark.
+
+    Raises:
+      ValueError: the file is missing, a folder or empty; a line is not UTF-8.
+    """
     if not tf.io.gfile.exists(path):
         raise ValueError(f"no such file: {path}")
     if tf.io.gfile.isdir(path):
@@ -112,12 +117,14 @@ def _json_rows(path: str, columns: Mapping[str, Column]) -> Iterator[Row]:
 
 
 def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
     # The reader wants to see line ends: a quoted field may go over several lines.
-    reader = csv.reader((line + "\n" for line in _existing_lines(path)), **form)
+    reader = csv.reader((line + "\n" for line in existing_lines(path)), **form)
     try:
         header = next(reader) if has_header else None
         places = {field: _place(column, header, path) for field, column in columns.items()}

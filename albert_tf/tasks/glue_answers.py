@@ -21,6 +21,8 @@ def write_answers(
 ) -> None:
     """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
 
+    The GLUE server takes no score beyond a task's range, so in the second file it is cut to that.
+
     Args:
       directory: gets the files.
       task: says what the labels are.
@@ -31,7 +33,8 @@ def write_answers(
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
     write_text(os.path.join(directory, f"test_results{suffix}.tsv"), rows)
     if task.is_regression:
-        answers = probabilities[:, 0].tolist()
+        scores = probabilities[:, 0]
+        answers = (np.clip(scores, *task.score_range) if task.score_range else scores).tolist()
     else:
         answers = [task.labels[i] for i in probabilities.argmax(axis=1)]
     lines = "".join(f"{guid}\t{answer}\n" for guid, answer in zip(guids, answers))

@@ -34,7 +34,7 @@ class Evaluator:
         self._directory, self._writes, self._patience = directory, writes, patience
         self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else None
-        self._history = read_history(directory)
+        self._history = read_history(directory, best_metric)
 
     def has_evaluated(self, step: int) -> bool:
         return any(row["global_step"] == step for row in self._history)
@@ -99,10 +99,17 @@ def best_of(history: list[dict], best_metric: str) -> dict[str, float] | None:
     return max(history, key=lambda row: row[best_metric], default=None)
 
 
-def read_history(directory: str) -> list[dict]:
-    """The results of a run's evaluations so far, oldest first."""
+def read_history(directory: str, best_metric: str) -> list[dict]:
+    """The results of a run's evaluations so far, oldest first.
+
+    Raises:
+      ValueError: they are of another task: there is no best_metric among them.
+    """
     path = os.path.join(directory, HISTORY)
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path) as file:
-        return [json.loads(line) for line in file]
+        history = [json.loads(line) for line in file]
+    if not all(best_metric in row for row in history):
+        raise ValueError(f"{path} has no {best_metric}: {directory} is of another task, name another --output_dir")
+    return history

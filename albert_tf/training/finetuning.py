@@ -244,5 +244,5 @@ class FineTuning:
 
     def _best_value(self, directory: str) -> float:
         """What the best of a run reached; a run that was never evaluated is better than none."""
-        best = best_of(read_history(directory), self._best_metric)
+        best = best_of(read_history(directory, self._best_metric), self._best_metric)
         return best[self._best_metric] if best else float("-inf")

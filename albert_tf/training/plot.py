@@ -19,7 +19,7 @@ def write_plot(directory: str, best_metric: str) -> None:
       directory: of a run.
       best_metric: what is drawn above the loss, where the results have one.
     """
-    history = sorted(read_history(directory), key=lambda row: row["global_step"])
+    history = sorted(read_history(directory, best_metric), key=lambda row: row["global_step"])
     names = [name for name in dict.fromkeys([best_metric, "loss"]) if history and name in history[0]]
     best_step = best_of(history, best_metric)["global_step"] if history else None
     panels = [_panel(history, name, best_step, _TOP + i * (_HEIGHT + _GAP)) for i, name in enumerate(names)]

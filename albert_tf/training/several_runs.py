@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 
+import tensorflow as tf
 from absl import logging
 
 from albert_tf.files import write_text
@@ -25,7 +26,7 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dic
     Returns:
       by result its median, lowest and highest value and standard deviation.
     """
-    found = {seed: best_of(read_history(run), best_metric) for seed, run in runs.items()}
+    found = {seed: best_of(read_history(run, best_metric), best_metric) for seed, run in runs.items()}
     found = {seed: results for seed, results in found.items() if results}
     if not found:
         return {}
@@ -39,6 +40,15 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dic
     content = dict(best_run=os.path.basename(runs[best]), seeds=found, over_runs=spread)
     write_text(os.path.join(directory, RUNS), json.dumps(content, indent=2) + "\n")
     return spread
+
+
+def best_run(directory: str) -> str:
+    """The directory of the best of several runs; the directory itself where it is that of a single one."""
+    path = os.path.join(directory, RUNS)
+    if not tf.io.gfile.exists(path):
+        return directory
+    with tf.io.gfile.GFile(path) as file:
+        return os.path.join(directory, json.loads(file.read())["best_run"])
 
 
 def _spread(values: list[float]) -> dict[str, float]:

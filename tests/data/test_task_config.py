@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert_tf.data.glue import read_examples
-from albert_tf.data.glue_tasks import load_task_config
+from albert_tf.data.task_config import load_task_config
 
 CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
               columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["f1", "eval_accuracy"])
@@ -28,6 +28,28 @@ def test_csv_json_lines_and_tsv_are_read_by_their_endings(tmp_path):
     assert [task.label_id(row.label) for row in train] == [1, 0]
     assert [row.text_a for row in dev] == ["Fine.", "No."]
     assert test[0].text_a == 'A "quote" that does not end: "' and test[0].guid == "test-1"
+
+
+def test_null_in_json_lines_is_nothing(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"a": "Fine.", "b": null, "verdict": "good"}\n')
+    columns = dict(text_a="a", text_b="b", label="verdict")
+    task = config(tmp_path, files=dict(train="train.jsonl"), columns=columns)
+    assert read_examples(task, str(tmp_path), "train")[0].text_b == ""
+    (tmp_path / "train.jsonl").write_text('{"a": "Fine.", "b": "", "verdict": null}\n')
+    with pytest.raises(ValueError, match=r"train.jsonl line 1: the label is missing \(allowed: bad, good\)"):
+        read_examples(task, str(tmp_path), "train")
+
+
+def test_a_field_may_be_a_whole_document(tmp_path):
+    document = "a lamp " * 30_000
+    (tmp_path / "train.tsv").write_text(f"review\tverdict\n{document}\tgood\n")
+    task = config(tmp_path, files=dict(train="train.tsv"))
+    assert read_examples(task, str(tmp_path), "train")[0].text_a == document
+
+
+def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "task.json").write_text("\ufeff" + json.dumps(CONFIG), encoding="utf-8")
+    assert load_task_config(str(tmp_path / "task.json")).name == "reviews"
 
 
 def test_columns_may_be_numbers_where_there_is_no_header(tmp_path):

@@ -63,3 +63,9 @@ def test_answers_of_a_regression_are_scores(tmp_path):
     write_answers(str(tmp_path), scores, ["7"], np.array([[3.5]]), "_sts")
     assert (tmp_path / "submit_results_sts.tsv").read_text() == "index\tprediction\n7\t3.5\n"
     assert (tmp_path / "test_results_sts.tsv").read_text() == "3.5\n"
+
+
+def test_answers_of_stsb_are_cut_to_what_the_server_takes(tmp_path):
+    write_answers(str(tmp_path), TASKS["sts-b"], ["0", "1", "2"], np.array([[-0.5], [3.5], [5.25]]))
+    assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\n0\t0.0\n1\t3.5\n2\t5.0\n"
+    assert (tmp_path / "test_results.tsv").read_text() == "-0.5\n3.5\n5.25\n"

@@ -24,14 +24,20 @@ def test_the_best_is_remembered_over_restarts(run, tmp_path):
     for step, accuracy in results:
         evaluate(step, accuracy)
     assert best == [5, 10, 25]
-    assert [(row["global_step"], row["accuracy"]) for row in read_history(str(tmp_path))] == results
+    assert [(row["global_step"], row["accuracy"]) for row in read_history(str(tmp_path), "accuracy")] == results
 
 
 def test_a_step_that_is_evaluated_again_replaces_its_row(run, tmp_path):
     evaluate, best = run
     evaluate(5, 0.3)
     evaluate(5, 0.3)
-    assert best == [5, 5] and len(read_history(str(tmp_path))) == 1
+    assert best == [5, 5] and len(read_history(str(tmp_path), "accuracy")) == 1
+
+
+def test_a_directory_of_another_task_is_refused(run, tmp_path):
+    run[0](5, 0.25)
+    with pytest.raises(ValueError, match="eval_history.jsonl has no pearson: .* is of another task, name another"):
+        Evaluator(str(tmp_path), dict, "pearson", print)
 
 
 def test_the_last_results_are_a_file_of_the_releases_form(run, tmp_path):

@@ -1,0 +1,100 @@
+"""A task of one's own, from a JSON file in the place of code (--task_config):
+
+    {"name": "reviews",
+     "files": {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
+     "columns": {"text_a": "review", "label": "verdict"},
+     "labels": ["bad", "good"],
+     "metrics": ["eval_accuracy", "f1"]}
+
+Files are .tsv (a quote is a plain character), .csv or JSON lines, under --data_dir. Columns are names from the header
+or of the JSON object, or numbers from 0: text_a and label, and where there are, text_b and guid. "regression": true
+stands in the place of labels. "has_header": false says that the first line is a row. "test_columns" gives the columns
+of the test file where they are others; its labels are not read. The first metric chooses the best checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping
+
+from albert_tf.data.glue_tasks import Source, Task
+from albert_tf.data.tables import Column, existing_lines, parse_json_object
+
+SPLITS = ("train", "dev", "test")
+CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
+REGRESSION_METRICS = ("pearson", "spearman", "MSE")
+
+_FIELDS = ("guid", "text_a", "text_b", "label")
+_STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
+_CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
+                    regression=_BOOL, metrics=_LIST)
+
+
+def load_task_config(path: str) -> Task:
+    """A task of one's own, from a JSON file as this module's description shows it.
+
+    Raises:
+      ValueError: the file is missing or no JSON, or a key is unknown, missing or has a value that makes no sense.
+    """
+    config = parse_json_object("\n".join(existing_lines(path)), path)
+    try:
+        return _from_config(config)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _from_config(config: dict[str, Any]) -> Task:
+    _check_keys("key", config, _CONFIG_KEYS, required=("name", "files", "columns"))
+    for key, value in config.items():
+        kind, called = _CONFIG_KEYS[key]
+        if not isinstance(value, kind):
+            raise ValueError(f"{key} must be {called}. Received: {value!r}")
+    files, columns = config["files"], config["columns"]
+    test_columns = config.get("test_columns", columns)
+    _check_keys("split in files", files, SPLITS)
+    _check_keys("field in columns", columns, _FIELDS, required=("text_a", "label"))
+    _check_keys("field in test_columns", test_columns, _FIELDS, required=("text_a",))
+    for name in files.values():
+        if not isinstance(name, str):
+            raise ValueError(f"files must be names. Received: {name!r}")
+    for column in (*columns.values(), *test_columns.values()):
+        if type(column) not in (int, str):
+            raise ValueError(f"a column is a name, or a number from 0. Received: {column!r}")
+    labels, metrics = _labels_and_metrics(config)
+    has_header = config.get("has_header", True)
+    return Task(
+        name=config["name"],
+        sources={split: Source(name, columns if split != "test" else _without_label(test_columns), has_header)
+                 for split, name in files.items()},
+        labels=labels,
+        metrics=metrics,
+    )
+
+
+def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    is_regression, labels = config.get("regression", False), config.get("labels")
+    if is_regression == (labels is not None):
+        raise ValueError('give "labels", or "regression": true, and not both')
+    if not is_regression and not len(set(map(str, labels))) == len(labels) > 1:
+        raise ValueError(f"labels must be a list of at least two different ones. Received: {labels!r}")
+    allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
+    metrics = config.get("metrics", allowed[:1])
+    if not metrics or not all(metric in allowed for metric in metrics):
+        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {metrics!r}")
+    if metrics[0] == "MSE":
+        raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
+    if "f1" in metrics and len(labels) != 2:
+        raise ValueError("f1 is for two labels, the second of which is the positive one")
+    return None if is_regression else tuple(map(str, labels)), tuple(metrics)
+
+
+def _check_keys(what: str, given: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
+    for key in given:
+        if key not in allowed:
+            raise ValueError(f"unknown {what}: {key!r} (allowed: {', '.join(allowed)})")
+    for key in required:
+        if key not in given:
+            raise ValueError(f"missing {what}: {key!r}")
+
+
+def _without_label(columns: Mapping[str, Column]) -> dict[str, Column]:
+    return {field: column for field, column in columns.items() if field != "label"}
