@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.squad.graph_windows import MODEL_INPUTS, pack_windows
+from albert_tf.interchange.batched_model import BatchedModel
 from albert_tf.interchange.serving import export_model
 from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_graph_answers import best_answers
@@ -13,9 +14,12 @@ from albert_tf.text.tokenization import FullTokenizer
 
 # What of the model's outputs is served for ids.
 _SERVED = {
-    "1.1": ("start_logits", "end_logits"),
-    "2.0": ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
+    "1.1": dict(start_logits=tf.float32, end_logits=tf.float32),
+    "2.0": dict(start_top_log_probs=tf.float32, start_top_index=tf.int32, end_top_log_probs=tf.float32,
+                end_top_index=tf.int32, cls_logits=tf.float32),
 }
+# Windows that go through the model together; of a megabyte of context there are thousands.
+_BATCH = 16
 
 
 def export_question_answering(
@@ -24,9 +28,10 @@ def export_question_answering(
 ) -> None:
     """Writes a SavedModel that finds answers; see export_model for its signatures.
 
-    Raw text is `question` and `context`, string [batch]; a context of any length is read through windows. The outputs
-    are those of tasks/squad_graph_answers.py: answer, start, end, score, and in SQuAD 2.0 no_answer_score. For ids the
-    outputs are the model's logits, or its beam.
+    Raw text is `question` and `context`, string [batch]; a context of any length is read through windows, some at a
+    time. The outputs are those of tasks/squad_graph_answers.py: answer, start, end, score, and in SQuAD 2.0
+    no_answer_score. start and end count characters as Python's str does, not bytes: context[start:end] is the answer.
+    For ids the outputs are the model's logits, or its beam.
 
     Args:
       export_dir: where it goes.
@@ -39,15 +44,12 @@ def export_question_answering(
     version = options.squad_version
     names = [name for name in MODEL_INPUTS if version == "2.0" or name != "p_mask"]
 
-    def outputs(found: dict) -> dict:
-        return {name: found[name] for name in _SERVED[version]}
-
     def pack(graph_tokenizer, question, context) -> dict:
         return pack_windows(graph_tokenizer, features, question, context, shortest)
 
     def answer(texts: dict, windows: dict, found: dict) -> dict:
         return best_answers(texts["context"], windows, found, options)
 
-    export_model(export_dir, model, tokenizer,
+    export_model(export_dir, BatchedModel(model, _SERVED[version], _BATCH), tokenizer,
                  {name: tf.io.FixedLenFeature([features.max_seq_length], tf.int64) for name in names},
-                 outputs, dict(question=[None], context=[None]), pack, answer)
+                 dict, dict(question=[None], context=[None]), pack, answer)

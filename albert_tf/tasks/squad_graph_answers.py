@@ -20,7 +20,8 @@ def best_answers(
 
     Returns:
       answer: string [pairs], "" where there is no span.
-      start, end: int32 [pairs], its first character in the context and the one behind its last.
+      start, end: int32 [pairs], its first character in the context and the one behind its last: Unicode characters, as
+        Python's str counts them, and not bytes.
       score: float32 [pairs], the sum of the scores of start and end.
       no_answer_score: float32 [pairs], the logit that there is none (2.0 only).
     """
