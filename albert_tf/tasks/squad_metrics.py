@@ -136,7 +136,7 @@ def _questions(dataset: list) -> Iterator[tuple[str, dict]]:
 
 
 def _texts(question: dict) -> list[str]:
-    texts = [answer.get("text") for answer in question.get("answers", ())]
+    texts = [answer.get("text") for answer in question.get("answers") or ()]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"question {question['id']}: an answer has no \"text\"")
     return texts

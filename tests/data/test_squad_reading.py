@@ -79,6 +79,18 @@ def test_a_file_without_answers_is_known(tmp_path):
     assert not survey(file_of(tmp_path, question(answer=None))).has_answers
 
 
+@pytest.mark.parametrize("answers, message", [
+    (7, r"qas\[0\]: 'answers' should be a list"), (dict(text=["Ada"], answer_start=[0]), "'answers' should be a list"),
+    (["Ada"], r"answers\[0\]: 'text' should be a text"), ([dict(answer_start=0)], r"'text' should be a text")])
+def test_answers_that_cannot_be_scored_with_are_told_at_once(tmp_path, answers, message):
+    with pytest.raises(ValueError, match=message):
+        survey(file_of(tmp_path, dict(question(), answers=answers)))
+
+
+def test_answers_may_be_null_where_there_are_none(tmp_path):
+    assert survey(file_of(tmp_path, dict(question(), answers=None))) == Survey("1.1", 1, has_answers=False)
+
+
 def test_a_file_is_read_in_blocks_of_any_size(tmp_path, monkeypatch):
     path = file_of(tmp_path, *(question(str(i), text="Wér? \ud83e\udda6" * i) for i in range(20)), version="1.1")
     whole = load_dataset(path)
@@ -101,11 +113,13 @@ def test_what_stands_beside_the_data_does_not_matter(tmp_path):
     (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' should be a list. Received: 'None'"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' should be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' should be a list"),
+    (b'{"data": []} {"data": []}', "expected its end and got '{"), (b'{"data": ' + b"[" * 100_000, "without an end"),
     (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8"),
     (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' should be a text"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' should be a text"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
-     r"qas\[0\]: 'question' should be a text")])
+     r"qas\[0\]: 'question' should be a text"),
+    (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context' has half of a surrogate pair")])
 def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
     path = raw(tmp_path, content)
     with pytest.raises(ValueError, match=message):
@@ -116,6 +130,8 @@ def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
 @pytest.mark.parametrize("wrong, message", [
     (question(answer=None), r"qas\[0\]: no answer to train on; one without an answer has \"is_impossible\": true"),
     (question(answer=("Ada", "0")), r"answers\[0\]: 'answer_start' should be a whole number. Received: '0'"),
+    (question(is_impossible="false"), r"qas\[0\]: 'is_impossible' should be true or false. Received: 'false'"),
+    (question(answer=("Ada", True)), r"'answer_start' should be a whole number. Received: 'True'"),
     (question(answer=(None, 0)), r"answers\[0\]: 'text' should be a text")])
 def test_training_questions_without_a_usable_answer_are_told(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):

@@ -38,6 +38,13 @@ def test_v2_has_scores_of_the_questions_with_and_without_an_answer():
                           HasAns_f1=100.0, HasAns_total=1, NoAns_exact=50.0, NoAns_f1=50.0, NoAns_total=2)
 
 
+def test_answers_that_are_null_are_none():
+    data = dataset(a=[])
+    data[0]["paragraphs"][0]["qas"][0]["answers"] = None
+    assert evaluate_v2(data, dict(a=""))["NoAns_exact"] == 100.0
+    assert evaluate_v1(data, dict(a="x")) == dict(exact_match=0.0, f1=0.0)
+
+
 def test_the_best_threshold_answers_up_to_it():
     data, predictions = dataset(a=["cat"], b=[], c=["dog"], d=[]), dict(a="cat", b="x", c="dog", d="y")
     scores = evaluate_v2(data, predictions, dict(a=-3.0, b=1.0, c=0.5, d=2.0))

@@ -22,16 +22,14 @@ def stream_array(path: str, key: str) -> Iterator[tuple[str, Any]]:
       (key, value) pairs; for `key` one for each element.
 
     Raises:
-      ValueError: the file is missing, is not UTF-8 or JSON, or holds something else than an object.
+      ValueError: the file is missing, is not UTF-8 or JSON, or holds something else than one object.
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise ValueError(f"no such file: {path}")
     with tf.io.gfile.GFile(path, "rb") as file:
         text = _Text(path, file)
         text.expect("{")
-        if text.next_is("}"):
-            return
-        while True:
+        while not text.next_is("}"):
             name = text.value()
             text.expect(":")
             if name == key and text.peek() == "[":
@@ -42,9 +40,9 @@ def stream_array(path: str, key: str) -> Iterator[tuple[str, Any]]:
                         text.expect(",")
             else:
                 yield name, text.value()
-            if text.next_is("}"):
-                return
-            text.expect(",")
+            if text.peek() != "}":
+                text.expect(",")
+        text.expect("")
 
 
 class _Text:
@@ -70,9 +68,10 @@ class _Text:
         return found
 
     def expect(self, character: str) -> None:
+        """Takes that character; "" is the end."""
         if not self.next_is(character):
-            raise ValueError(f"{self._path} is no SQuAD file: expected {character!r} and got "
-                             f"{self._front[self._position : self._position + 40]!r}")
+            raise ValueError(f"{self._path} is no SQuAD file: expected {repr(character) if character else 'its end'} and "
+                             f"got {self._front[self._position : self._position + 40]!r}")
 
     def value(self) -> Any:
         """The JSON value that comes next."""
@@ -86,6 +85,8 @@ class _Text:
                 problem = None
             except json.JSONDecodeError as error:
                 problem = error
+            except RecursionError as error:
+                raise ValueError(f"{self._path} is no SQuAD file: lists in lists without an end") from error
             # Twice as much each time: what is decoded again costs no more than what is read.
             if not self._read(max(_BLOCK, len(self._front) - self._position)) and problem is not None:
                 raise ValueError(f"{self._path} is not JSON, or was cut: {problem.msg}") from problem

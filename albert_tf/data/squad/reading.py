@@ -7,6 +7,7 @@ want to know about the questions and need not stop for is counted in ReadingNote
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Iterator, NamedTuple
 
 from absl import logging
@@ -16,6 +17,7 @@ from albert_tf.data.squad.json_stream import stream_array
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")
 _SHOWN = 5
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass
@@ -132,7 +134,7 @@ def survey(input_file: str) -> Survey:
     """Looks through a file.
 
     Raises:
-      ValueError: it is no SQuAD file, or has no questions.
+      ValueError: it is no SQuAD file, has no questions, or an answer has no text.
     """
     said, article, questions, has_is_impossible, has_answers = None, 0, 0, False, False
     for key, value in stream_array(input_file, "data"):
@@ -140,11 +142,11 @@ def survey(input_file: str) -> Survey:
             said = str(value).lstrip("v")
         elif key == "data":
             for place, paragraph in _paragraphs_of(value, f"{input_file}: data[{article}]"):
-                for question in _field(paragraph, "qas", list, place):
+                for i, question in enumerate(_field(paragraph, "qas", list, place)):
                     questions += 1
                     fields = question if isinstance(question, dict) else {}  # reading it tells what is wrong
                     has_is_impossible |= "is_impossible" in fields
-                    has_answers |= bool(fields.get("answers"))
+                    has_answers |= _has_answers(fields, f"{place}.qas[{i}]")
             article += 1
     _check_not_empty(input_file, article, questions)
     return Survey(said if said in VERSIONS else "2.0" if has_is_impossible else "1.1", questions, has_answers)
@@ -177,12 +179,22 @@ def _paragraphs_of(article: Any, place: str) -> Iterator[tuple[str, dict]]:
         yield f"{place}.paragraphs[{i}]", paragraph
 
 
+def _has_answers(question: dict, place: str) -> bool:
+    """Whether there is something to score with. What is no answer is told here, and not when training is over."""
+    if question.get("answers") is None:
+        return False
+    answers = _field(question, "answers", list, place)
+    for i, answer in enumerate(answers):
+        _field(answer, "text", str, f"{place}.answers[{i}]")
+    return bool(answers)
+
+
 def _example(question: Any, context: str, place: str, is_training: bool) -> SquadExample:
     qas_id, text = _field(question, "id", str, place), _field(question, "question", str, place)
     example = SquadExample(qas_id, text, context)
     if not is_training:
         return example
-    if question.get("is_impossible", False):
+    if "is_impossible" in question and _field(question, "is_impossible", bool, place):
         return dataclasses.replace(example, orig_answer_text="", start_position=-1, is_impossible=True)
     answers = _field(question, "answers", list, place)
     if not answers:
@@ -213,7 +225,9 @@ def _has_place(example: SquadExample, misplaced_answers: str, notes: ReadingNote
 
 def _field(value: Any, name: str, kind: type, place: str) -> Any:
     found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or isinstance(found, bool):
-        names = {str: "a text", list: "a list", int: "a whole number"}
+    if type(found) is not kind:  # not isinstance: true is no whole number
+        names = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
         raise ValueError(f"{place}: {name!r} should be {names[kind]}. Received: {str(found)[:40]!r}")
+    if kind is str and _SURROGATE.search(found):
+        raise ValueError(f"{place}: {name!r} has half of a surrogate pair, such as \\ud83d alone: that is no character")
     return found
