@@ -13,8 +13,8 @@ def tokenizer(sentence_pieces):
     return sentence_pieces
 
 
-def source(path, tokenizer, is_training=False, doc_stride=24, **more):
-    return FeatureSource(str(path), 30, tokenizer, FeatureOptions(64, doc_stride, 16, is_training, **more))
+def source(path, tokenizer, is_training=False, doc_stride=24, max_seq_length=64, **more):
+    return FeatureSource(str(path), 30, tokenizer, FeatureOptions(max_seq_length, doc_stride, 16, is_training, **more))
 
 
 def test_training_records_hold_the_releases_features(golden, tokenizer, tmp_path):
@@ -63,6 +63,23 @@ def test_a_left_part_that_was_cut_is_made_anew(golden, tokenizer, tmp_path):
         file.write(whole[:1000])
     again, _ = prediction_table(files, str(tmp_path))
     assert len(again) == len(table) and open(left_path, encoding="utf-8").read() == whole
+
+
+def test_files_of_ones_own_are_made_anew_where_anything_changed(golden, tokenizer, tmp_path):
+    path = str(tmp_path / "mine.tfrecord")
+    for length in (64, 40, 64):
+        files = source(golden / "squad/dev.json", tokenizer, max_seq_length=length)
+        table, left_path = prediction_table(files, str(tmp_path), path)
+        tokens = [part.doc_offset + len(part.starts) + 1 for part in read_left_part(left_path)]
+        assert tokens == table.lengths.tolist() and max(tokens) == length
+
+
+def test_a_file_of_which_nothing_can_be_trained_on_is_told(tokenizer, tmp_path):
+    question = dict(id="a", question="Who?", answers=[dict(text="Bob", answer_start=0)])
+    (tmp_path / "train.json").write_text(json.dumps(dict(data=[dict(paragraphs=[dict(context="Ada", qas=[question])])])))
+    with pytest.raises(ValueError, match="train.json has no question to train on"):
+        training_table(source(tmp_path / "train.json", tokenizer, is_training=True), str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
 
 
 def test_records_of_other_features_are_told(golden, tokenizer, tmp_path):

@@ -66,8 +66,8 @@ class FeatureSource(NamedTuple):
     def made_from(self) -> dict:
         options = self.options
         return dict(task="squad", input=fingerprint(self.input_file), **tokenizer_key(self.tokenizer),
-                    doc_stride=options.doc_stride, max_query_length=options.max_query_length,
-                    is_training=options.is_training, release_compatible=options.release_compatible,
+                    max_seq_length=options.max_seq_length, doc_stride=options.doc_stride,
+                    max_query_length=options.max_query_length, is_training=options.is_training, release_compatible=options.release_compatible,
                     misplaced_answers=self.misplaced_answers if options.is_training else None)
 
     @property
@@ -149,6 +149,8 @@ def _records(source: FeatureSource) -> Iterator[dict]:
         for i in range(len(block)):
             yield dict({name: column[i] for name, column in columns.items()}, unique_ids=unique_id + i)
         unique_id += len(block)
+    if unique_id == FIRST_UNIQUE_ID:
+        raise ValueError(f"{source.input_file} has no question to train on: all were left out")
 
 
 def _write_left_part(source: FeatureSource, path: str) -> None:
