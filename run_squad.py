@@ -32,6 +32,7 @@ from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
+from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import write_results
 
 shared.define_model_flags()
@@ -113,6 +114,8 @@ def surveys() -> dict[str, Survey]:
         raise ValueError(f"--{name} is missing")
     if FLAGS.ask and not FLAGS.context_file:
         raise ValueError("--ask wants --context_file, the text to ask about")
+    if FLAGS.ask and not any(map(str.strip, read_lines(FLAGS.context_file))):
+        raise ValueError(f"{FLAGS.context_file} is empty: there is nothing to ask about")
     found = {name: survey(FLAGS[name].value) for name in wanted if wanted[name]}
     if FLAGS.do_eval and not found["predict_file"].has_answers:
         raise ValueError(f"{FLAGS.predict_file} has no answers to score with: --do_predict writes predictions")
@@ -195,20 +198,19 @@ class Prediction:
 
     def evaluate(self, predict) -> dict[str, float]:
         """What FineTuning asks for: results, from a function that predicts a table."""
-        return self._results(self._answers(predict)).scores(self.dataset)
+        return self._results(self._answers(predict)).scores(self.dataset, FLAGS.null_score_diff_threshold)
 
     def write(self, finetuning) -> None:
         """Writes the files of predictions, and scores where there are answers."""
         results = self._results(squad_results.write_n_best(FLAGS.output_dir, self._answers(finetuning.predict)))
-        threshold = 0.0 if FLAGS.null_score_diff_threshold is None else FLAGS.null_score_diff_threshold
+        threshold = FLAGS.null_score_diff_threshold
         if self.dataset:
-            scores = results.scores(self.dataset)
+            scores = results.scores(self.dataset, threshold)
             logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
             if not (FLAGS.do_train or FLAGS.do_eval):
                 write_results(FLAGS.output_dir, dict(scores, global_step=finetuning.serving_step()))
-            if FLAGS.null_score_diff_threshold is None:
-                threshold = scores.get("null_score_diff_threshold")
-        squad_results.write_predictions(FLAGS.output_dir, results, threshold)
+            threshold = scores.get("null_score_diff_threshold")
+        squad_results.write_predictions(FLAGS.output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", FLAGS.output_dir)
 
     def _answers(self, predict):
@@ -224,10 +226,7 @@ class Prediction:
 
 def ask(task, version: str, tokenizer) -> None:
     """Reads questions from the terminal until there are no more, and prints answers."""
-    if not tf.io.gfile.exists(FLAGS.context_file):
-        raise ValueError(f"no such file: {FLAGS.context_file}")
-    with tf.io.gfile.GFile(FLAGS.context_file) as file:
-        text = file.read()
+    text = "\n".join(read_lines(FLAGS.context_file))
     reader = SquadReader(task, tokenizer, feature_options(is_training=False), answer_options(version))
     print(f"Questions about {FLAGS.context_file}, one a line; an empty line ends.", flush=True)
     for question in sys.stdin:

@@ -128,6 +128,18 @@ def test_a_file_without_answers_is_predicted_and_cannot_be_scored(script, folder
     shutil.rmtree(folder / "unlabelled")
 
 
+def test_a_threshold_that_is_given_is_that_of_predictions_and_scores(run, script, golden, folder):
+    version, directory, _ = run
+    if version == "1.1":
+        pytest.skip("SQuAD 1.1 has no threshold")
+    path, none = golden / "squad" / FILES[version], folder / "none answered"
+    script.run(predict_file=path, init_checkpoint=directory, output_dir=none, do_predict=True, squad_version=version,
+               null_score_diff_threshold=-1e4)
+    assert set(read(none, "predictions.json").values()) == {""}
+    results = read(none, "eval_results.json")
+    assert results["null_score_diff_threshold"] == -1e4 and results["HasAns_f1"] == 0 and results["NoAns_f1"] == 100
+
+
 def test_the_exported_model_answers_text_and_ids(run, script, folder):
     version, directory, _ = run
     script.run(init_checkpoint=directory, squad_version=version, output_dir=directory, export_dir=folder / "served")
@@ -183,7 +195,8 @@ def test_the_releases_flags_are_taken(script, folder, golden):
     (dict(do_train=False), "nothing to do: give --do_train, --do_eval, --do_predict, --ask or --export_dir"),
     (dict(do_train=True), "--train_file is missing"), (dict(do_predict=True), "--predict_file is missing"),
     (dict(do_predict=True, predict_file="none.json"), "no such file: none.json"),
-    (dict(ask=True), "--ask wants --context_file"),
+    (dict(ask=True), "--ask wants --context_file"), (dict(ask=True, context_file="none.txt"), "none.txt"),
+    (dict(ask=True, context_file=REPOSITORY / "albert_tf/modeling/__init__.py"), "is empty: there is nothing to ask"),
     (dict(export_dir="served"), "--squad_version is missing, and there is no file to find it from"),
     (dict(do_train=True, max_seq_length=19), "max_seq_length=19 has no room for a paragraph beside a question of"),
     (dict(do_train=True, train_batch_size=1000, train_step=None), "questions give no step of 1000"),

@@ -74,14 +74,15 @@ class Results:
         """The text for each question; "" where its null score is above the threshold, if there is one."""
         return self._answered_up_to(threshold, self._release_compatible)
 
-    def scores(self, dataset: list) -> dict[str, float]:
+    def scores(self, dataset: list, threshold: float | None = None) -> dict[str, float]:
         """The official scores.
 
         Args:
           dataset: the JSON's "data" list.
+          threshold: see `predictions`; default: the one with which F1 is best. SQuAD 1.1 has none.
 
         Returns:
-          1.1: exact_match and f1. 2.0: null_score_diff_threshold, with which F1 is best; exact, f1, total and the like
+          1.1: exact_match and f1. 2.0: null_score_diff_threshold, the threshold; exact, f1, total and the like
           of the predictions with that threshold; best_exact, best_f1 and their thresholds; and both ways to use the
           threshold, the release's "<" (exact_below, f1_below) and the "<=" that it is meant for (exact_up_to,
           f1_up_to).
@@ -89,7 +90,7 @@ class Results:
         if self._version == "1.1":
             return evaluate_v1(dataset, self._texts)
         found = evaluate_v2(dataset, self._texts, self.null_odds)
-        threshold = self._threshold(found)
+        threshold = self._threshold(found) if threshold is None else threshold
         below, up_to = (evaluate_v2(dataset, self._answered_up_to(threshold, excluded)) for excluded in (True, False))
         best = {name: value for name, value in found.items() if name.startswith("best_")}
         return dict(below if self._release_compatible else up_to, **best, null_score_diff_threshold=threshold,

@@ -115,6 +115,16 @@ def test_the_releases_use_of_the_best_threshold_and_the_right_one(golden, case):
         assert (both["f1_below"], both["f1_up_to"]) == (scores["f1"], right["f1"])
 
 
+def test_a_threshold_of_ones_own_is_what_scores_are_of(golden):
+    recorded = Recorded(golden, "2.0", "single")
+    results = recorded.results(release_compatible=False)
+    threshold = sorted(results.null_odds.values())[3]
+    scores = results.scores(recorded.dataset, threshold)
+    assert scores["null_score_diff_threshold"] == threshold != scores["best_f1_thresh"]
+    expected = evaluate_v2(recorded.dataset, results.predictions(threshold))
+    assert {name: scores[name] for name in expected} == expected and scores["f1"] < scores["best_f1"]
+
+
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 TEXT = "  one two three"

@@ -39,6 +39,11 @@ def test_nothing_cannot_be_asked(reader, question, text, missing):
         reader.ask(question, text)
 
 
+def test_a_text_without_pieces_has_no_answer(reader):
+    (candidate,) = reader.ask("Who built it?", "\u0301\u0300").n_best
+    assert candidate.text in ("", "empty") and candidate.first == -1
+
+
 def test_answers_are_shown_with_probability_and_place():
     answer = Answer("q", [Candidate("Ada", 1.0, 1.0, 0, 2), Candidate("clock", 0.0, 1.0, 14, 18)], null_score=0.0)
     assert describe(answer).splitlines() == [
