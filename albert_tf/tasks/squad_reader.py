@@ -37,7 +37,8 @@ class SquadReader:
         example = SquadExample("question", question, text)
         (block,) = feature_blocks([[example]], self._tokenizer, self._features)
         windows = list(block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False))
-        length = min(-(-int(block.lengths.max(initial=1)) // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
+        longest = int(block.lengths.max(initial=1))
+        length = min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
         inputs = block.padded(length, self._tokenizer.pad_id)
         results = []
         for first in range(0, len(block), _BATCH):

@@ -76,7 +76,8 @@ def test_files_of_ones_own_are_made_anew_where_anything_changed(golden, tokenize
 
 def test_a_file_of_which_nothing_can_be_trained_on_is_told(tokenizer, tmp_path):
     question = dict(id="a", question="Who?", answers=[dict(text="Bob", answer_start=0)])
-    (tmp_path / "train.json").write_text(json.dumps(dict(data=[dict(paragraphs=[dict(context="Ada", qas=[question])])])))
+    data = dict(data=[dict(paragraphs=[dict(context="Ada", qas=[question])])])
+    (tmp_path / "train.json").write_text(json.dumps(data))
     with pytest.raises(ValueError, match="train.json has no question to train on"):
         training_table(source(tmp_path / "train.json", tokenizer, is_training=True), str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]

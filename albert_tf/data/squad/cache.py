@@ -67,7 +67,8 @@ class FeatureSource(NamedTuple):
         options = self.options
         return dict(task="squad", input=fingerprint(self.input_file), **tokenizer_key(self.tokenizer),
                     max_seq_length=options.max_seq_length, doc_stride=options.doc_stride,
-                    max_query_length=options.max_query_length, is_training=options.is_training, release_compatible=options.release_compatible,
+                    max_query_length=options.max_query_length, is_training=options.is_training,
+                    release_compatible=options.release_compatible,
                     misplaced_answers=self.misplaced_answers if options.is_training else None)
 
     @property

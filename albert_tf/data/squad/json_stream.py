@@ -70,8 +70,9 @@ class _Text:
     def expect(self, character: str) -> None:
         """Takes that character; "" is the end."""
         if not self.next_is(character):
-            raise ValueError(f"{self._path} is no SQuAD file: expected {repr(character) if character else 'its end'} and "
-                             f"got {self._front[self._position : self._position + 40]!r}")
+            wanted = repr(character) if character else "its end"
+            raise ValueError(f"{self._path} is no SQuAD file: expected {wanted} and got "
+                             f"{self._front[self._position : self._position + 40]!r}")
 
     def value(self) -> Any:
         """The JSON value that comes next."""
