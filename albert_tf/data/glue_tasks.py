@@ -66,7 +66,7 @@ class Task:
     def source(self, split: str) -> Source:
         """Raises: ValueError: the task has no such split."""
         if split not in self.sources:
-            raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources)}")
+            raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources) or 'none'}")
         return self.sources[split]
 
     def label_id(self, label: str | float | None) -> int | float:

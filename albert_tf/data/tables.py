@@ -91,6 +91,13 @@ def parse_json_object(text: str, path: str, first_line: int = 1) -> dict[str, An
     return value
 
 
+def as_text(value: Any) -> str:
+    """A JSON value as a field: a text as it is, null as nothing, all else as JSON has it."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def existing_lines(path: str) -> Iterator[str]:
     """The lines of a file, without line ends and byte-order mark.
 
@@ -113,13 +120,7 @@ def _json_rows(path: str, columns: Mapping[str, Column]) -> Iterator[Row]:
         missing = [column for column in columns.values() if column not in values]
         if missing:
             raise ValueError(f"{path} line {line}: no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}")
-        yield Row(line, {field: _as_text(values[column]) for field, column in columns.items()})
-
-
-def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
+        yield Row(line, {field: as_text(values[column]) for field, column in columns.items()})
 
 
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.glue_tasks import Source, Task
-from albert_tf.data.tables import Column, existing_lines, parse_json_object
+from albert_tf.data.tables import Column, as_text, existing_lines, parse_json_object
 
 SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
@@ -74,7 +74,7 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     is_regression, labels = config.get("regression", False), config.get("labels")
     if is_regression == (labels is not None):
         raise ValueError('give "labels", or "regression": true, and not both')
-    if not is_regression and not len(set(map(str, labels))) == len(labels) > 1:
+    if not is_regression and not len(set(map(as_text, labels))) == len(labels) > 1:
         raise ValueError(f"labels must be a list of at least two different ones. Received: {labels!r}")
     allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
     metrics = config.get("metrics", allowed[:1])
@@ -84,7 +84,7 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
         raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 is for two labels, the second of which is the positive one")
-    return None if is_regression else tuple(map(str, labels)), tuple(metrics)
+    return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)
 
 
 def _check_keys(what: str, given: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:

@@ -18,7 +18,12 @@ def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> di
       task: names its metrics.
       probabilities: [examples, labels]; of a regression the scores, [examples, 1].
       label_ids: [examples], classes or scores.
+
+    Raises:
+      ValueError: not all of the model's answers are finite.
     """
+    if not np.isfinite(probabilities).all():
+        raise ValueError("the model's answers are no finite numbers: training has diverged, lower --learning_rate")
     if task.is_regression:
         given = probabilities[:, 0]
         loss, names = np.mean(np.square(given - label_ids)), task.metrics

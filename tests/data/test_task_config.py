@@ -30,6 +30,13 @@ def test_csv_json_lines_and_tsv_are_read_by_their_endings(tmp_path):
     assert test[0].text_a == 'A "quote" that does not end: "' and test[0].guid == "test-1"
 
 
+def test_labels_may_be_any_json_values(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"review": "Fine.", "verdict": true}\n{"review": "No.", "verdict": 0}\n')
+    task = config(tmp_path, files=dict(train="train.jsonl"), labels=[0, True])
+    assert task.labels == ("0", "true")
+    assert [task.label_id(row.label) for row in read_examples(task, str(tmp_path), "train")] == [1, 0]
+
+
 def test_null_in_json_lines_is_nothing(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"a": "Fine.", "b": null, "verdict": "good"}\n')
     columns = dict(text_a="a", text_b="b", label="verdict")

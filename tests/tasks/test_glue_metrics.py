@@ -42,6 +42,12 @@ def test_what_does_not_vary_has_no_correlation_and_one_class_no_f1():
     assert evaluate(TASKS["cola"], never, np.array([0, 1, 1]))["matthew_corr"] == 0
 
 
+@pytest.mark.parametrize("task", ["mrpc", "sts-b"])
+def test_a_model_that_diverged_is_told(task):
+    with pytest.raises(ValueError, match="no finite numbers: training has diverged, lower --learning_rate"):
+        evaluate(TASKS[task], np.full([2, 2], np.nan), np.array([0, 1]))
+
+
 def test_the_first_metric_of_each_task_is_that_of_the_papers_table():
     first = {name: task.metrics[0] for name, task in TASKS.items() if task.metrics[0] != "eval_accuracy"}
     assert first == {"cola": "matthew_corr", "sts-b": "pearson"}
