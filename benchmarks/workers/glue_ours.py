@@ -1,6 +1,6 @@
 """Fine-tuning steps of albert_tf on sentences, through trainer and batching.
 
-    python -m benchmarks.workers.glue_ours float32|bfloat16 sentences.npz BATCH buckets|LENGTH
+    python -m benchmarks.workers.glue_ours float32|bfloat16 sentences.npz BATCH LENGTH [--pad_to_max_length]
 """
 
 import sys
@@ -17,14 +17,12 @@ from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.workers.serving import serve
 
-MAX_SEQ_LENGTH = 512
-
 
 def make_step():
-    precision, path, batch_size, padding = sys.argv[1:5]
+    precision, path, batch_size, max_seq_length = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     tf.keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
-    table, batch_size = read_table(path), int(batch_size)
-    buckets = bucket_lengths(MAX_SEQ_LENGTH) if padding == "buckets" else (int(padding),)
+    table = read_table(path, max_seq_length)
+    buckets = bucket_lengths(max_seq_length, "--pad_to_max_length" in sys.argv)
     task = ClassificationTask(AlbertClassifier(AlbertConfig.preset("albert_base_v2"), 2))
     trainer = Trainer(task, shapes_vary=True)
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=20935, num_warmup_steps=1256))
@@ -37,11 +35,11 @@ def make_step():
     return lambda: float(train(batches)["loss"])
 
 
-def read_table(path: str) -> FeatureTable:
+def read_table(path: str, max_seq_length: int) -> FeatureTable:
     sentences = np.load(path)
     ids = tf.RaggedTensor.from_row_lengths(sentences["ids"], sentences["lengths"])
     sequences = dict(input_ids=ids, segment_ids=tf.cast(tf.zeros_like(ids), tf.int8))
-    schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32))
+    schema = FeatureSchema(max_seq_length, dict(label_ids=tf.int32))
     return FeatureTable(schema, sequences, dict(label_ids=tf.constant(sentences["labels"])))
 
 
