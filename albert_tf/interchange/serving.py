@@ -11,6 +11,7 @@ from typing import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.files import folder_written_whole
+from albert_tf.interchange.served_weights import made_once
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
@@ -62,7 +63,6 @@ def export_model(
     module = tf.Module()
     module.tokenizer = graph_tokenizer = GraphTokenizer(tokenizer)
     module.vocabulary = tf.saved_model.Asset(tokenizer.vocabulary_file)
-    module.weights = model.variables  # and not the Keras model, of which SavedModel would keep much more than is served
 
     def from_inputs(inputs: dict) -> dict:
         return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
@@ -77,11 +77,14 @@ def export_model(
 
     text_specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in text_inputs.items()}
     id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
-    signatures = {
-        RAW_TEXT: tf.function(from_text).get_concrete_function(**text_specs),
-        IDS: tf.function(lambda **inputs: from_inputs(inputs)).get_concrete_function(**id_specs),
-        EXAMPLES: tf.function(from_examples).get_concrete_function(tf.TensorSpec([None], tf.string, "examples")),
-    }
+    example_spec = tf.TensorSpec([None], tf.string, "examples")
+    with made_once(model) as variables:
+        signatures = {
+            RAW_TEXT: tf.function(from_text).get_concrete_function(**text_specs),
+            IDS: tf.function(lambda **inputs: from_inputs(inputs)).get_concrete_function(**id_specs),
+            EXAMPLES: tf.function(from_examples).get_concrete_function(example_spec),
+        }
+        module.weights = variables()  # and not the Keras model: SavedModel would keep much more than is served
     with folder_written_whole(export_dir) as temporary:
         tf.saved_model.save(module, temporary, signatures)
 

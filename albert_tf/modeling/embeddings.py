@@ -27,6 +27,10 @@ class Embeddings(ReleaseLayer):
         initializer = truncated_normal(self.config.initializer_range)
         return self.variable(f"bert/embeddings/{name}", [rows, self.config.embedding_size], initializer)
 
+    def weights_for_step(self) -> tf.Tensor:
+        """The word table in the compute dtype, [V, E], as the masked-LM head multiplies by it."""
+        return self.in_compute_dtype(self.word_embeddings)
+
     def call(self, input_ids, segment_ids, dropouts):
         words = tf.gather(self.word_embeddings, input_ids)  # [batch, seq, E]
         # One-hot, as the release does on TPU: the gradient is dense, and the table has two rows.

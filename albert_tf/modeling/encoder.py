@@ -40,8 +40,7 @@ class Encoder(tf.keras.layers.Layer):
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)
         shape = tf.shape(embedding_output)
         additive_mask = (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE  # [batch, 1, 1, seq]
-        attention = [block.weights_for_step() for block in self.attention_blocks]
-        ffn = [block.weights_for_step() for block in self.ffn_blocks]
+        attention, ffn = self.weights_for_step()
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs = []
@@ -53,6 +52,11 @@ class Encoder(tf.keras.layers.Layer):
                 x = layer(x, (attention[a], ffn[f]))
             outputs.append(tf.reshape(x, shape))
         return outputs
+
+    def weights_for_step(self) -> tuple[list, list]:
+        """What the attention and the feed-forward blocks use, made once for all layers that share it."""
+        return ([block.weights_for_step() for block in self.attention_blocks],
+                [block.weights_for_step() for block in self.ffn_blocks])
 
     def _blocks_in_order(self):
         """The places of the attention and of the feed-forward block, for every layer and inner group."""

@@ -22,14 +22,14 @@ class MaskedLmHead(ReleaseLayer):
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
     def call(self, sequence_output, positions, word_embeddings):
-        """sequence_output [batch, seq, H]; positions int32 [batch, predictions].
+        """sequence_output [batch, seq, H]; positions int32 [batch, predictions]; word_embeddings as for a step.
 
         Returns float32 [batch, predictions, V].
         """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [batch, predictions, H]
         transformed = self.layer_norm(self.activation(self.dense(gathered)))  # [batch, predictions, E]
         flat = tf.reshape(transformed, [-1, transformed.shape[-1]])
-        logits = tf.matmul(flat, self.in_compute_dtype(word_embeddings), transpose_b=True)
+        logits = tf.matmul(flat, word_embeddings, transpose_b=True)
         logits = tf.cast(logits, tf.float32) + self.output_bias
         return tf.reshape(logits, tf.concat([tf.shape(positions), [logits.shape[-1]]], axis=0))
 
@@ -53,5 +53,5 @@ class AlbertPretrainer(tf.keras.Model):
     def call(self, inputs, training=False):
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
-        mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.word_embeddings)
+        mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.weights_for_step())
         return dict(outputs, mlm_logits=mlm_logits, sop_logits=self.sentence_order(outputs["pooled_output"]))

@@ -107,6 +107,18 @@ def test_an_answer_may_be_cut_out_of_the_text(tmp_path, tokenizer, config):
     assert found["answer"][0] in context
 
 
+def test_in_bfloat16_it_answers_as_well(config, tokenizer, tmp_path):
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = AlbertPretrainer(config)
+        export_mask_filling(str(tmp_path / "served"), model, tokenizer, top_k=3)
+        (expected,) = fill_masks(model, tokenizer, MASKED[0], top_k=3)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    (found,) = ask(tmp_path / "served", ("serving_default", dict(text=MASKED[:1])))
+    np.testing.assert_allclose(found["probabilities"][0][0], [filling.probability for filling in expected], rtol=0.02)
+
+
 def test_masks_are_filled_as_in_python(mask_filling, tokenizer, pretrainer):
     (found,) = ask(mask_filling, ("serving_default", dict(text=MASKED)))
     for text, pieces, probabilities in zip(MASKED, found["pieces"], found["probabilities"]):
