@@ -13,23 +13,10 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from albert_tf.data.squad.cache import WindowPlaces
+
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
-
-
-class WindowPlaces(NamedTuple):
-    """Where a feature's tokens stand in the original paragraph. A SquadFeature has all of it, and will do as well.
-
-    Args:
-      doc_offset: the first token of the paragraph.
-      starts, ends: [pieces], first and last original character of each.
-      is_max_context: [pieces], whether a piece has more context here than in the question's other features.
-    """
-
-    doc_offset: int
-    starts: Sequence[int]
-    ends: Sequence[int]
-    is_max_context: Sequence[bool]
 
 
 class Candidate(NamedTuple):

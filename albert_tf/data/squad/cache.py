@@ -28,13 +28,14 @@ _TOKEN_PADDING = dict(TOKENS, p_mask=1)
 _ANSWER = ("start_positions", "end_positions", "is_impossible")
 
 
-class LeftPart(NamedTuple):
-    """What of a feature does not go into the model.
+class WindowPlaces(NamedTuple):
+    """Where a feature's tokens stand in the original paragraph. A SquadFeature has all of it, and will do as well.
 
     Args:
       qas_id: its question.
       doc_offset: the first token of the paragraph.
-      starts, ends, is_max_context: [pieces of the window], see AlignedParagraph and Window.
+      starts, ends: [pieces of the window], first and last original character of each.
+      is_max_context: [pieces of the window], whether a piece has more context here than in other windows.
     """
 
     qas_id: str
@@ -131,13 +132,13 @@ def prediction_table(
     return table, left_path
 
 
-def read_left_part(path: str) -> Iterator[LeftPart]:
+def read_left_part(path: str) -> Iterator[WindowPlaces]:
     """What prediction_table wrote, line by line."""
     with tf.io.gfile.GFile(path) as file:
         for line in file:
             part = json.loads(line)
-            yield LeftPart(part["qas_id"], part["doc_offset"], part["starts"], part["ends"],
-                           [mark == "1" for mark in part["is_max_context"]])
+            yield WindowPlaces(part["qas_id"], part["doc_offset"], part["starts"], part["ends"],
+                               [mark == "1" for mark in part["is_max_context"]])
 
 
 def _records(source: FeatureSource) -> Iterator[dict]:
