@@ -1,4 +1,8 @@
-"""Predictions on a GLUE test set as files: probabilities, and answers as the GLUE server takes them."""
+"""Predictions on a GLUE test set as files: probabilities, and answers as the GLUE server takes them.
+
+It takes a zip of them under names of its own: CoLA.tsv, SST-2.tsv, MRPC.tsv, STS-B.tsv, QQP.tsv, MNLI-m.tsv (mnli),
+MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
+"""
 
 from __future__ import annotations
 

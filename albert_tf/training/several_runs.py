@@ -12,24 +12,24 @@ from absl import logging
 from albert_tf.files import write_text
 from albert_tf.training.evaluation import best_of, read_history, write_results
 
-RUNS = "eval_runs.json"
+_RUNS = "eval_runs.json"
 
 
-def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dict[str, dict]:
-    """Writes the medians over runs to eval_results.txt and .json, and all there is to know to eval_runs.json.
+def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> None:
+    """Writes the medians over runs to eval_results.txt and .json, and to eval_runs.json all there is to know.
+
+    That is: the best run, the best results of each seed, and of each result its median, lowest and highest value and
+    standard deviation.
 
     Args:
       directory: gets the files.
       runs: the directory of each seed; of each run that was evaluated its best results count.
       best_metric: the result of which more is better.
-
-    Returns:
-      by result its median, lowest and highest value and standard deviation.
     """
     found = {seed: best_of(read_history(run, best_metric), best_metric) for seed, run in runs.items()}
     found = {seed: results for seed, results in found.items() if results}
     if not found:
-        return {}
+        return
     best = max(found, key=lambda seed: found[seed][best_metric])
     names = [name for name in found[best] if name != "global_step"]
     spread = {name: _spread([results[name] for results in found.values()]) for name in names}
@@ -38,13 +38,12 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> dic
                      len(found), of_runs["lowest"], of_runs["highest"], of_runs["standard_deviation"])
     write_results(directory, {name: of_runs["median"] for name, of_runs in spread.items()})
     content = dict(best_run=os.path.basename(runs[best]), seeds=found, over_runs=spread)
-    write_text(os.path.join(directory, RUNS), json.dumps(content, indent=2) + "\n")
-    return spread
+    write_text(os.path.join(directory, _RUNS), json.dumps(content, indent=2) + "\n")
 
 
 def best_run(directory: str) -> str:
     """The directory of the best of several runs; the directory itself where it is that of a single one."""
-    path = os.path.join(directory, RUNS)
+    path = os.path.join(directory, _RUNS)
     if not tf.io.gfile.exists(path):
         return directory
     with tf.io.gfile.GFile(path) as file:
