@@ -19,7 +19,8 @@ def best_answers(
       options: how answers are chosen.
 
     Returns:
-      answer: string [pairs], "" where there is no span.
+      answer: string [pairs], "" where there is no span. Next to a character that becomes several ("½") prediction cuts
+        by the release's rule, which may take one more or one less.
       start, end: int32 [pairs], its first character in the context and the one behind its last: Unicode characters, as
         Python's str counts them, and not bytes.
       score: float32 [pairs], the sum of the scores of start and end.
