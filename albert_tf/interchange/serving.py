@@ -80,13 +80,21 @@ def export_model(
     example_spec = tf.TensorSpec([None], tf.string, "examples")
     with made_once(model) as variables:
         signatures = {
-            RAW_TEXT: tf.function(from_text).get_concrete_function(**text_specs),
-            IDS: tf.function(lambda **inputs: from_inputs(inputs)).get_concrete_function(**id_specs),
-            EXAMPLES: tf.function(from_examples).get_concrete_function(example_spec),
+            RAW_TEXT: graph(from_text, **text_specs),
+            IDS: graph(lambda **inputs: from_inputs(inputs), **id_specs),
+            EXAMPLES: graph(from_examples, example_spec),
         }
         module.weights = variables()  # and not the Keras model: SavedModel would keep much more than is served
     with folder_written_whole(export_dir) as temporary:
         tf.saved_model.save(module, temporary, signatures)
+
+
+def graph(function: Callable, *specs, **named_specs):
+    """The graph of a function without control flow that depends on tensors, for inputs of these specs.
+
+    Without AutoGraph, which would read the function's source again: it may have been edited since the script started.
+    """
+    return tf.function(function, autograph=False).get_concrete_function(*specs, **named_specs)
 
 
 def sequence_features(max_seq_length: int) -> dict[str, tf.io.FixedLenFeature]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.interchange.serving import graph
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
@@ -29,7 +30,7 @@ def convert(model: tf.keras.Model, precision: str, max_seq_length: int, max_pred
     """
     specs = {name: tf.TensorSpec(shape, tf.int32, name)
              for name, shape in _input_shapes(model, max_seq_length, max_predictions_per_seq).items()}
-    function = tf.function(lambda **inputs: _outputs(model, inputs)).get_concrete_function(**specs)
+    function = graph(lambda **inputs: _outputs(model, inputs), **specs)
     module = tf.Module()
     module.weights = model.variables
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)

@@ -40,7 +40,7 @@ def embed(model: AlbertModel, rows: Sequence[np.ndarray], batch_size: int) -> It
       batch_size: how many are computed together.
     """
 
-    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
+    @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def vectors(ids):
         dense, mask = ids.to_tensor(), tf.ones_like(ids).to_tensor()
         outputs = model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))

@@ -59,7 +59,8 @@ class GraphSentencePieces(tf.Module):
         return self._with_digit_commas(ids, *self._places(ids.values, placed.values, begins, ends))
 
     # In a graph also where the caller is not: the loop over the texts would be one in Python.
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.RaggedTensorSpec([None, None], tf.int32)])
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string),
+                                                   tf.RaggedTensorSpec([None, None], tf.int32)])
     def _chosen(self, texts: tf.Tensor, placed: tf.RaggedTensor) -> tf.RaggedTensor:
         """The ids that the library gives; those of `placed` for a text that is too long to be asked about."""
         is_long = tf.strings.length(texts) > _LONGEST_TEXT

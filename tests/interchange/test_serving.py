@@ -1,5 +1,6 @@
 """SavedModels that answer, in processes that have only TensorFlow and tensorflow_text."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -157,6 +158,13 @@ def test_what_the_model_cannot_take_is_refused_in_words(mask_filling):
         served["ids"](**{name: tf.ones([1, 25], tf.int32) for name in names})
     with pytest.raises(tf.errors.InvalidArgumentError, match="12345"):
         served["ids"](**{name: tf.fill([1, 5], 12345 if name == "input_ids" else 1) for name in names})
+
+
+def test_a_source_that_is_edited_meanwhile_does_not_matter(config, tokenizer, tmp_path, monkeypatch):
+    read, find = [], inspect.findsource
+    monkeypatch.setattr(inspect, "findsource", lambda thing: read.append(str(thing)) or find(thing))
+    export_mask_filling(str(tmp_path / "served"), AlbertPretrainer(config), tokenizer)
+    assert not [thing for thing in read if "tensorflow" not in thing]
 
 
 def test_the_vocabulary_is_an_asset(mask_filling, tokenizer):

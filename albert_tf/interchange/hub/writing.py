@@ -6,6 +6,7 @@ encoder has the signatures of the release's TF1 modules besides.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 
@@ -15,6 +16,7 @@ from albert_tf.config import CONFIG_NAME
 from albert_tf.data.graph_packing import pack_ids
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.hub.reading import EXTRA_ASSETS
+from albert_tf.interchange.serving import graph
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.inputs import ENCODER_INPUTS
@@ -25,6 +27,7 @@ from albert_tf.text.tokenization import FullTokenizer
 
 PUBLISHED_SEQ_LENGTH = 128  # of the preprocessing
 _HUB_INPUTS = dict(zip(("input_word_ids", "input_mask", "input_type_ids"), ENCODER_INPUTS))
+_in_graph = functools.partial(tf.function, autograph=False)  # see serving.graph
 _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
 
 
@@ -86,7 +89,7 @@ class _EncoderModule(tf.train.Checkpoint):
         self.trainable_variables = encoder.trainable_variables
         self.regularization_losses = []
 
-        @tf.function
+        @_in_graph
         def call(inputs, training=False):
             seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32) if training else None
             outputs = encoder.encode({ours: inputs[hub] for hub, ours in _HUB_INPUTS.items()}, _PlainDropouts(seed))
@@ -116,16 +119,16 @@ class _PreprocessingModule(tf.train.Checkpoint):
             packed = pack_ids(graph_tokenizer, seq_length, *segments, padded_length=seq_length)
             return {hub: packed[ours] for hub, ours in _HUB_INPUTS.items()}
 
-        bert_pack_inputs = tf.function(pack)
+        bert_pack_inputs = _in_graph(pack)
         for segments in ([_PIECES], [_PIECES, _PIECES]):
             bert_pack_inputs.get_concrete_function(segments, tf.TensorSpec([], tf.int32, "seq_length"))
         self.bert_pack_inputs = bert_pack_inputs
         texts = tf.TensorSpec([None], tf.string, "texts")
         self.tokenize = tf.train.Checkpoint()
-        setattr(self.tokenize, "__call__", tf.function(graph_tokenizer.tokenize, input_signature=[texts]))
-        self.tokenize.get_special_tokens_dict = tf.function(
+        setattr(self.tokenize, "__call__", _in_graph(graph_tokenizer.tokenize, input_signature=[texts]))
+        self.tokenize.get_special_tokens_dict = _in_graph(
             lambda: {name: tf.constant(value) for name, value in special_ids.items()}, input_signature=[])
-        call = tf.function(lambda texts: pack([graph_tokenizer.tokenize(texts)], seq_length))
+        call = _in_graph(lambda texts: pack([graph_tokenizer.tokenize(texts)], seq_length))
         call.get_concrete_function(texts)
         setattr(self, "__call__", call)
 
@@ -137,8 +140,8 @@ def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, 
     def tokenization_info():
         return dict(vocab_file=tf.identity(vocab_file.asset_path), do_lower_case=tf.constant(do_lower_case))
 
-    return dict(tokens=tf.function(tokens).get_concrete_function(**_named_ids(*ENCODER_INPUTS)),
-                tokenization_info=tf.function(tokenization_info).get_concrete_function())
+    return dict(tokens=graph(tokens, **_named_ids(*ENCODER_INPUTS)),
+                tokenization_info=graph(tokenization_info))
 
 
 def _release_head_signatures(model: AlbertPretrainer) -> dict:
@@ -152,8 +155,8 @@ def _release_head_signatures(model: AlbertPretrainer) -> dict:
         logits = model.sentence_order(outputs["pooled_output"])
         return dict(_encoded(outputs), sop_log_probs=tf.nn.log_softmax(logits))
 
-    return dict(mlm=tf.function(mlm).get_concrete_function(**_named_ids(*ENCODER_INPUTS, "mlm_positions")),
-                sop=tf.function(sop).get_concrete_function(**_named_ids(*ENCODER_INPUTS)))
+    return dict(mlm=graph(mlm, **_named_ids(*ENCODER_INPUTS, "mlm_positions")),
+                sop=graph(sop, **_named_ids(*ENCODER_INPUTS)))
 
 
 def _write_extra_asset(folder: str, name: str, text: str) -> None:
