@@ -51,7 +51,7 @@ class SquadReader:
 
 def describe(answer: Answer, count: int = 5) -> str:
     """The best answers for a person to read: probability among the n best, characters, text."""
-    lines = [f"{probability:6.1%}  {candidate.first:>7}-{candidate.last:<7}  {candidate.text}"
+    lines = [f"{probability:6.1%}  {candidate.first:>7}-{candidate.last:<7}  " + candidate.text.replace("\n", " ")
              for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
     if answer.null_score is not None:
         lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")

@@ -45,6 +45,6 @@ def test_a_text_without_pieces_has_no_answer(reader):
 
 
 def test_answers_are_shown_with_probability_and_place():
-    answer = Answer("q", [Candidate("Ada", 1.0, 1.0, 0, 2), Candidate("clock", 0.0, 1.0, 14, 18)], null_score=0.0)
+    answer = Answer("q", [Candidate("Ada", 1.0, 1.0, 0, 2), Candidate("clo\nck", 0.0, 1.0, 14, 19)], null_score=0.0)
     assert describe(answer).splitlines() == [
-        " 73.1%        0-2        Ada", " 26.9%       14-18       clock", "no answer: 50.0% (score 0.00)"]
+        " 73.1%        0-2        Ada", " 26.9%       14-19       clo ck", "no answer: 50.0% (score 0.00)"]
