@@ -44,12 +44,13 @@ class AlbertConditionalSpan(tf.keras.Model):
         self.config = config
         self.albert = AlbertModel(config)
         size, spread = config.hidden_size, config.initializer_range
-        self.start = Dense("start_logits/dense", size, 1, spread)
+        # Logits are float32: in bfloat16 the scores of many questions would be equal.
+        self.start = Dense("start_logits/dense", size, 1, spread, dtype=tf.float32)
         self.end_hidden = Dense("end_logits/dense_0", 2 * size, size, spread)
         self.end_layer_norm = LayerNorm("end_logits/LayerNorm", size)
-        self.end = Dense("end_logits/dense_1", size, 1, spread)
+        self.end = Dense("end_logits/dense_1", size, 1, spread, dtype=tf.float32)
         self.answer_hidden = Dense("answer_class/dense_0", 2 * size, size, spread)
-        self.answer = Dense("answer_class/dense_1", size, 1, spread, use_bias=False)
+        self.answer = Dense("answer_class/dense_1", size, 1, spread, use_bias=False, dtype=tf.float32)
         self._start_n_top, self._end_n_top, self._dropout_prob = start_n_top, end_n_top, dropout_prob
         self.built = True
 
@@ -59,7 +60,7 @@ class AlbertConditionalSpan(tf.keras.Model):
         outputs = self.albert.encode(inputs, dropout)
         tokens = outputs["sequence_output"]  # [batch, seq, H]
         barred = tf.cast(p_mask, tf.float32)
-        start_logits = _bar(_logit(self.start(tokens)), barred)
+        start_logits = _bar(tf.squeeze(self.start(tokens), -1), barred)
         start_log_probs = tf.nn.log_softmax(start_logits)
         cls_logits = self._answerability(tokens, start_logits, dropout)
         if "start_positions" in inputs:
@@ -88,19 +89,14 @@ class AlbertConditionalSpan(tf.keras.Model):
         pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape),
                            tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)
         hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)))
-        return tf.nn.log_softmax(_bar(_logit(self.end(hidden)), barred[:, None]))
+        return tf.nn.log_softmax(_bar(tf.squeeze(self.end(hidden), -1), barred[:, None]))
 
     def _answerability(self, tokens, start_logits, dropout):
         """A logit that the question has no answer, from the tokens weighted by the start and from [CLS]: [batch]."""
         weights = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
         expected_start = tf.einsum("bsh,bs->bh", tokens, weights)
         hidden = tf.tanh(self.answer_hidden(tf.concat([expected_start, tokens[:, 0]], axis=-1)))
-        return _logit(self.answer(dropout(hidden, self._dropout_prob)))
-
-
-def _logit(x: tf.Tensor) -> tf.Tensor:
-    """[..., 1] -> float32 [...]"""
-    return tf.cast(tf.squeeze(x, axis=-1), tf.float32)
+        return tf.squeeze(self.answer(dropout(hidden, self._dropout_prob)), -1)
 
 
 def _bar(logits: tf.Tensor, barred: tf.Tensor) -> tf.Tensor:

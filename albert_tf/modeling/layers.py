@@ -45,10 +45,12 @@ class Dense(ReleaseLayer):
       input_size, output_size: widths.
       initializer_range: standard deviation of the kernel's initial values.
       use_bias: whether b exists.
+      dtype: what it computes in; the global policy's compute dtype unless told.
     """
 
-    def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True):
-        super().__init__()
+    def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True,
+                 dtype=None):
+        super().__init__(dtype=dtype)
         self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], truncated_normal(initializer_range))
         self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
 
