@@ -23,8 +23,9 @@ class Predictor:
     def __init__(self, task, strategy: tf.distribute.Strategy, batch_size: int, buckets: tuple[int, ...],
                  jit_compile: bool = False):
         self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
-        self._outputs = tf.function(self._outputs_of_replica, jit_compile=jit_compile or None)
-        self._outputs_on_replicas = tf.function(self._run)
+        # No control flow depends on tensors; AutoGraph would read sources again, edited ones too, at each new length.
+        self._outputs = tf.function(self._outputs_of_replica, autograph=False, jit_compile=jit_compile or None)
+        self._outputs_on_replicas = tf.function(self._run, autograph=False)
 
     def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
         """By name, the prediction for each example, in the table's order.

@@ -39,7 +39,8 @@ class Trainer(tf.keras.Model):
         self.model = task.model
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        self._gradients = tf.function(self._gradients_of_micro_batch, jit_compile=jit_compile or None)
+        # AutoGraph would read sources again, edited ones too, at each new shape.
+        self._gradients = tf.function(self._gradients_of_micro_batch, autograph=False, jit_compile=jit_compile or None)
         self._shapes_vary = shapes_vary
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # train_step's results are of the whole batch on each replica
@@ -56,7 +57,7 @@ class Trainer(tf.keras.Model):
         if not self._shapes_vary:
             return super().make_train_function(force)
         if self.train_function is None or force:
-            step = tf.function(self._step_on_replicas)
+            step = tf.function(self._step_on_replicas, autograph=False)
             self.train_function = lambda iterator: step(next(iterator))
         return self.train_function
 
