@@ -17,7 +17,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
 from albert_tf.files import expand_globs
-from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
@@ -68,10 +67,11 @@ def main():
     all_files = training_files + sum(evaluation_sets, [])
     objective = FLAGS.sentence_objective or objective_of(training_files or all_files)
 
+    def new_task():
+        return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
+
     with strategy.scope():  # for the metrics as well, which are sums over all replicas
-        task = PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
-    if shared.starting_point():
-        load_checkpoint(task.model, shared.starting_point(), FLAGS.init_from_group0)
+        task = shared.at_start(new_task, FLAGS.init_from_group0)
     trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps,
                                  start_warmup_step=FLAGS.start_warmup_step, poly_power=FLAGS.poly_power)
     checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))

@@ -13,7 +13,7 @@ from absl import flags
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.interchange.from_pretrained import from_pretrained, load_checkpoint
+from albert_tf.interchange.from_pretrained import from_pretrained, load_checkpoint, make_with_weights
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.modeling.albert_model import AlbertModel
@@ -156,6 +156,17 @@ def pretrained(model: str) -> tf.keras.Model:
     return from_pretrained(starting_point(), model, config() if FLAGS.albert_config_file else None)
 
 
+def at_start(new_task: Callable, init_from_group0: bool = False):
+    """A task with the weights of --init_checkpoint, where there is one.
+
+    Args:
+      new_task: builds model and task.
+      init_from_group0: see make_with_weights.
+    """
+    path = starting_point()
+    return make_with_weights(new_task, path, init_from_group0) if path else new_task()
+
+
 def vocabulary() -> VocabularyFiles:
     """The vocabulary that the flags name, else the one beside what `config` is of; `.tokenizer()` makes it one."""
     found = open_source(_home()).vocabulary if _home() else VocabularyFiles()
@@ -246,7 +257,8 @@ def finetuning(
     Args:
       strategy, given, options: where, of which model (`config`) and how long (`run_options`).
       num_warmup_steps: of the schedule.
-      new_task, best_metric: of the task, see FineTuning.
+      new_task: builds model and task, with random weights.
+      best_metric: of the task, see FineTuning.
       shortest: the least length that batches are padded to.
     """
     if FLAGS.max_seq_length > given.max_position_embeddings:
@@ -262,7 +274,7 @@ def finetuning(
     def trainer_of(task, seed):
         return new_trainer(task, strategy, options, num_warmup_steps, random_seed=seed, shapes_vary=True)
 
-    return FineTuning(asked, strategy, given, new_task, trainer_of, load_checkpoint, best_metric)
+    return FineTuning(asked, strategy, given, lambda: at_start(new_task), trainer_of, load_checkpoint, best_metric)
 
 
 def train_and_evaluate(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 import tensorflow as tf
 from absl import logging
 
@@ -72,13 +74,33 @@ def build(
     return build_restored(lambda: MODELS[model](config, **arguments), source)
 
 
-def load_checkpoint(model: tf.keras.Model, path: str, init_from_group0: bool = False) -> RestoreReport:
-    """Puts the weights at `path` into a model that is there already: --init_checkpoint of every script.
+def make_with_weights(make: Callable, path: str, init_from_group0: bool = False):
+    """Makes a task whose model has the weights at `path`, where they fit: --init_checkpoint of every script.
+
+    Args:
+      make: makes the task (albert_tf/tasks), under the strategy's scope or not.
+      path: as from_pretrained takes it; a TF2 module takes the encoder's place.
+      init_from_group0: whether every group starts from group 0.
+
+    Raises:
+      ValueError: as load_checkpoint.
+    """
+    source = open_source(path)
+    if source.module:
+        task = make()
+        _module_report(task.model, use_module(task.model, source.module))
+    else:
+        task, _ = build_restored(make, source, init_from_group0)
+        _warn_of_another_config(task.model.config, source)
+    return task
+
+
+def load_checkpoint(model: tf.keras.Model, path: str) -> RestoreReport:
+    """Puts the weights at `path` into a model that is there already.
 
     Args:
       model: any model of albert_tf.modeling, before it is compiled: a TF2 module takes its encoder's place.
       path: as from_pretrained takes it.
-      init_from_group0: whether every group starts from group 0.
 
     Raises:
       ValueError: there are no weights, their shapes are of another model, or nothing fits.
@@ -86,7 +108,7 @@ def load_checkpoint(model: tf.keras.Model, path: str, init_from_group0: bool = F
     source = open_source(path)
     if source.module:
         return _module_report(model, use_module(model, source.module))
-    report = restore(model, source, init_from_group0)
+    report = restore(model, source)
     _warn_of_another_config(model.config, source)
     return report
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Callable
+from typing import Callable, TypeVar
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.interchange.source import Source
 
+Made = TypeVar("Made")
 _GROUP = re.compile(r"/group_\d+/")
 # The release's, and the one that SavedModels of tf.train.Checkpoint have.
 _COUNTERS = ("global_step", "save_counter")
@@ -50,20 +51,19 @@ def release_name(variable: tf.Variable) -> str:
     return variable.name.split(":")[0]
 
 
-def restore(model: tf.keras.Model, source: Source, init_from_group0: bool = False) -> RestoreReport:
+def restore(model: tf.keras.Model, source: Source) -> RestoreReport:
     """Assigns to each variable of a model the value of its name, one after the other; the report is logged.
 
     Args:
       model: any model of albert_tf.modeling.
       source: the values.
-      init_from_group0: whether every group starts from group 0 of the source.
 
     Raises:
       ValueError: a value has another shape than its variable, or no name of the encoder fits: nothing is assigned
         then; or a value cannot be read. A classifier for another number of labels is no error: it is not restored (the
         paper starts RTE from MNLI).
     """
-    matching = _Matching(source, init_from_group0)
+    matching = _Matching(source)
     found = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
     report = matching.report()
     for variable, name in found:
@@ -73,32 +73,35 @@ def restore(model: tf.keras.Model, source: Source, init_from_group0: bool = Fals
     return report
 
 
-def build_restored(make: Callable[[], tf.keras.Model], source: Source) -> tuple[tf.keras.Model, RestoreReport]:
+def build_restored(
+    make: Callable[[], Made], source: Source, init_from_group0: bool = False
+) -> tuple[Made, RestoreReport]:
     """Makes a model whose variables hold the values of a source from the first; the report is logged.
 
     So no random values are drawn for them, and there is never more in memory than the model and one value.
 
     Args:
-      make: makes the model.
+      make: makes the model, or what has one; under a strategy or not.
       source: the values.
+      init_from_group0: whether every group starts from group 0 of the source.
 
     Raises:
       ValueError: as restore.
     """
-    matching = _Matching(source)
+    matching = _Matching(source, init_from_group0)
 
     def create(next_creator, **variable):
-        # Keras counts its batches in variables without a name.
-        name = variable["name"] and matching.find(variable["name"], variable["shape"])
+        # What is not trained is a metric, or a counter of Keras.
+        name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
         if name:
             variable["initial_value"] = lambda: source.read(name)
         return next_creator(**variable)
 
     with tf.variable_creator_scope(create):
-        model = make()
+        made = make()
     report = matching.report()
     logging.info("%s: %s", source.path, report)
-    return model, report
+    return made, report
 
 
 class _Matching:

@@ -74,7 +74,7 @@ class FineTuning:
       options: see FineTuningOptions.
       strategy: where it runs.
       config: the model's, written beside its checkpoints.
-      new_task: builds the model and its task.
+      new_task: builds the model, with the weights of init_checkpoint, and its task.
       new_trainer: a compiled trainer of a task, for (task, seed).
       load_weights: puts the weights of a path into a model and reports, as interchange's load_checkpoint.
       best_metric: the result of which more is better.
@@ -187,10 +187,7 @@ class FineTuning:
     def _task_at_start(self):
         """The task with the weights that training starts from; a TF-Hub module there is the encoder for good."""
         with self._strategy.scope():
-            task = self._new_task()
-        if self._options.init_checkpoint:
-            self._load_weights(task.model, self._options.init_checkpoint)
-        return task
+            return self._new_task()
 
     def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
         for prefix in numbered(directory):

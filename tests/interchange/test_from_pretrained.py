@@ -1,5 +1,6 @@
 """from_pretrained: which checkpoint a path means, which model comes of it."""
 
+import contextlib
 import logging
 import shutil
 
@@ -9,11 +10,13 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.pretraining import PretrainingTask
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
@@ -99,6 +102,30 @@ def test_what_was_restored_is_logged(folder, caplog):
         albert_tf.from_pretrained(str(folder), model="span")
     not_restored = "cls/squad/output_weights (missing), cls/squad/output_bias (missing)"
     assert f"25 variables restored; not restored: {not_restored}" in caplog.text
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, mirrored, replicas):
+    encoder = AlbertModel(TINY)
+    save_tf1_checkpoint(encoder, str(folder / "model.ckpt"))
+
+    def values(variable):
+        of_replicas = [value.numpy() for value in mirrored.experimental_local_results(variable)]
+        assert len(of_replicas) == replicas and np.array_equal(of_replicas[0], of_replicas[-1])
+        return of_replicas[0]
+
+    def head(seed):
+        tf.keras.utils.set_random_seed(seed)
+        with mirrored.scope() if replicas == 2 else contextlib.nullcontext():
+            task = make_with_weights(lambda: PretrainingTask(AlbertPretrainer(TINY)), str(folder))
+        np.testing.assert_array_equal(values(task.model.albert.pooler.kernel), encoder.pooler.kernel)
+        return values(task.model.sentence_order.kernel)
+
+    with caplog.at_level(logging.INFO, logger="absl"):
+        np.testing.assert_array_equal(head(seed=1), head(seed=1))
+    assert "25 variables restored; not restored: cls/predictions/" in caplog.text
+    assert caplog.text.count("(missing)") == 2 * 7  # both heads, and no metric
+    assert not np.array_equal(head(seed=1), head(seed=2))
 
 
 @pytest.mark.parametrize("make, arguments, message", [

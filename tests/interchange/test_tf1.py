@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import MODELS, load_checkpoint
-from albert_tf.interchange.restoring import release_name
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.restoring import build_restored, release_name
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -116,9 +117,10 @@ def test_a_checkpoint_without_a_matching_name_is_refused(tmp_path):
 
 def test_every_group_can_start_from_group_0(tmp_path):
     save_tf1_checkpoint(AlbertModel(TINY), str(tmp_path / "model.ckpt"))
-    grouped = AlbertModel(TINY.replace(num_hidden_groups=3))
-    assert len(load_checkpoint(grouped, str(tmp_path / "model.ckpt")).not_restored) == 2 * 16
-    report = load_checkpoint(grouped, str(tmp_path / "model.ckpt"), init_from_group0=True)
+    source, config = open_source(str(tmp_path / "model.ckpt")), TINY.replace(num_hidden_groups=3)
+    _, report = build_restored(lambda: AlbertModel(config), source)
+    assert len(report.not_restored) == 2 * 16
+    grouped, report = build_restored(lambda: AlbertModel(config), source, init_from_group0=True)
     assert not report.not_restored and not report.not_used
     values = values_of(grouped)
     for name in values:
