@@ -1,11 +1,11 @@
 """Asks a pre-trained ALBERT what is behind each [MASK].
 
-    python fill_mask.py --init_checkpoint=model_dir --spm_model_file=30k-clean.model --text="the capital of [MASK] ."
+    python fill_mask.py --init_checkpoint=model_dir --text="the capital of [MASK] ."
 
 Without --text, one text a line is read from standard input. With --export_dir the model is written as a SavedModel that
 does the same with raw text, for processes that have tensorflow and tensorflow_text alone:
 
-    python fill_mask.py --init_checkpoint=model_dir --spm_model_file=30k-clean.model --export_dir=served
+    python fill_mask.py --init_checkpoint=model_dir --export_dir=served
 """
 
 import sys

@@ -1,9 +1,10 @@
 """Pre-trains ALBERT on records of create_pretraining_data.py, and evaluates it.
 
     python run_pretraining.py --albert_config_file=configs/albert_base_v2.json --input_file=data/train*.tfrecord \\
-        --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --max_seq_length=512
+        --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --spm_model_file=30k-clean.model
 
-Started again with the same flags, it goes on from the latest checkpoint, to the same weights bit for bit.
+Started again with the same flags, it goes on from the latest checkpoint, to the same weights bit for bit. The
+vocabulary is not needed: it is put beside the checkpoints, so that other scripts find it there.
 """
 
 import os
@@ -17,6 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
 from albert_tf.files import expand_globs
+from albert_tf.interchange.vocabulary_files import copy_vocabulary
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
@@ -28,6 +30,7 @@ shared.define_model_flags()
 shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
                              save_checkpoints_steps=5000)
 shared.define_device_flags()
+shared.define_vocabulary_flags()
 flags.DEFINE_string("input_file", None, "Training records: a comma-separated list of paths and globs.")
 flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is "
                           "a set of its own, and the first one tells which checkpoint is the best. "
@@ -56,6 +59,9 @@ FLAGS = flags.FLAGS
 def main():
     strategy = shared.set_up()
     config = shared.config()
+    vocabulary = shared.starting_vocabulary()
+    if vocabulary:
+        shared.check_vocabulary(vocabulary.tokenizer(), config)
     options = shared.run_options(FLAGS.num_train_steps)
     if FLAGS.max_seq_length > config.max_position_embeddings:
         raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
@@ -81,6 +87,8 @@ def main():
                               task.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if FLAGS.do_train:
+            if is_chief(strategy):
+                copy_vocabulary(vocabulary, options.output_dir)
             batches_from = training_batches(training_files, config.vocab_size)
             train(trainer, checkpoints, batches_from, options, strategy, evaluator)
         elif FLAGS.do_eval:

@@ -169,7 +169,16 @@ def at_start(new_task: Callable, init_from_group0: bool = False):
 
 def vocabulary() -> VocabularyFiles:
     """The vocabulary that the flags name, else the one beside what `config` is of; `.tokenizer()` makes it one."""
-    found = open_source(_home()).vocabulary if _home() else VocabularyFiles()
+    return _vocabulary(_home())
+
+
+def starting_vocabulary() -> VocabularyFiles:
+    """The vocabulary that the flags name, else that of --init_checkpoint; empty where there is neither."""
+    return _vocabulary(starting_point())
+
+
+def _vocabulary(path: str | None) -> VocabularyFiles:
+    found = open_source(path).vocabulary if path else VocabularyFiles()
     lower = found.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
     given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
     return given if given else dataclasses.replace(found, do_lower_case=lower)

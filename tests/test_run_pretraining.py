@@ -13,6 +13,8 @@ import tensorflow as tf
 from pretraining_runs import Runs
 from synthetic_records import write_records
 
+from albert_tf.interchange.open_source import open_source
+
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",
                 "sentence_order_loss"}
 
@@ -27,7 +29,9 @@ def finished(runs):
     """(what was printed, the directory) of a run that was evaluated on two sets."""
     sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
     none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
-    printed = runs.run("finished", do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none])
+    (runs.folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nlamp\n")
+    printed = runs.run("finished", do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none],
+                       vocab_file=runs.folder / "vocab.txt", do_lower_case=False)
     return printed, runs.folder / "finished"
 
 
@@ -54,6 +58,11 @@ def test_the_latest_and_the_best_checkpoint_are_there_with_the_config(finished):
     best = max(history, key=lambda row: row["masked_lm_accuracy"])["global_step"]
     checkpoint = tf.train.load_checkpoint(str(finished[1] / "model.ckpt-best"))
     assert checkpoint.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == best
+
+
+def test_the_vocabulary_lies_beside_the_checkpoints(finished):
+    vocabulary = open_source(str(finished[1])).vocabulary
+    assert vocabulary.tokenizer().tokenize("lamp Lamp") == ["lamp", "[UNK]"]
 
 
 def tags_of(directory):
@@ -167,6 +176,8 @@ def mistakes(runs, golden):
             "--max_seq_length=32 is more than the config's max_position_embeddings, 16"),
         "another vocabulary": (
             dict(albert_config_file=runs.write_config("small.json", vocab_size=40)), "made with another vocabulary"),
+        "a tokenizer of another vocabulary": (
+            dict(spm_model_file=golden / "tiny_spm/tiny.model"), "pieces, and the config's vocab_size is 6"),
         "a checkpoint of another vocabulary": (
             dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released),
             "bert/embeddings/word_embeddings"),
