@@ -1,0 +1,84 @@
+"""TF-Hub modules of both generations for tests, with a tiny model in them."""
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.restoring import release_name
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6)
+INPUTS = dict(input_word_ids="input_ids", input_mask="input_mask", input_type_ids="segment_ids")
+BATCH = dict(input_ids=np.array([[2, 5, 3, 0]], np.int32), input_mask=np.array([[1, 1, 1, 0]], np.int32),
+             segment_ids=np.array([[0, 0, 1, 0]], np.int32))
+
+
+def values_of(model):
+    return {release_name(variable): variable.numpy() for variable in model.weights}
+
+
+def tf1_module(path, vocabulary_file, config=TINY, lower=False, scopes=True):
+    """A module as the release's export makes it: its variables, its scopes of layers and heads, its signatures."""
+    values = values_of(MODELS["pretrainer"](config))
+    heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = {name: v1.get_variable(name, initializer=value, use_resource=False)
+                     for name, value in values.items()}
+        for layer in range(config.num_hidden_layers if scopes else 0):
+            block = "bert/encoder/transformer/group_0/inner_group_0/"
+            with tf.name_scope(f"module/bert/encoder/transformer/group_0_{layer}/layer_{layer}/inner_group_0"):
+                kernel = variables[f"{block}attention_1/self/query/kernel"]
+                tf.reshape(kernel, [config.hidden_size, heads, size], name="attention_1/self/query/Reshape")
+                with tf.name_scope("ffn_1/intermediate/dense"):
+                    tf.nn.gelu(variables[f"{block}ffn_1/intermediate/dense/bias"], approximate=True)
+        file = tf.constant(vocabulary_file)
+        v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, file)
+        ids = v1.placeholder(tf.int32, [None, None])
+        table = variables["bert/embeddings/word_embeddings"]
+        signatures = dict(tokens=signature(dict(input_ids=ids), dict(sequence_output=tf.gather(table, ids))),
+                          tokenization_info=signature({}, dict(vocab_file=file, do_lower_case=tf.constant(lower))))
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, [], signature_def_map=signatures,
+                                             assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS))
+        builder.add_meta_graph(["train"], signature_def_map=signatures)
+        builder.save()
+    return values
+
+
+def signature(inputs, outputs):
+    inputs, outputs = ({name: tf.compat.v1.saved_model.build_tensor_info(tensor) for name, tensor in tensors.items()}
+                       for tensors in (inputs, outputs))
+    return tf.compat.v1.saved_model.build_signature_def(inputs, outputs)
+
+
+class Tf2Module(tf.train.Checkpoint):
+    """An encoder of the common interface, by variables of its own names, or by those of an AlbertModel."""
+
+    def __init__(self, encoder=None, width=8):
+        super().__init__()
+        table = tf.Variable(tf.random.normal([20, width]), name="a_table")
+        scale = tf.Variable(1.0, name="a_scale")
+        self.variables = encoder.weights if encoder else [table, scale]
+        self.trainable_variables = self.variables
+        self.regularization_losses = []
+
+        @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in INPUTS}])
+        def call(inputs):
+            if encoder:
+                outputs = encoder({ours: inputs[theirs] for theirs, ours in INPUTS.items()})
+                return {name: outputs[name] for name in ("pooled_output", "sequence_output", "encoder_outputs")}
+            mask = tf.cast(inputs["input_mask"], tf.float32)[..., None]
+            words = tf.gather(table, inputs["input_word_ids"]) * scale * mask
+            pooled = tf.reduce_sum(words, 1)
+            return dict(default=pooled, pooled_output=pooled, sequence_output=words, encoder_outputs=[words, words])
+
+        setattr(self, "__call__", call)
+
+
+def tf2_module(path, *arguments):
+    module = Tf2Module(*arguments)
+    tf.saved_model.save(module, str(path))
+    return module
