@@ -55,8 +55,8 @@ def main() -> None:
             max_seq_length=MAX_SEQ_LENGTH, max_predictions_per_seq=MAX_PREDICTIONS, dupe_factor=dupe_factor)
     run("run_pretraining.py", albert_config_file=config_file, input_file=train_records, eval_input_file=dev_records,
         spm_model_file=f"{vocabulary}.model", output_dir=model_dir, do_train=True, do_eval=True,
-        max_seq_length=MAX_SEQ_LENGTH, max_predictions_per_seq=MAX_PREDICTIONS, train_batch_size=64, num_train_steps=STEPS,
-        num_warmup_steps=STEPS // 10, save_checkpoints_steps=STEPS // 4, learning_rate=0.005)
+        max_seq_length=MAX_SEQ_LENGTH, max_predictions_per_seq=MAX_PREDICTIONS, train_batch_size=64,
+        num_train_steps=STEPS, num_warmup_steps=STEPS // 10, save_checkpoints_steps=STEPS // 4, learning_rate=0.005)
     report(model_dir, dev_records)
     run("fill_mask.py", init_checkpoint=model_dir, export_dir=served)
     run("demo/ask.py", saved_model=served, text=MASKED_SENTENCES)
