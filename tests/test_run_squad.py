@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -152,6 +153,27 @@ def test_the_exported_model_answers_text_and_ids(run, script, folder):
     if version == "2.0":
         ids["p_mask"] = tf.zeros([1, 12], tf.int32)
     assert {"1.1": "start_logits", "2.0": "cls_logits"}[version] in served["ids"](**ids)
+
+
+def test_what_can_be_learned_is_learned(script, run, tmp_path):
+    """The answer is "honey", wherever it stands; without it there is none."""
+    version, words = run[0], "the old clock and a blue boat stood near some trees".split()
+    for split, count in (("train", 32), ("dev", 8)):
+        paragraphs = []
+        for i in range(count):
+            order, impossible = random.Random(f"{split}{i}"), version == "2.0" and i % 2 == 1
+            context = order.sample(words, 6)
+            if not impossible:
+                context.insert(order.randrange(6), "honey")
+            text = " ".join(context)
+            answers = [] if impossible else [dict(text="honey", answer_start=text.index("honey"))]
+            paragraphs.append(dict(context=text, qas=[dict(id=f"{split}{i}", question="What is sweet?", answers=answers,
+                                                           is_impossible=impossible)]))
+        (tmp_path / f"{split}.json").write_text(json.dumps(dict(version=version, data=[dict(paragraphs=paragraphs)])))
+    script.run(train_file=tmp_path / "train.json", predict_file=tmp_path / "dev.json", output_dir=tmp_path / "out",
+               cached_dir=tmp_path, squad_version=version, do_train=True, do_eval=True, train_batch_size=8, train_step=100,
+               warmup_step=20, save_checkpoints_steps=100, learning_rate=0.01)
+    assert read(tmp_path / "out", "eval_results.json")["f1"] == 100
 
 
 def test_questions_from_the_terminal_are_answered(run, folder):
