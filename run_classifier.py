@@ -13,7 +13,7 @@ import math
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import flags as shared
+from albert_tf import finetuning_flags as tuning, flags as shared
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
@@ -29,7 +29,7 @@ from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
 shared.define_model_flags()
 shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
-shared.define_finetuning_flags(max_seq_length=512)
+tuning.define_finetuning_flags(max_seq_length=512)
 shared.define_device_flags()
 flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders are: CoLA, MNLI, ...", required=True)
 flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli, ax.")
@@ -44,22 +44,22 @@ FLAGS = flags.FLAGS
 
 
 def main():
-    shared.apply_recipe()
+    tuning.apply_recipe()
     task = chosen_task()
     strategy = shared.set_up()
     config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
-    tables = GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, shared.cached_dir())
+    tables = GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, tuning.cached_dir())
 
     def new_task():
         model = AlbertClassifier(config, task.num_labels, FLAGS.classifier_dropout_prob)
         return ClassificationTask(model, task.is_regression)
 
-    finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
+    finetuning = tuning.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
     evaluate = evaluation(task, tables) if FLAGS.do_eval else None
     test_sets = tables.with_companions(task, "test") if FLAGS.do_predict else []  # what is missing is told here
-    shared.train_and_evaluate(finetuning, vocabulary, lambda: tables.table(task, "train"), evaluate)
+    tuning.train_and_evaluate(finetuning, vocabulary, lambda: tables.table(task, "train"), evaluate)
     for each, table in test_sets:
         answer(finetuning, each, table, "" if each is task else f"_{each.name}")
     if FLAGS.export_dir:

@@ -15,7 +15,7 @@ from albert_tf import cli
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import flags as shared
+from albert_tf import finetuning_flags as tuning, flags as shared
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.graph_choices import pack_choices
 from albert_tf.interchange.serving import export_model, sequence_features
@@ -28,7 +28,7 @@ from albert_tf.training.evaluation import write_results
 shared.define_model_flags()
 shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_size=32, save_checkpoints_steps=100)
-shared.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
+tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
 shared.define_device_flags()
 flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
 flags.DEFINE_string("data_dir", None, "The folder in which RACE is, or the .jsonl files.", required=True)
@@ -50,22 +50,22 @@ FLAGS = flags.FLAGS
 
 
 def main():
-    shared.apply_recipe()
+    tuning.apply_recipe()
     used = used_splits()
     strategy = shared.set_up()
     config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
     tables = ChoiceTables(FLAGS.data_dir, FLAGS.data_format, tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length,
-                          shared.cached_dir(), FLAGS.high_only, FLAGS.middle_only)
+                          tuning.cached_dir(), FLAGS.high_only, FLAGS.middle_only)
     num_choices = tables.num_choices(*used)
 
     def new_task():
         return ClassificationTask(AlbertMultipleChoice(config, FLAGS.dropout_prob, num_choices))
 
-    finetuning = shared.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, choice_answers.BEST_METRIC)
+    finetuning = tuning.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, choice_answers.BEST_METRIC)
     evaluate = evaluation(tables) if FLAGS.do_eval else None
-    shared.train_and_evaluate(finetuning, vocabulary, lambda: tables.table("train", FLAGS.train_file), evaluate)
+    tuning.train_and_evaluate(finetuning, vocabulary, lambda: tables.table("train", FLAGS.train_file), evaluate)
     if FLAGS.do_predict:
         predict(finetuning, tables)
     if FLAGS.export_dir:

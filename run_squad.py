@@ -19,7 +19,7 @@ import sys
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import flags as shared
+from albert_tf import finetuning_flags as tuning, flags as shared
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
@@ -38,7 +38,7 @@ from albert_tf.training.evaluation import write_results
 shared.define_model_flags()
 shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
-shared.define_finetuning_flags(max_seq_length=384)
+tuning.define_finetuning_flags(max_seq_length=384)
 shared.define_device_flags()
 flags.DEFINE_string("train_file", None, "SQuAD's JSON to train on.")
 flags.DEFINE_string("predict_file", None, "SQuAD's JSON to predict, and to score where it has answers.")
@@ -73,7 +73,7 @@ FLAGS = flags.FLAGS
 
 
 def main():
-    shared.apply_recipe()
+    tuning.apply_recipe()
     files = surveys()
     version = squad_version(files)
     strategy = shared.set_up()
@@ -91,11 +91,11 @@ def main():
         return task_of(version, AlbertConditionalSpan(config, FLAGS.start_n_top, FLAGS.end_n_top, FLAGS.dropout_prob))
 
     options = shared.run_options(num_train_steps)
-    finetuning = shared.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC,
+    finetuning = tuning.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC,
                                    shortest=beam_width(version))
     prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
     evaluate = prediction.evaluate if prediction and prediction.dataset else None
-    shared.train_and_evaluate(
+    tuning.train_and_evaluate(
         finetuning, vocabulary, lambda: training_features(files["train_file"], tokenizer, num_train_steps), evaluate)
     if FLAGS.do_predict:
         prediction.write(finetuning)
@@ -147,7 +147,7 @@ def train_steps(file: Survey) -> int:
 
 
 def training_features(file: Survey, tokenizer, num_train_steps: int) -> FeatureTable:
-    table = training_table(source("train_file", file, tokenizer, is_training=True), shared.cached_dir(),
+    table = training_table(source("train_file", file, tokenizer, is_training=True), tuning.cached_dir(),
                            FLAGS.train_feature_file)
     logging.info("%s features an epoch, %.1f epochs of them", f"{len(table):,}",
                  num_train_steps * FLAGS.train_batch_size / len(table))
@@ -192,7 +192,7 @@ class Prediction:
     def __init__(self, file: Survey, version: str, tokenizer):
         self._version = version
         self._table, self._left_path = prediction_table(
-            source("predict_file", file, tokenizer, is_training=False), shared.cached_dir(), FLAGS.predict_feature_file,
+            source("predict_file", file, tokenizer, is_training=False), tuning.cached_dir(), FLAGS.predict_feature_file,
             FLAGS.predict_feature_left_file)
         self.dataset = load_dataset(FLAGS.predict_file) if file.has_answers else None
 

@@ -1,25 +1,23 @@
-"""The flags that the training scripts share, and what they say as values: the only file here that reads FLAGS."""
+"""The flags that scripts share, and what they say as values.
+
+This file and finetuning_flags.py are the only ones of the package that read FLAGS.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import pathlib
 from typing import Callable
 
 import tensorflow as tf
 from absl import flags
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.interchange.from_pretrained import from_pretrained, load_checkpoint, make_with_weights
+from albert_tf.interchange.from_pretrained import from_pretrained, make_with_weights
 from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
-from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.several_runs import best_run
@@ -28,7 +26,6 @@ from albert_tf.training.trainer import Trainer
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 
 def define_source_flags() -> None:
@@ -87,30 +84,6 @@ def define_device_flags() -> None:
     flags.DEFINE_string("gcp_project", None, "The TPU's project, where it cannot be found out.")
     flags.DEFINE_string("master", None, "The TPU's address; wins over --tpu_name.")
     flags.DEFINE_integer("num_tpu_cores", 8, "Kept for the release's scripts: TensorFlow 2 finds out.")
-
-
-def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
-    """What GLUE, SQuAD and RACE share, besides the flags above. Args: the defaults of the script."""
-    flags.DEFINE_string("recipe", None, "Values for the flags that are not given: a file of recipes/ by its name (the "
-                        "paper's hyper-parameters, by task), or the path of a JSON file of flags.")
-    flags.DEFINE_alias("seed", "random_seed")
-    flags.DEFINE_bool("do_train", do_train, "Whether to train.")
-    flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate: each checkpoint as it is saved; without --do_train, "
-                      "those that are there, else --init_checkpoint.")
-    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint, else the latest, else "
-                      "--init_checkpoint.")
-    flags.DEFINE_integer("max_seq_length", max_seq_length, "Tokens at most.", lower_bound=1)
-    flags.DEFINE_bool("pad_to_max_length", False, "Whether every batch is padded to --max_seq_length, as in the "
-                      "release, and not to the smallest bucket that holds it.")
-    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation step, over all devices.", lower_bound=1)
-    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction step, over all devices.", lower_bound=1)
-    flags.DEFINE_string("cached_dir", None, "Where features are kept as records; default: --output_dir.")
-    flags.DEFINE_integer("early_stopping_patience", 0, "Evaluations in a row without a new best after which training "
-                         "ends; 0 for never.", lower_bound=0)
-    flags.DEFINE_integer("num_runs", 1, "Runs with seeds --seed, --seed + 1, ..., each in a directory of its own; "
-                         "their median is reported, and the best one predicts.", lower_bound=1)
-    flags.DEFINE_list("ensemble_checkpoints", [], "Checkpoints whose predictions are averaged, in the place of the "
-                      "run's own.")
 
 
 def starting_point() -> str | None:
@@ -234,79 +207,3 @@ def run_options(num_train_steps: int) -> RunOptions:
     tf.io.gfile.makedirs(FLAGS.output_dir)
     return RunOptions(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size, FLAGS.save_checkpoints_steps,
                       FLAGS.keep_checkpoint_max, FLAGS.iterations_per_loop)
-
-
-def apply_recipe() -> None:
-    """Gives the flags of --recipe their values there, but those of the command line.
-
-    Raises:
-      ValueError: there is no such recipe, it is no JSON object, or it has something that is no flag of the script.
-    """
-    if not FLAGS.recipe:
-        return
-    named = RECIPES / f"{FLAGS.recipe.lower()}.json"
-    path = named if named.is_file() else pathlib.Path(FLAGS.recipe)
-    if not path.is_file():
-        names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
-        raise ValueError(f"no recipe {FLAGS.recipe!r}: there are {names}, and files of one's own")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in values.items():
-            FLAGS.set_default(name, value)
-    except (ValueError, AttributeError, flags.Error) as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def finetuning(
-    strategy: tf.distribute.Strategy, given: AlbertConfig, options: RunOptions, num_warmup_steps: int, new_task,
-    best_metric: str, shortest: int = 0
-) -> FineTuning:
-    """The runs that the flags of define_finetuning_flags ask for.
-
-    Args:
-      strategy, given, options: where, of which model (`config`) and how long (`run_options`).
-      num_warmup_steps: of the schedule.
-      new_task: builds model and task, with random weights.
-      best_metric: of the task, see FineTuning.
-      shortest: the least length that batches are padded to.
-    """
-    if FLAGS.max_seq_length > given.max_position_embeddings:
-        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
-                         f"{given.max_position_embeddings}")
-    seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
-    buckets = bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length)
-    asked = FineTuningOptions(
-        options, seeds, tuple(length for length in buckets if length >= shortest), starting_point(),
-        tuple(FLAGS.ensemble_checkpoints), FLAGS.eval_batch_size, FLAGS.predict_batch_size,
-        FLAGS.early_stopping_patience, FLAGS.jit_compile)
-
-    def trainer_of(task, seed):
-        return new_trainer(task, strategy, options, num_warmup_steps, random_seed=seed, shapes_vary=True)
-
-    return FineTuning(asked, strategy, given, lambda: at_start(new_task), trainer_of, load_checkpoint, best_metric)
-
-
-def train_and_evaluate(
-    runs: FineTuning, given: VocabularyFiles, training_table: Callable[[], FeatureTable], evaluate: Evaluate | None
-) -> None:
-    """What --do_train and --do_eval ask for.
-
-    Args:
-      runs: of `finetuning`.
-      given: `vocabulary`, which is put beside the checkpoints.
-      training_table: makes the table to train on.
-      evaluate: see FineTuning; None without --do_eval.
-    """
-    if FLAGS.do_train and FLAGS.early_stopping_patience and evaluate is None:
-        raise ValueError("--early_stopping_patience goes by the dev set: give --do_eval, too")
-    if FLAGS.do_train:
-        for directory in runs.runs.values():
-            copy_vocabulary(given, directory)
-        runs.train(training_table(), evaluate)
-    elif FLAGS.do_eval:
-        runs.evaluate(evaluate)
-
-
-def cached_dir() -> str:
-    """Where features are kept."""
-    return FLAGS.cached_dir or FLAGS.output_dir

@@ -62,10 +62,8 @@ def main():
 
 def new_task(version: str):
     config = shared.config()
-    model = AlbertSpan(config) if version == "1.1" else AlbertConditionalSpan(config)
-    if shared.starting_point():
-        shared.load_checkpoint(model, shared.starting_point())
-    return SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)
+    return shared.at_start(lambda: SpanTask(AlbertSpan(config)) if version == "1.1"
+                           else ConditionalSpanTask(AlbertConditionalSpan(config)))
 
 
 def source(path: str, tokenizer, is_training: bool) -> FeatureSource:

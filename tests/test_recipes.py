@@ -2,7 +2,7 @@
 
 import json
 
-from albert_tf.flags import RECIPES
+from albert_tf.finetuning_flags import RECIPES
 
 # Learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up (Lan et al., 2020, table 14).
 TABLE_14 = {

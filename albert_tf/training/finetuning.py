@@ -1,8 +1,8 @@
 """Fine-tuning: one run or several seeds, evaluated as they go, and the model that then predicts and is exported.
 
-What a task's script does with it (albert_tf/flags.py makes it from the flags):
+What a task's script does with it (albert_tf/finetuning_flags.py makes it from the flags):
 
-    finetuning = shared.finetuning(strategy, options, config, new_task, best_metric="f1")
+    finetuning = tuning.finetuning(strategy, config, options, num_warmup_steps, new_task, best_metric="f1")
     if FLAGS.do_train:
         finetuning.train(training_table, evaluate if FLAGS.do_eval else None)
     elif FLAGS.do_eval:
