@@ -41,16 +41,6 @@ def spm(request, golden):
     return "real", str(request.getfixturevalue("real_data") / "spm/30k-clean.model")
 
 
-@pytest.fixture(scope="module")
-def tiny(golden):
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-
-
-@pytest.fixture(scope="module")
-def chinese(golden):
-    return FullTokenizer(vocab_file=str(golden / "wordpiece/vocab.txt"))
-
-
 def placed(tokenizer, text):
     """Each piece with the part of the text that it stands for."""
     ids, starts, ends = (rows[0].numpy().tolist()
@@ -75,8 +65,8 @@ def test_all_golden_texts_have_the_releases_wordpieces(golden, wordpiece_cases, 
     assert tokenizer.tokenize([case["text"] for case in cases]).to_list() == [case["ids"] for case in cases]
 
 
-def test_in_a_data_set_it_does_the_same(tiny, chinese, cases, wordpiece_cases):
-    for full, some in ((tiny, cases), (chinese, wordpiece_cases)):
+def test_in_a_data_set_it_does_the_same(sentence_pieces, word_pieces, cases, wordpiece_cases):
+    for full, some in ((sentence_pieces, cases), (word_pieces, wordpiece_cases)):
         tokenizer = GraphTokenizer(full)
         texts = [case["text"] for case in some]
         batches = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(tokenizer.tokenize)
@@ -93,8 +83,8 @@ def test_every_character_is_normalised_as_in_python(name):
     assert different == []
 
 
-def test_what_unicode_keeps_free_of_characters_is_unknown_and_keeps_its_place(tiny, chinese):
-    for tokenizer in (tiny, chinese):
+def test_what_unicode_keeps_free_of_characters_is_unknown_and_keeps_its_place(sentence_pieces, word_pieces):
+    for tokenizer in (sentence_pieces, word_pieces):
         for text in ("a \uffff b", "a \ufdd0 b", "a \U0010fffe b", "a \U0003ffff b"):
             assert GraphTokenizer(tokenizer).tokenize([text]).to_list() == [tokenizer.encode(text)]
             assert [part for _, part in placed(tokenizer, text) if part] == text.split()
@@ -108,23 +98,23 @@ def test_the_greek_sigma_is_final_where_python_says_so():
     assert [row.decode() for row in found] == [preprocess_text(text, lower=True) for text in texts]
 
 
-def test_a_piece_is_placed_without_the_blank_before_it(tiny):
-    assert placed(tiny, "  the \t name") == [("\u2581the", "the"), ("\u2581name", "name")]
+def test_a_piece_is_placed_without_the_blank_before_it(sentence_pieces):
+    assert placed(sentence_pieces, "  the \t name") == [("\u2581the", "the"), ("\u2581name", "name")]
 
 
-def test_pieces_are_placed_in_the_text_as_it_was_before_normalisation(chinese, tiny):
+def test_pieces_are_placed_in_the_text_as_it_was_before_normalisation(word_pieces, sentence_pieces):
     text = "Ｔhe ﬁle's Ñame…"
-    found = placed(tiny, text)
+    found = placed(sentence_pieces, text)
     assert "".join(piece for piece, _ in found).replace("\u2581", " ").strip() == preprocess_text(text, lower=True)
     assert found[0] == ("\u2581the", "Ｔhe")
     assert [part for piece, part in found if piece == "."] == ["…"] * 3
     assert all(part in text for _, part in found)
-    assert [part for _, part in placed(chinese, " 中\u200b文ÀÉ!")][:2] == ["中", "文"]
+    assert [part for _, part in placed(word_pieces, " 中\u200b文ÀÉ!")][:2] == ["中", "文"]
 
 
-def test_a_comma_behind_a_digit_is_a_piece_of_its_own_place(tiny):
-    assert placed(tiny, "in 1,234 of") == [
-        ("\u2581in", "in"), ("\u2581", ""), ("\u2581", ""), ("1", "1"), (",", ","), *placed(tiny, "in 1,234 of")[5:]]
+def test_a_comma_behind_a_digit_is_a_piece_of_its_own_place(sentence_pieces):
+    assert placed(sentence_pieces, "in 1,234 of") == [
+        ("\u2581in", "in"), ("\u2581", ""), ("\u2581", ""), ("1", "1"), (",", ","), *placed(sentence_pieces, "in 1,234 of")[5:]]
 
 
 def test_offsets_are_of_the_text_and_in_order(spm, cases):
@@ -144,37 +134,37 @@ def test_offsets_are_of_the_text_and_in_order(spm, cases):
         assert (starts[1:] >= ends[:-1]).all()
 
 
-def test_where_two_ways_to_cut_a_word_have_the_same_score_it_takes_the_librarys(tiny):
+def test_where_two_ways_to_cut_a_word_have_the_same_score_it_takes_the_librarys(sentence_pieces):
     pieces = ["w", "x", "w", "ww"]  # tensorflow-text's other tokenizer says ww w
-    assert placed(tiny, "wxwww") == [("\u2581w", "w"), *((piece, piece) for piece in pieces[1:])]
-    around_unknown = placed(tiny, "wxwww\u4e2d wyxwww\u6587\u4e2dw")
+    assert placed(sentence_pieces, "wxwww") == [("\u2581w", "w"), *((piece, piece) for piece in pieces[1:])]
+    around_unknown = placed(sentence_pieces, "wxwww\u4e2d wyxwww\u6587\u4e2dw")
     assert [part for _, part in around_unknown if part] == [
         "w", "x", "w", "ww", "\u4e2d", "w", "y", "x", "w", "ww", "\u6587\u4e2d", "w"]
 
 
-def test_a_text_of_any_length_and_a_batch_of_any_size_are_taken(tiny):
+def test_a_text_of_any_length_and_a_batch_of_any_size_are_taken(sentence_pieces):
     long_text, many = "the name, " * 5_000, ["of the file " * 8] * 2_000
-    ids = GraphTokenizer(tiny).tokenize([*many, long_text])
-    assert ids[-1].numpy().tolist() == tiny.encode(long_text)
-    assert set(map(tuple, ids[:-1].to_list())) == {tuple(tiny.encode(many[0]))}
+    ids = GraphTokenizer(sentence_pieces).tokenize([*many, long_text])
+    assert ids[-1].numpy().tolist() == sentence_pieces.encode(long_text)
+    assert set(map(tuple, ids[:-1].to_list())) == {tuple(sentence_pieces.encode(many[0]))}
 
 
-def test_an_empty_text_has_no_pieces(tiny, chinese):
-    for tokenizer in (tiny, chinese):
+def test_an_empty_text_has_no_pieces(sentence_pieces, word_pieces):
+    for tokenizer in (sentence_pieces, word_pieces):
         assert GraphTokenizer(tokenizer).tokenize(["", " \n", "\u0301"]).to_list() == [[]] * 3
         assert GraphTokenizer(tokenizer).tokenize(tf.zeros([0], tf.string)).to_list() == []
 
 
-def test_bytes_that_are_no_text_count_as_the_replacement_character(tiny, chinese):
-    for tokenizer in (tiny, chinese):
+def test_bytes_that_are_no_text_count_as_the_replacement_character(sentence_pieces, word_pieces):
+    for tokenizer in (sentence_pieces, word_pieces):
         broken = [b"the \xff name", b"\xc3", b"\xed\xa0\x80 of"]
         whole = [text.decode("utf-8", "replace") for text in broken]
         assert GraphTokenizer(tokenizer).tokenize(broken).to_list() == [tokenizer.encode(text) for text in whole]
 
 
-def test_a_word_of_more_than_200_characters_is_unknown_and_keeps_its_place(chinese):
-    assert placed(chinese, f"{'a' * 201} !") == [("[UNK]", "a" * 201), ("!", "!")]
-    assert placed(chinese, "é" * 201) == [("[UNK]", "é" * 201)]
+def test_a_word_of_more_than_200_characters_is_unknown_and_keeps_its_place(word_pieces):
+    assert placed(word_pieces, f"{'a' * 201} !") == [("[UNK]", "a" * 201), ("!", "!")]
+    assert placed(word_pieces, "é" * 201) == [("[UNK]", "é" * 201)]
 
 
 def test_a_model_that_tells_two_blanks_from_one_is_refused(tmp_path):
