@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import secrets
 from typing import Iterator
 
 import tensorflow as tf
@@ -17,10 +18,10 @@ def written_whole(path: str) -> Iterator[str]:
     Works for local paths and for those that tf.io.gfile knows (gs://). On an error the temporary file is
     removed and whatever was at `path` before stays as it was.
     """
-    directory, name = os.path.split(path)
+    directory = os.path.dirname(path)
     if directory:
         tf.io.gfile.makedirs(directory)
-    temporary = os.path.join(directory, f".{name}.{os.getpid()}.tmp")
+    temporary = temporary_path(path)
     try:
         yield temporary
         tf.io.gfile.rename(temporary, path, overwrite=True)
@@ -44,8 +45,7 @@ def folder_written_whole(path: str) -> Iterator[str]:
     if is_replaced and not tf.io.gfile.exists(os.path.join(path, "saved_model.pb")):
         if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
             raise ValueError(f"{path} exists and is no SavedModel: name another place, or remove it")
-    parent, name = os.path.split(path)
-    temporary = os.path.join(parent, f".{name}.{os.getpid()}.tmp")
+    temporary = temporary_path(path)
     try:
         tf.io.gfile.makedirs(temporary)
         yield temporary
@@ -56,6 +56,12 @@ def folder_written_whole(path: str) -> Iterator[str]:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)
         raise
+
+
+def temporary_path(path: str) -> str:
+    """A new name beside `path`, .NAME.PID-RANDOM.tmp: processes in two containers can have the same pid."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def write_text(path: str, text: str) -> None:

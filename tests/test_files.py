@@ -1,5 +1,8 @@
 """Files appear whole or not at all, and a pattern that matches nothing is named."""
 
+import os
+import re
+
 import pytest
 
 from albert_tf.files import expand_globs, write_text, written_whole
@@ -31,6 +34,16 @@ def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
         (tmp_path / name).touch()
     found = expand_globs(f"{tmp_path}/c.md, {tmp_path}/*.txt,{tmp_path}/a.txt,")
     assert found == [str(tmp_path / name) for name in ("c.md", "a.txt", "b.txt")]
+
+
+def test_processes_of_the_same_pid_write_to_different_temporary_files(tmp_path):
+    path = str(tmp_path / "x.txt")
+    with written_whole(path) as first, written_whole(path) as second:
+        for temporary, text in ((first, "first"), (second, "second")):
+            with open(temporary, "w") as file:
+                file.write(text)
+        assert first != second and re.fullmatch(rf"\.x\.txt\.{os.getpid()}-\w+\.tmp", os.path.basename(first))
+    assert (tmp_path / "x.txt").read_text() == "first"  # the outer block ends last
 
 
 @pytest.mark.parametrize("pattern, message", [
