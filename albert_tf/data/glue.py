@@ -8,9 +8,9 @@ from typing import Iterable, Iterator, NamedTuple
 
 from absl import logging
 
-from albert_tf.data.glue_tasks import Source, Task, find_task
+from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.pair_packing import PairPacker
-from albert_tf.data.tables import Row, ShortRow, read_rows
+from albert_tf.data.tables import Row, read_rows
 from albert_tf.text.tokenization import FullTokenizer
 
 # Examples that are tokenized together.
@@ -84,11 +84,6 @@ def convert_examples_to_features(
       ValueError: the task or a label is unknown, or max_seq_length has no room for text.
     """
     return _features(iter(examples), find_task(task_name), tokenizer, PairPacker(tokenizer, max_seq_length, pad))
-
-
-def padding_features(tokenizer: FullTokenizer, max_seq_length: int) -> dict:
-    """The features that fill up a batch (release: PaddingInputExample)."""
-    return dict(PairPacker(tokenizer, max_seq_length).padding(), label_id=0, is_real_example=False)
 
 
 def _example(task: Task, split: str, path: str, row: Row) -> InputExample:

@@ -26,24 +26,6 @@ def pack_texts(
     return pack_ids(tokenizer, max_seq_length, ids_a, None if text_b is None else tokenizer.tokenize(text_b))
 
 
-def pack_texts_with_offsets(
-    tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor
-) -> dict:
-    """`pack_texts`, and where the tokens of the second text stand in it.
-
-    Returns:
-      besides, b_starts and b_ends, int64 [batch, seq]: bytes of text_b, -1 for all other tokens.
-    """
-    ids_a = tokenizer.tokenize(text_a)
-    ids_b, *offsets = tokenizer.tokenize_with_offsets(text_b)
-    packed = pack_ids(tokenizer, max_seq_length, ids_a, ids_b)
-    is_b = (packed["segment_ids"] == 1) & (tf.roll(packed["segment_ids"], -1, axis=1) == 1)  # the last one is [SEP]
-    lengths = tf.reduce_sum(tf.cast(is_b, tf.int64), axis=1)
-    placed = (tf.tensor_scatter_nd_update(tf.fill(tf.shape(is_b, tf.int64), tf.constant(-1, tf.int64)),
-                                          tf.where(is_b), cut(of_b, lengths).values) for of_b in offsets)
-    return dict(packed, **dict(zip(("b_starts", "b_ends"), placed)))
-
-
 def pack_ids(
     tokenizer: GraphTokenizer, max_seq_length: int | tf.Tensor, ids_a: tf.RaggedTensor,
     ids_b: tf.RaggedTensor | None = None, padded_length: int | tf.Tensor | None = None,

@@ -98,7 +98,7 @@ def test_a_flipped_byte_names_the_file(files):
 
 
 def test_no_records_is_an_error(tmp_path):
-    with record_writer(str(tmp_path / "empty.tfrecord"), {}) as writer:
+    with record_writer(str(tmp_path / "empty.tfrecord"), {}):
         pass
     with pytest.raises(ValueError, match="empty.tfrecord"):
         counted(check_records([str(tmp_path / "empty.tfrecord")]))

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from albert_tf import FullTokenizer
-from albert_tf.data.glue import convert_examples_to_features, padding_features, read_examples
+from albert_tf.data.glue import convert_examples_to_features, read_examples
+from albert_tf.data.pair_packing import PairPacker
 from albert_tf.text.normalization import preprocess_text
 
 CASES = [("cola", 3), ("mnli", 3), ("mismnli", 3), ("mrpc", 3), ("rte", 3), ("sst-2", 3), ("sts-b", 3), ("qqp", 3),
@@ -50,10 +51,10 @@ def normalised(value):
     return preprocess_text(value, lower=True) if isinstance(value, str) else value
 
 
-def test_padding_features_are_those_of_the_release(released, tokenizer):
+def test_a_padding_row_is_that_of_the_release(released, tokenizer):
     for length, columns in released["padding_example"].items():
-        ours = padding_features(tokenizer, int(length))
-        assert {name: [ours[name]] for name in columns} == columns
+        ours = PairPacker(tokenizer, int(length)).padding()
+        assert {name: [row] for name, row in ours.items()} == {name: columns[name] for name in ours}
 
 
 def test_an_unknown_task_is_told_which_there_are():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.graph_packing import pack_ids, pack_texts, pack_texts_with_offsets
+from albert_tf.data.graph_packing import pack_ids, pack_texts
 from albert_tf.data.pair_packing import PairPacker
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
@@ -46,26 +46,3 @@ def test_texts_are_padded_to_the_longest_of_the_batch(tokenizer, graph_tokenizer
     rows = [PairPacker(tokenizer, 8).pack(tokenizer.encode(text)) for text in texts]
     for name, found in unpadded(packed).items():
         assert found == [row[name][: sum(row["input_mask"])] for row in rows]
-
-
-def test_the_tokens_of_the_second_text_say_where_they_stand(tokenizer, graph_tokenizer):
-    questions, contexts = ["the name", "of"], ["It is Über the File", "no"]
-    packed = pack_texts_with_offsets(graph_tokenizer, 40, questions, contexts)
-    packed = {name: rows.numpy() for name, rows in packed.items()}
-    for row, (question, context) in enumerate(zip(questions, contexts)):
-        first = 2 + len(tokenizer.encode(question))
-        ids, starts, ends = (rows[0].numpy() for rows in graph_tokenizer.tokenize_with_offsets([context]))
-        for name, expected in (("input_ids", ids), ("b_starts", starts), ("b_ends", ends)):
-            np.testing.assert_array_equal(packed[name][row, first : first + len(ids)], expected)
-        outside = np.ones(packed["input_ids"].shape[1], bool)
-        outside[first : first + len(ids)] = False
-        assert (packed["b_starts"][row, outside] == -1).all() and (packed["b_ends"][row, outside] == -1).all()
-
-
-def test_offsets_of_what_was_cut_are_cut_too(graph_tokenizer):
-    packed = pack_texts_with_offsets(graph_tokenizer, 6, ["the name of"], ["the name of the file"])
-    whole = pack_texts_with_offsets(graph_tokenizer, 60, ["the name of"], ["the name of the file"])
-    found, all_of_it = (rows["b_starts"].numpy()[0] for rows in (packed, whole))
-    kept = found[found >= 0]
-    assert 0 < len(kept) < (all_of_it >= 0).sum()
-    np.testing.assert_array_equal(kept, all_of_it[all_of_it >= 0][: len(kept)])

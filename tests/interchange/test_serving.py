@@ -12,15 +12,18 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.graph_packing import pack_texts, pack_texts_with_offsets
+from albert_tf.data.graph_packing import pack_texts
 from albert_tf.data.pair_packing import PairPacker
+from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.fill_mask import fill_masks, masked_ids
 from albert_tf.tasks.graph_fill_mask import GraphMasks
+from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -93,19 +96,12 @@ def test_a_classifier_answers_text_ids_and_examples_alike(tmp_path, tokenizer, c
         assert answer["predictions"] == expected["predictions"].tolist()
 
 
-def test_an_answer_may_be_cut_out_of_the_text(tmp_path, tokenizer, config):
-    def answer(texts, inputs, found):
-        best = tf.argmax(tf.where(inputs["b_starts"] < 0, -1e9, found["start_logits"]), axis=-1)
-        start, end = (tf.gather(inputs[name], best, batch_dims=1) for name in ("b_starts", "b_ends"))
-        return dict(answer=tf.strings.substr(texts["context"], start, end - start))
-
-    export_model(str(tmp_path / "served"), AlbertSpan(config), tokenizer, sequence_features(24),
-                 outputs=lambda found: {name: found[name] for name in ("start_logits", "end_logits")},
-                 text_inputs=dict(question=[None], context=[None]), answer=answer,
-                 pack=lambda graph, question, context: pack_texts_with_offsets(graph, 24, question, context))
+def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):
+    export_question_answering(str(tmp_path / "served"), AlbertSpan(config), tokenizer,
+                              FeatureOptions(24, 8, 6, is_training=False), AnswerOptions("1.1"))
     context = "Älter is the File"
     (found,) = ask(tmp_path / "served", ("serving_default", dict(question=["the name"], context=[context])))
-    assert found["answer"][0] in context
+    assert found["answer"][0] and found["answer"][0] == context[found["start"][0] : found["end"][0]]
 
 
 def test_in_bfloat16_it_answers_as_well(config, tokenizer, tmp_path):

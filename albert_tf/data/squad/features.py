@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Callable, Iterable, Iterator
+from typing import Iterable, Iterator
 
 from absl import logging
 
@@ -84,21 +84,19 @@ def _features(paragraphs, tokenizer: FullTokenizer, options: FeatureOptions) -> 
 
 def feature_blocks(
     paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
-    finish: Callable[[FeatureBlock], Any] = lambda block: block,
-) -> Iterator[Any]:
+) -> Iterator[FeatureBlock]:
     """The features of paragraphs' questions in blocks, in order, made by several processes.
 
     Args:
       paragraphs: of reading.read_paragraphs.
       tokenizer, options: see convert_examples_to_features.
       num_workers: processes.
-      finish: what is done to each block where it was made; its result is what comes back.
     """
     left_out = 0
-    with worker_pool(num_workers, _start_worker, tokenizer, options, finish) as run:
-        for result, unplaced in run(_features_of_chunk, _chunks(paragraphs)):
+    with worker_pool(num_workers, _start_worker, tokenizer, options) as run:
+        for block, unplaced in run(_features_of_chunk, _chunks(paragraphs)):
             left_out += unplaced
-            yield result
+            yield block
     if left_out:
         logging.warning("%d questions left out: %s", left_out, "their answer or paragraph could not be aligned")
 
@@ -118,7 +116,7 @@ def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[lis
 
 # --- what runs in the workers ----------------------------------------------------------------------------------------
 
-_worker: tuple[FullTokenizer, FeatureOptions, Callable] | None = None
+_worker: tuple[FullTokenizer, FeatureOptions] | None = None
 
 
 def _start_worker(*arguments) -> None:
@@ -126,9 +124,9 @@ def _start_worker(*arguments) -> None:
     _worker = arguments
 
 
-def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int) -> tuple[Any, int]:
-    """A finished block, and how many questions were left out."""
-    tokenizer, options, finish = _worker
+def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int) -> tuple[FeatureBlock, int]:
+    """The block of a chunk, and how many questions were left out."""
+    tokenizer, options = _worker
     aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
     queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
     builder, left_out = BlockBuilder(tokenizer.cls_id, tokenizer.sep_id), 0
@@ -144,7 +142,7 @@ def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int)
                             windows(len(paragraph.ids), options.max_seq_length - len(query) - SPECIAL_TOKENS,
                                     options.doc_stride))
             example_index += 1
-    return finish(builder.block()), left_out
+    return builder.block(), left_out
 
 
 def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[int, int] | None:
