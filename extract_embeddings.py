@@ -13,10 +13,10 @@ import os
 from albert_tf import cli
 
 import numpy as np
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import flags as shared
+from albert_tf import keras
 from albert_tf.files import written_whole
 from albert_tf.progress import progress
 from albert_tf.tasks.embeddings import embed, token_ids
@@ -37,7 +37,7 @@ def main():
     stem, ending = os.path.splitext(FLAGS.output_file)
     if ending != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
-    tf.keras.mixed_precision.set_global_policy(FLAGS.precision)
+    keras.mixed_precision.set_global_policy(FLAGS.precision)
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained("encoder")
     rows = token_ids(tokenizer, list(read_lines(FLAGS.input_file)),

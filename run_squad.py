@@ -16,10 +16,9 @@ from albert_tf import cli
 import os
 import sys
 
-import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared
+from albert_tf import finetuning_flags as tuning, flags as shared, keras
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
@@ -168,7 +167,7 @@ def beam_width(version: str) -> int:
     return width
 
 
-def task_of(version: str, model: tf.keras.Model) -> SpanTask | ConditionalSpanTask:
+def task_of(version: str, model: keras.Model) -> SpanTask | ConditionalSpanTask:
     return SpanTask(model, FLAGS.n_best_size) if version == "1.1" else ConditionalSpanTask(model)
 
 
@@ -235,7 +234,7 @@ def ask(task, version: str, tokenizer) -> None:
         print(describe(reader.ask(question.strip(), text)), flush=True)
 
 
-def export(model: tf.keras.Model, version: str, tokenizer) -> None:
+def export(model: keras.Model, version: str, tokenizer) -> None:
     export_question_answering(FLAGS.export_dir, model, tokenizer, feature_options(is_training=False),
                               answer_options(version), shortest=beam_width(version))
     logging.info("exported to %s", FLAGS.export_dir)

@@ -11,6 +11,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import flags
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import from_pretrained, make_with_weights
 from albert_tf.interchange.open_source import open_source
@@ -118,7 +119,7 @@ def config() -> AlbertConfig:
     return given.replace(**{name: value for name, value in said.items() if value is not None})
 
 
-def pretrained(model: str) -> tf.keras.Model:
+def pretrained(model: str) -> keras.Model:
     """The model that --init_checkpoint or --albert_hub_module_handle names, with its weights.
 
     Args:
@@ -168,8 +169,8 @@ def set_up() -> tf.distribute.Strategy:
     """Sets seed and precision, and gives the strategy: to be called before anything is built."""
     strategy = create_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy,
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
-    tf.keras.utils.set_random_seed(FLAGS.random_seed)
-    tf.keras.mixed_precision.set_global_policy(FLAGS.precision)
+    keras.utils.set_random_seed(FLAGS.random_seed)
+    keras.mixed_precision.set_global_policy(FLAGS.precision)
     return strategy
 
 

@@ -15,10 +15,9 @@ import random
 import statistics
 import tempfile
 
-import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -70,7 +69,7 @@ def masked_sentences() -> list[str]:
 
 
 def export(folder: str, precision: str) -> None:
-    tf.keras.mixed_precision.set_global_policy(_POLICIES[precision])
+    keras.mixed_precision.set_global_policy(_POLICIES[precision])
     model = AlbertPretrainer(AlbertConfig.preset("albert_base_v2"))
     export_mask_filling(folder, model, FullTokenizer(spm_model_file=FLAGS.spm_model_file))
 

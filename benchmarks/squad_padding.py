@@ -17,6 +17,7 @@ from absl import flags
 
 from albert_tf import cli
 from albert_tf import flags as shared
+from albert_tf import keras
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
@@ -71,7 +72,7 @@ def source(path: str, tokenizer, is_training: bool) -> FeatureSource:
     return FeatureSource(path, survey(path).questions, tokenizer, options)
 
 
-def largest_difference(version: str, model: tf.keras.Model, table: FeatureTable) -> float:
+def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:
     """Between what the model says of features in the batches of each length, and of the same features padded."""
     names = LOGITS[version]
     batches = evaluation_batches(table, BATCH, BUCKETS["batched by length"], tf.distribute.InputContext())

@@ -66,15 +66,15 @@ def serve(script: str) -> None:
 
 
 def status_of(run, main) -> int:
-    import tensorflow as tf
+    from albert_tf import keras
 
     try:
         run(main)
     except SystemExit as end:
         return end.code or 0
     finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
-        tf.keras.backend.clear_session()
+        keras.mixed_precision.set_global_policy("float32")
+        keras.backend.clear_session()
     return 0
 
 

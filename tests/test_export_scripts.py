@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 
+from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -30,7 +31,7 @@ def released(tmp_path_factory, golden):
     config = AlbertConfig(vocab_size=vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
                           num_attention_heads=2, intermediate_size=32, max_position_embeddings=16)
     (folder / CONFIG_NAME).write_text(config.to_json_string())
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     model = AlbertPretrainer(config)
     save_tf1_checkpoint(model, str(folder / "model.ckpt-best"))
     return folder, model

@@ -6,6 +6,8 @@ from typing import Mapping
 
 import tensorflow as tf
 
+from albert_tf import keras
+
 
 class BatchedModel(tf.Module):
     """A model as export_model takes it, whose memory does not grow with the number of rows.
@@ -16,7 +18,7 @@ class BatchedModel(tf.Module):
       batch_size: rows that go through the model together, at most.
     """
 
-    def __init__(self, model: tf.keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
+    def __init__(self, model: keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
         super().__init__()
         self._model, self._outputs, self._batch_size = model, outputs, batch_size
 

@@ -8,6 +8,7 @@ from typing import Collection
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import write_text
 from albert_tf.interchange.from_pretrained import build
@@ -80,7 +81,7 @@ def kind_of(source: Source) -> str:
 
 
 def save(
-    model: tf.keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
+    model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
     never_trained: Collection[str] = (),
 ) -> None:
     """Writes a model, its config and its vocabulary; the weights last, so that where they are all is.
@@ -105,7 +106,7 @@ def save(
         _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
 
 
-def _save_module(model: tf.keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
+def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
     if not isinstance(model, (AlbertModel, AlbertPretrainer)):
         raise ValueError(f"a TF-Hub module has no head but those of pre-training. Received: {type(model).__name__}")
     without_heads = isinstance(model, AlbertPretrainer) and never_trained
@@ -113,7 +114,7 @@ def _save_module(model: tf.keras.Model, output_dir: str, vocabulary: VocabularyF
 
 
 def _save_checkpoint(
-    model: tf.keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
+    model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
 ) -> None:
     write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     copy_vocabulary(vocabulary, output_dir)

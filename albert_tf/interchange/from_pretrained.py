@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Callable
 
-import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
@@ -33,7 +33,7 @@ _UNSEEN = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_laye
 
 def from_pretrained(
     path: str, model: str = "encoder", config: AlbertConfig | None = None, **arguments
-) -> tf.keras.Model:
+) -> keras.Model:
     """Builds a model and puts weights in place; what was restored and what was not is logged.
 
     Args:
@@ -60,7 +60,7 @@ def from_pretrained(
 
 def build(
     source: Source, model: str, config: AlbertConfig | None = None, **arguments
-) -> tuple[tf.keras.Model, RestoreReport]:
+) -> tuple[keras.Model, RestoreReport]:
     """from_pretrained of a source that is open, with the report of what was restored."""
     if source.module and model == "encoder":
         encoder = HubEncoder(source.module)
@@ -95,7 +95,7 @@ def make_with_weights(make: Callable, path: str, init_from_group0: bool = False)
     return task
 
 
-def load_checkpoint(model: tf.keras.Model, path: str) -> RestoreReport:
+def load_checkpoint(model: keras.Model, path: str) -> RestoreReport:
     """Puts the weights at `path` into a model that is there already.
 
     Args:
@@ -113,7 +113,7 @@ def load_checkpoint(model: tf.keras.Model, path: str) -> RestoreReport:
     return report
 
 
-def _module_report(model: tf.keras.Model, encoder: HubEncoder) -> RestoreReport:
+def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
     """All of a module is in place, and nothing of the head on it."""
     of_the_encoder = {id(variable) for variable in encoder.weights}
     head = [variable for variable in model.weights if id(variable) not in of_the_encoder]

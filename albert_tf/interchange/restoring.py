@@ -9,6 +9,7 @@ from typing import Callable, TypeVar
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.interchange.source import Source
 
 Made = TypeVar("Made")
@@ -51,7 +52,7 @@ def release_name(variable: tf.Variable) -> str:
     return variable.name.split(":")[0]
 
 
-def restore(model: tf.keras.Model, source: Source) -> RestoreReport:
+def restore(model: keras.Model, source: Source) -> RestoreReport:
     """Assigns to each variable of a model the value of its name, one after the other; the report is logged.
 
     Args:

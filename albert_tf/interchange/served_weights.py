@@ -7,12 +7,13 @@ from typing import Callable, Iterator
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import Encoder
 
 
 @contextlib.contextmanager
-def made_once(model: tf.keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
+def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
     """Within it, graphs that are traced read what a model makes of its weights for a step from variables.
 
     In bfloat16 these are half as large as the weights that they stand for, and making them takes a tenth of the time

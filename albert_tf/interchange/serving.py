@@ -10,6 +10,7 @@ from typing import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.served_weights import made_once
 from albert_tf.modeling.inputs import ENCODER_INPUTS
@@ -21,7 +22,7 @@ RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
 
 def export_model(
     export_dir: str,
-    model: tf.keras.Model,
+    model: keras.Model,
     tokenizer: FullTokenizer,
     features: Mapping[str, tf.io.FixedLenFeature],
     outputs: Callable[[dict], dict],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.squad.graph_windows import MODEL_INPUTS, pack_windows
 from albert_tf.interchange.batched_model import BatchedModel
@@ -23,7 +24,7 @@ _BATCH = 16
 
 
 def export_question_answering(
-    export_dir: str, model: tf.keras.Model, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
+    export_dir: str, model: keras.Model, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
     shortest: int = 1,
 ) -> None:
     """Writes a SavedModel that finds answers; see export_model for its signatures.

@@ -9,6 +9,7 @@ from typing import Collection
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.source import Source
@@ -44,7 +45,7 @@ def tf1_source(prefix: str) -> Source:
 
 
 def save_tf1_checkpoint(
-    model: tf.keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = ()
+    model: keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = ()
 ) -> None:
     """Writes a model as the release would: a checkpoint of its variables' names, without slots.
 

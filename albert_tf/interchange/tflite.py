@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.interchange.serving import graph
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.inputs import ENCODER_INPUTS
@@ -18,7 +19,7 @@ NUM_CHOICES = 4
 _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
 
 
-def convert(model: tf.keras.Model, precision: str, max_seq_length: int, max_predictions_per_seq: int = 20) -> bytes:
+def convert(model: keras.Model, precision: str, max_seq_length: int, max_predictions_per_seq: int = 20) -> bytes:
     """A flatbuffer with one signature, for one input of a fixed length.
 
     Args:
@@ -42,7 +43,7 @@ def convert(model: tf.keras.Model, precision: str, max_seq_length: int, max_pred
 
 
 def differences(
-    flatbuffer: bytes, model: tf.keras.Model, max_seq_length: int, max_predictions_per_seq: int = 20, seed: int = 0
+    flatbuffer: bytes, model: keras.Model, max_seq_length: int, max_predictions_per_seq: int = 20, seed: int = 0
 ) -> dict[str, float]:
     """For each output, the largest difference between a converted model and the model, on random tokens.
 
@@ -62,11 +63,11 @@ def differences(
     return {name: float(np.max(np.abs(found[name] - tf.cast(expected[name], tf.float32)))) for name in expected}
 
 
-def _outputs(model: tf.keras.Model, inputs: dict) -> dict:
+def _outputs(model: keras.Model, inputs: dict) -> dict:
     return {name: output for name, output in model(inputs).items() if name not in _INNER_OUTPUTS}
 
 
-def _input_shapes(model: tf.keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
+def _input_shapes(model: keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
     choices = [NUM_CHOICES] if isinstance(model, AlbertMultipleChoice) else []
     shapes = {name: [1, *choices, max_seq_length] for name in ENCODER_INPUTS}
     if isinstance(model, AlbertPretrainer):

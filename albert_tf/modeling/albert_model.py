@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import Encoder
@@ -11,7 +12,7 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import Dense, dropouts
 
 
-class AlbertModel(tf.keras.Model):
+class AlbertModel(keras.Model):
     """ALBERT without a head (Lan et al., 2020; release: modeling.AlbertModel).
 
     The compute dtype is that of the global Keras policy when the model is made; variables are float32 always.

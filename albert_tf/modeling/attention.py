@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.fused import fused
 from albert_tf.modeling.layers import Dense, LayerNorm, layer_norm
@@ -22,7 +23,7 @@ class AttentionWeights(NamedTuple):
     beta: tf.Tensor  # [H]
 
 
-class AttentionBlock(tf.keras.layers.Layer):
+class AttentionBlock(keras.layers.Layer):
     """LayerNorm(x + dropout(dense(attention(x)))), over tokens laid out as [batch * seq, H].
 
     Args:

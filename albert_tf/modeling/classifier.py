@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.layers import OutputDense, dropouts
 
 
-class AlbertClassifier(tf.keras.Model):
+class AlbertClassifier(keras.Model):
     """AlbertModel, dropout on the pooled output, and a dense layer; one label is regression.
 
     Args:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.inputs import required
@@ -16,7 +17,7 @@ from albert_tf.modeling.layers import Dense, LayerNorm, dropouts
 BARRED_LOGIT = -1e30
 
 
-class AlbertConditionalSpan(tf.keras.Model):
+class AlbertConditionalSpan(keras.Model):
     """AlbertModel with start logits, end logits conditioned on a start, and an answerability logit.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.attention import AttentionBlock
 from albert_tf.modeling.feed_forward import FeedForwardBlock
@@ -14,7 +15,7 @@ from albert_tf.modeling.recomputation import recomputed
 MASKED_SCORE = -10000.0
 
 
-class Encoder(tf.keras.layers.Layer):
+class Encoder(keras.layers.Layer):
     """The mapping E -> H, where they differ, and the layers.
 
     Which block layer i uses in each list is the config's attention_blocks[i] and ffn_blocks[i]: that is all there

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import Dense, LayerNorm, activation, layer_norm
 
@@ -21,7 +22,7 @@ class FeedForwardWeights(NamedTuple):
     beta: tf.Tensor  # [H]
 
 
-class FeedForwardBlock(tf.keras.layers.Layer):
+class FeedForwardBlock(keras.layers.Layer):
     """LayerNorm(x + dropout(dense(act(dense(x))))), over tokens laid out as [batch * seq, H].
 
     Args:

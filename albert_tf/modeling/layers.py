@@ -10,16 +10,17 @@ from typing import Callable
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.modeling.fused import fused
 
 LAYER_NORM_EPSILON = 1e-12
 
 
-def truncated_normal(stddev: float) -> tf.keras.initializers.Initializer:
-    return tf.keras.initializers.TruncatedNormal(stddev=stddev)
+def truncated_normal(stddev: float) -> keras.initializers.Initializer:
+    return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
-class ReleaseLayer(tf.keras.layers.Layer):
+class ReleaseLayer(keras.layers.Layer):
     """A layer whose variables are made at once, float32, under full release names, and are cast only on request.
 
     Keras casts a variable each time that it is read; shared weights are cheaper cast once for all layers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
@@ -13,7 +14,7 @@ from albert_tf.modeling.layers import OutputDense, dropouts
 MISSING_CHOICE = -1e9
 
 
-class AlbertMultipleChoice(tf.keras.Model):
+class AlbertMultipleChoice(keras.Model):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
 
     Args:

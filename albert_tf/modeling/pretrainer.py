@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.inputs import required
@@ -34,7 +35,7 @@ class MaskedLmHead(ReleaseLayer):
         return tf.reshape(logits, tf.concat([tf.shape(positions), [logits.shape[-1]]], axis=0))
 
 
-class AlbertPretrainer(tf.keras.Model):
+class AlbertPretrainer(keras.Model):
     """AlbertModel with both heads of pre-training.
 
     Called with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. Returns AlbertModel's

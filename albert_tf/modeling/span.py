@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.layers import OutputDense, dropouts
 
 
-class AlbertSpan(tf.keras.Model):
+class AlbertSpan(keras.Model):
     """AlbertModel and a dense layer to a start and an end logit for each token.
 
     Called with AlbertModel's inputs; returns its outputs, start_logits and end_logits, float32 [batch, seq].

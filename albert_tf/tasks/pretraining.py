@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 
@@ -22,7 +23,7 @@ class PretrainingTask:
         self._has_sentence_loss = has_sentence_loss
         names = ["masked_lm_accuracy", "masked_lm_loss"]
         names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
-        self._means = {name: tf.keras.metrics.Mean(name=name) for name in names}
+        self._means = {name: keras.metrics.Mean(name=name) for name in names}
 
     def normalizers(self, batch: dict) -> dict[str, tf.Tensor]:
         """What the losses are divided by: sums over a part of the batch, to be added up over all of it."""
@@ -41,7 +42,7 @@ class PretrainingTask:
         return tf.add_n(list(parts.values())), parts
 
     @property
-    def metrics(self) -> list[tf.keras.metrics.Metric]:
+    def metrics(self) -> list[keras.metrics.Metric]:
         return list(self._means.values())
 
     def update_metrics(self, batch: dict, outputs: dict) -> None:

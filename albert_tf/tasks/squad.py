@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 
@@ -13,7 +14,7 @@ class _SquadTask:
 
     metrics = ()  # what SQuAD reports is not a mean over batches: tasks/squad_metrics.py computes it from answers
 
-    def __init__(self, model: tf.keras.Model):
+    def __init__(self, model: keras.Model):
         self.model = model
 
     def normalizers(self, batch: dict) -> dict[str, tf.Tensor]:

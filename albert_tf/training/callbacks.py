@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from albert_tf import keras
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 
 # Steps between two points of a curve, and seconds between two log lines.
@@ -17,7 +18,7 @@ _CURVE_STEPS = 20
 _LINE_SECONDS = 30
 
 
-class StepCallback(tf.keras.callbacks.Callback):
+class StepCallback(keras.callbacks.Callback):
     """A callback that is told the step of the run, which goes on counting after a restart."""
 
     def __init__(self, first_step: int):

@@ -24,6 +24,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
@@ -136,7 +137,7 @@ class FineTuning:
         """
         return self._predictions(table, self._options.predict_batch_size)
 
-    def best_model(self) -> tf.keras.Model:
+    def best_model(self) -> keras.Model:
         """The model that predicts, with the weights of `checkpoint`."""
         return self._serve(self.checkpoint()).model
 
@@ -172,7 +173,7 @@ class FineTuning:
     def _start(self, seed: int, directory: str, evaluate: Evaluate | None):
         """Trainer, checkpoints and evaluator of a run, with its initial weights."""
         tf.io.gfile.makedirs(directory)
-        tf.keras.utils.set_random_seed(seed)
+        keras.utils.set_random_seed(seed)
         task = self._task_at_start()
         trainer = self._new_trainer(task, seed)
         chief = is_chief(self._strategy)
@@ -232,7 +233,7 @@ class FineTuning:
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self._strategy, batch_size, self._options.buckets, self._options.jit_compile)
 
-    def _load_fine_tuned(self, model: tf.keras.Model, path: str) -> None:
+    def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
         report = self._load_weights(model, path)
         missing = [name for name in report.not_restored if not name.startswith("bert/")]
         if missing:

@@ -12,6 +12,7 @@ import warnings
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.training.schedule import learning_rate_schedule
 
 with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
@@ -53,7 +54,7 @@ def create_optimizer(
     start_warmup_step: int = 0,
     poly_power: float = 1.0,
     weight_decay_rate: float = 0.01,
-) -> tf.keras.optimizers.legacy.Optimizer:
+) -> keras.optimizers.legacy.Optimizer:
     """The release's optimizer with its schedule. It does not clip: the trainer clips to a global norm of 1 before.
 
     Args:

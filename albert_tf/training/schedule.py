@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
 
-class WarmupThenDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
+
+class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then the polynomial decay to 0 that was under way all along.
 
     At the end of the warm-up the rate drops to the decayed one, and before start_warmup_step it is negative: both as

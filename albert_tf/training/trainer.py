@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf import keras
+
 CLIP_NORM = 1.0
 # A run whose gradients are not finite this often in a row will not recover.
 MOST_SKIPPED_IN_A_ROW = 100
 
 
-class Trainer(tf.keras.Model):
+class Trainer(keras.Model):
     """Trains and evaluates a task's model by Keras' own loop.
 
     Args:

@@ -15,6 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification import ClassificationTask
@@ -27,7 +28,7 @@ CHOICES = 4
 
 def main():
     size, seq, precision, steps = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    tf.keras.mixed_precision.set_global_policy(precision)
+    keras.mixed_precision.set_global_policy(precision)
     train = training_step(AlbertConfig.preset(size), seq, "--gradient_checkpointing" in sys.argv,
                           "--jit_compile" in sys.argv)
     before = memory("VmRSS")

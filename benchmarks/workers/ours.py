@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -22,8 +23,8 @@ CONFIG = AlbertConfig.preset("albert_base_v2")
 def make_step():
     precision, what = sys.argv[1:3]
     jit_compile = "--jit_compile" in sys.argv
-    tf.keras.utils.set_random_seed(1)
-    tf.keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
+    keras.utils.set_random_seed(1)
+    keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
     optimizer = create_optimizer("adamw", learning_rate=1e-4, num_train_steps=10000, num_warmup_steps=0)
     return _whole_step(optimizer, jit_compile) if what == "step" else _encoder_step(optimizer, what, jit_compile)
 

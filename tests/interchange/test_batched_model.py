@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.batched_model import BatchedModel
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -23,7 +24,7 @@ class RowCounter:
 
 @pytest.mark.parametrize("num_rows", [0, 1, 4, 5, 11])
 def test_rows_have_the_models_outputs(num_rows):
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     model, rng = AlbertConditionalSpan(CONFIG, start_n_top=3, end_n_top=2), np.random.default_rng(1)
     ids = tf.constant(rng.integers(1, 50, [num_rows, 12]), tf.int32)
     inputs = dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=ids % 2, p_mask=tf.zeros_like(ids))

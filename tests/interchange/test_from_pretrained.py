@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
 from albert_tf.interchange.restoring import release_name
@@ -63,7 +64,7 @@ def test_every_kind_of_model_takes_a_pretrained_encoder(folder, kind):
 
 def test_our_own_checkpoints_are_read_by_any_kind_of_model(folder):
     model = AlbertPretrainer(TINY)
-    optimizer = tf.keras.optimizers.legacy.Adam()
+    optimizer = keras.optimizers.legacy.Adam()
     optimizer.apply_gradients([(variable * 0, variable) for variable in model.trainable_variables])
     tf.train.Checkpoint(model=model, optimizer=optimizer, step=optimizer.iterations).write(str(folder / "model.ckpt-7"))
     again = albert_tf.from_pretrained(str(folder), model="pretrainer")
@@ -115,7 +116,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
         return of_replicas[0]
 
     def head(seed):
-        tf.keras.utils.set_random_seed(seed)
+        keras.utils.set_random_seed(seed)
         with mirrored.scope() if replicas == 2 else contextlib.nullcontext():
             task = make_with_weights(lambda: PretrainingTask(AlbertPretrainer(TINY)), str(folder))
         np.testing.assert_array_equal(values(task.model.albert.pooler.kernel), encoder.pooler.kernel)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.pair_packing import PairPacker
 from albert_tf.interchange.hub.writing import export_encoder, export_preprocessing
@@ -21,7 +22,7 @@ def tokenizer(golden):
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     return AlbertPretrainer(AlbertConfig(
         vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
         intermediate_size=32, max_position_embeddings=128, hidden_dropout_prob=0.5))
@@ -63,11 +64,11 @@ def test_the_outputs_are_the_models(modules, model, batch):
 
 def test_it_can_be_fine_tuned(modules, model, batch):
     layer = hub.KerasLayer(modules[0], trainable=True)
-    inputs = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in HUB_NAMES.values()}
-    classifier = tf.keras.Model(inputs, tf.keras.layers.Dense(2)(layer(inputs)["pooled_output"]))
+    inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in HUB_NAMES.values()}
+    classifier = keras.Model(inputs, keras.layers.Dense(2)(layer(inputs)["pooled_output"]))
     assert len(layer.trainable_variables) == len(model.albert.trainable_variables)
     before = [variable.numpy() for variable in layer.trainable_variables]
-    classifier.compile(tf.keras.optimizers.SGD(1.0), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    classifier.compile(keras.optimizers.SGD(1.0), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     losses = classifier.fit(hub_inputs(batch), np.array([0, 1, 0]), epochs=5, batch_size=3, verbose=0).history["loss"]
     assert min(losses) < losses[0]
     unchanged = {variable.name for variable, old in zip(layer.trainable_variables, before)
@@ -139,6 +140,6 @@ def test_the_preprocessing_tells_the_special_ids(modules, tokenizer):
 
 
 def test_both_fit_together_in_one_keras_model(modules, model, tokenizer):
-    text = tf.keras.Input([], dtype=tf.string)
-    whole = tf.keras.Model(text, hub.KerasLayer(modules[0])(hub.KerasLayer(modules[1])(text))["pooled_output"])
+    text = keras.Input([], dtype=tf.string)
+    whole = keras.Model(text, hub.KerasLayer(modules[0])(hub.KerasLayer(modules[1])(text))["pooled_output"])
     assert whole.predict(tf.constant(["the name"]), verbose=0).shape == (1, 16)

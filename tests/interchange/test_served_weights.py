@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.served_weights import made_once
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -18,9 +19,9 @@ INPUTS = {name: np.array([row], np.int32) for name, row in dict(
 
 @pytest.fixture
 def bfloat16():
-    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     yield
-    tf.keras.mixed_precision.set_global_policy("float32")
+    keras.mixed_precision.set_global_policy("float32")
 
 
 def traced(model):

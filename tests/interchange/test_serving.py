@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.graph_packing import pack_texts
 from albert_tf.data.pair_packing import PairPacker
@@ -105,13 +106,13 @@ def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):
 
 
 def test_in_bfloat16_it_answers_as_well(config, tokenizer, tmp_path):
-    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         model = AlbertPretrainer(config)
         export_mask_filling(str(tmp_path / "served"), model, tokenizer, top_k=3)
         (expected,) = fill_masks(model, tokenizer, MASKED[0], top_k=3)
     finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
+        keras.mixed_precision.set_global_policy("float32")
     (found,) = ask(tmp_path / "served", ("serving_default", dict(text=MASKED[:1])))
     np.testing.assert_allclose(found["probabilities"][0][0], [filling.probability for filling in expected], rtol=0.02)
 

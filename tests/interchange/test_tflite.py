@@ -1,8 +1,8 @@
 """TensorFlow Lite models: their outputs, and that what layers share is stored once."""
 
 import pytest
-import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange import tflite
 from albert_tf.modeling.albert_model import AlbertModel
@@ -26,7 +26,7 @@ HEADS = {
 
 @pytest.fixture(autouse=True)
 def seed():
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
 
 
 @pytest.mark.parametrize("kind", HEADS)

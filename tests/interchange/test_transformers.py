@@ -12,8 +12,8 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import MODELS
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
@@ -44,7 +44,7 @@ def peer_python():
     ("encoder", dict(num_hidden_groups=2, inner_group_num=2)), ("classifier", dict(hidden_act="relu"))], ids=str)
 def test_transformers_loads_all_and_computes_the_same(tmp_path, peer_python, kind, changes):
     class_name, arguments, outputs = CASES[kind]
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     model = MODELS[kind](TINY.replace(**changes), **arguments)
     save_hugging_face(model, str(tmp_path / "hf"))
     random = np.random.default_rng(1)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 
 
@@ -26,10 +26,10 @@ def tiny_batch():
 @pytest.fixture
 def policy():
     """Sets the global policy, and takes it back when the test is over."""
-    yield tf.keras.mixed_precision.set_global_policy
-    tf.keras.mixed_precision.set_global_policy("float32")
+    yield keras.mixed_precision.set_global_policy
+    keras.mixed_precision.set_global_policy("float32")
 
 
 @pytest.fixture(autouse=True)
 def seed():
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.layers import activation
@@ -97,7 +98,7 @@ def test_half_precision_is_close_and_keeps_variables_and_logits_float32(golden, 
     outputs = half(inputs)
     assert {variable.dtype for variable in half.weights} == {tf.float32}
     assert outputs["mlm_logits"].dtype == outputs["sop_logits"].dtype == tf.float32
-    assert outputs["sequence_output"].dtype == tf.as_dtype(tf.keras.mixed_precision.global_policy().compute_dtype)
+    assert outputs["sequence_output"].dtype == tf.as_dtype(keras.mixed_precision.global_policy().compute_dtype)
     for name in ("sequence_output", "mlm_logits", "sop_logits"):
         exact, off = full(inputs)[name], tf.cast(outputs[name], tf.float32) - full(inputs)[name]
         assert 0 < tf.norm(off) < worst * tf.norm(exact), name

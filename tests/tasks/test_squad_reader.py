@@ -1,8 +1,8 @@
 """SquadReader: questions about a text, asked one by one."""
 
 import pytest
-import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -18,7 +18,7 @@ TEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and
 @pytest.fixture(params=["1.1", "2.0"])
 def reader(request, golden):
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     config = AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                           num_attention_heads=2, intermediate_size=16, max_position_embeddings=40)
     is_v1 = request.param == "1.1"

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.training import callbacks
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
 
 
-class Slope(tf.keras.Model):
+class Slope(keras.Model):
     def __init__(self):
         super().__init__()
         self.w = self.add_weight("w", [], initializer="ones")

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
 
-class OneVariable(tf.keras.Model):
+class OneVariable(keras.Model):
     def __init__(self, size):
         super().__init__()
         self.w = self.add_weight("w", [size])

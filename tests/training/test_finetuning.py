@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -73,7 +74,7 @@ def history(directory):
 
 
 def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_replicas(tables, strategy, mirrored):
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     with mirrored.scope():
         task = new_task()
     examples = tables[1]

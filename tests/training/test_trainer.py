@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
@@ -36,7 +37,7 @@ def batches_of(numbers):
     return tf.data.Dataset.from_tensor_slices({name: numbers[f"batch_{name}"] for name in INPUTS})
 
 
-class StepLogs(tf.keras.callbacks.Callback):
+class StepLogs(keras.callbacks.Callback):
     def __init__(self):
         super().__init__()
         self.logs = []
@@ -115,9 +116,9 @@ def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial)
 
 @pytest.fixture(params=["mixed_bfloat16", "mixed_float16"])
 def half_precision(request):
-    tf.keras.mixed_precision.set_global_policy(request.param)
+    keras.mixed_precision.set_global_policy(request.param)
     yield request.param
-    tf.keras.mixed_precision.set_global_policy("float32")
+    keras.mixed_precision.set_global_policy("float32")
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -137,11 +138,11 @@ def test_half_precision_trains_near_the_release(golden, initial, half_precision,
 
 
 def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved(golden, initial):
-    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         trainer = new_trainer(initial, loss_scaling=True)
     finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
+        keras.mixed_precision.set_global_policy("float32")
     trainer.loss_scale.value.assign(2.0**30)
     trainer.fit(batches_of(np.load(golden / "training_lamb.npz")).take(2), verbose=0)
     assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**28

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import dropouts
@@ -13,7 +14,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 _OUTPUTS = ("pooled_output", "sequence_output", "encoder_outputs")
 
 
-class HubEncoder(tf.keras.Model):
+class HubEncoder(keras.Model):
     """A text encoder of TF-Hub's common interface; what variables it has to train are trained with the head's.
 
     Args:
@@ -59,7 +60,7 @@ class HubEncoder(tf.keras.Model):
                              f"input_type_ids, and give {', '.join(_OUTPUTS)}") from error
 
 
-def use_module(model: tf.keras.Model, path: str) -> HubEncoder:
+def use_module(model: keras.Model, path: str) -> HubEncoder:
     """Puts a SavedModel in the place of a model's encoder.
 
     Args:

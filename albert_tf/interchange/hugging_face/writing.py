@@ -6,9 +6,9 @@ import json
 import os
 
 import numpy as np
-import tensorflow as tf
 from safetensors.numpy import save_file
 
+from albert_tf import keras
 from albert_tf.files import write_text, written_whole
 from albert_tf.interchange.hugging_face.configs import CONFIG, config_values
 from albert_tf.interchange.hugging_face.names import hugging_face_name, is_transposed
@@ -30,7 +30,7 @@ _CLASSES = {
 }
 
 
-def save_hugging_face(model: tf.keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
+def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
     """Writes config.json, model.safetensors and the vocabulary.
 
     Args:
@@ -53,7 +53,7 @@ def save_hugging_face(model: tf.keras.Model, folder: str, vocabulary: Vocabulary
         save_file(tensors, temporary, metadata={"format": "pt"})
 
 
-def _tensors(model: tf.keras.Model, architecture: str) -> dict[str, np.ndarray]:
+def _tensors(model: keras.Model, architecture: str) -> dict[str, np.ndarray]:
     tensors = {}
     for variable in model.weights:
         name = release_name(variable)

@@ -1,0 +1,33 @@
+"""Keras 2, from wherever the installed TensorFlow has it: `from albert_tf import keras`.
+
+Up to TensorFlow 2.15 it is tf.keras. From 2.16 on tf.keras is Keras 3, and Keras 2 is the package tf_keras. No other
+module names tf.keras or tf_keras. Neither TF_USE_LEGACY_KERAS nor an earlier import of Keras 3 makes a difference.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+
+def _keras_2() -> ModuleType:
+    if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 16):
+        return tf.keras
+    try:
+        return importlib.import_module("tf_keras")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"TensorFlow {tf.__version__} comes without Keras 2: pip install tf-keras") from error
+
+
+_KERAS_2 = _keras_2()
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_KERAS_2, name)
+
+
+def __dir__() -> list[str]:
+    return dir(_KERAS_2)
