@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Callable
 
@@ -10,6 +11,10 @@ from typing import Callable
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, logging
+
+# What TensorFlow puts around an error's message: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
+# [Op:SaveV2]".
+_OF_AN_OP = re.compile(r"\{\{\w+ [^}]*\}\} | \[Op:\w+\]")
 
 
 def run(main: Callable[[], None]) -> None:
@@ -40,5 +45,5 @@ def run(main: Callable[[], None]) -> None:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    message = getattr(error, "message", None) or str(error)
+    message = _OF_AN_OP.sub("", getattr(error, "message", None) or str(error))
     return " ".join(message.split())[:1000]

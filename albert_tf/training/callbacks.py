@@ -26,7 +26,10 @@ class StepCallback(keras.callbacks.Callback):
         self._first_step = first_step
 
     def on_train_batch_end(self, batch, logs=None):
-        self.on_step(self._first_step + batch + 1, logs)
+        try:
+            self.on_step(self._first_step + batch + 1, logs)
+        except tf.errors.OutOfRangeError as error:  # a file that may not grow further, too
+            raise OSError(error.message) from error  # Keras' fit would take it for the end of the data
 
     def on_step(self, step: int, logs: dict) -> None:
         raise NotImplementedError
@@ -97,13 +100,19 @@ class EndOnSignal(StepCallback):
     """SIGTERM: save(step), then end the process with the status that the signal would have given.
 
     Only the process that writes does so. Others would keep it waiting for them in its last step, so they go on until it
-    is gone.
+    is gone. It is a context manager, and handles the signal within its block only.
     """
 
     def __init__(self, first_step: int, save, writes: bool):
         super().__init__(first_step)
-        self._save, self._received = save, False
-        self._previous = signal.signal(signal.SIGTERM, self._receive if writes else signal.SIG_IGN)
+        self._save, self._writes, self._received = save, writes, False
+
+    def __enter__(self):
+        self._previous = signal.signal(signal.SIGTERM, self._receive if self._writes else signal.SIG_IGN)
+        return self
+
+    def __exit__(self, *_):
+        signal.signal(signal.SIGTERM, self._previous)
 
     def _receive(self, *_):
         self._received = True
@@ -113,9 +122,6 @@ class EndOnSignal(StepCallback):
             self._save(step)
             logging.info("ended by SIGTERM; step %d is saved", step)
             sys.exit(128 + signal.SIGTERM)
-
-    def on_train_end(self, logs=None):
-        signal.signal(signal.SIGTERM, self._previous)
 
 
 class SkippedSteps(StepCallback):

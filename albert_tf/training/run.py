@@ -57,7 +57,8 @@ def train(
       evaluator: called with the step after each save; its patience ends the run early.
 
     Raises:
-      ValueError: the batch cannot be divided among replicas and micro-batches.
+      ValueError: the batch cannot be divided among replicas and micro-batches, or the data ended before the last step.
+      OSError: a checkpoint cannot be written.
     """
     replicas, parts = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
     if options.train_batch_size % (replicas * parts):
@@ -83,14 +84,21 @@ def train(
                 trainer.stop_training = True
 
     writes = is_chief(strategy)
+    end_on_signal = callbacks.EndOnSignal(first_step, checkpoints.save, writes)
     beside = [callbacks.SkippedSteps(first_step),
               callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
-              callbacks.EndOnSignal(first_step, checkpoints.save, writes)]
+              end_on_signal]
     if writes:
         beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
                    callbacks.Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
     batches = strategy.distribute_datasets_from_function(batches_from(first_step))
-    trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=beside)
+    with end_on_signal:
+        trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=beside)
+    last_step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
+    # Keras' fit takes whatever raises an OutOfRangeError for the end of the data, and returns.
+    if last_step < options.num_train_steps and not trainer.stop_training:
+        raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}: its data ended, which should "
+                         "go on without end. Started again, the run goes on from its latest checkpoint")
 
 
 def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:

@@ -67,6 +67,18 @@ class Trainer(keras.Model):
     def metrics(self):
         return self.task.metrics
 
+    def evaluate(self, batches, steps: int, **arguments):
+        """Keras' own, on exactly so many batches.
+
+        Raises:
+          ValueError: the data ended before.
+        """
+        counter = _BatchCounter()
+        results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
+        if counter.count < steps:  # Keras takes whatever raises an OutOfRangeError for the end of the data
+            raise ValueError(f"evaluation ended after {counter.count} of {steps} batches: the data changed meanwhile")
+        return results
+
     def train_step(self, batch):
         replica = tf.distribute.get_replica_context()
         normalizers = self.task.normalizers(batch)
@@ -76,8 +88,9 @@ class Trainer(keras.Model):
         gradients, losses = self._accumulated(batch, normalizers, _replica_id(replica))
         gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
-        return dict(losses, learning_rate=self._learning_rate(), gradient_norm=norm,
-                    skipped_steps=self._update(gradients, norm, variables))
+        learning_rate = self._learning_rate()  # of this step: the update below adds 1 to the optimizer's step
+        skipped_steps = self._update(gradients, norm, variables)
+        return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
     def _step_on_replicas(self, batch):
         strategy = self.distribute_strategy
@@ -137,6 +150,15 @@ class Trainer(keras.Model):
 
     def _learning_rate(self):
         return self.optimizer.learning_rate(self.optimizer.iterations)
+
+
+class _BatchCounter(keras.callbacks.Callback):
+    """Counts the batches of an evaluation."""
+
+    count = 0
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.count = batch + 1
 
 
 class LossScale(tf.Module):

@@ -7,37 +7,12 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from slope import Task
 
-from albert_tf import keras
 from albert_tf.training import callbacks
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
-
-
-class Slope(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.w = self.add_weight("w", [], initializer="ones")
-        self.built = True
-
-    def call(self, inputs, training=False):
-        return dict(y=self.w * inputs["x"])
-
-
-class Task:
-    """Mean of w * x."""
-
-    metrics = ()
-
-    def __init__(self):
-        self.model = Slope()
-
-    def normalizers(self, batch):
-        return dict(examples=tf.cast(tf.size(batch["x"]), tf.float32))
-
-    def loss(self, outputs, batch, normalizers):
-        return tf.reduce_sum(outputs["y"]) / normalizers["examples"], {}
 
 
 def fit(x, *beside, **compile_arguments):
@@ -93,18 +68,27 @@ def test_sigterm_saves_the_step_and_ends_the_process():
                 os.kill(os.getpid(), signal.SIGTERM)
 
     saved, before = [], signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            fit([1.0] * 8, Terminate(), callbacks.EndOnSignal(0, saved.append, writes=True))
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with pytest.raises(SystemExit) as ended, callbacks.EndOnSignal(0, saved.append, writes=True) as end_on_signal:
+        fit([1.0] * 8, Terminate(), end_on_signal)
     assert saved == [2] and ended.value.code == 128 + signal.SIGTERM
-
-
-def test_the_handler_of_sigterm_is_put_back():
-    before = signal.getsignal(signal.SIGTERM)
-    fit([1.0], callbacks.EndOnSignal(0, print, writes=True))
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_handler_of_sigterm_is_put_back_after_an_error():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), callbacks.EndOnSignal(0, print, writes=True):
+        assert signal.getsignal(signal.SIGTERM) is not before
+        raise KeyboardInterrupt
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_callback_out_of_range_is_an_error_and_not_the_end_of_the_data():
+    class Full(Steps):
+        def on_step(self, step, logs):
+            raise tf.errors.OutOfRangeError(None, None, "x.data: File too large")
+
+    with pytest.raises(OSError, match="^x.data: File too large$"):
+        fit([1.0] * 3, Full())
 
 
 def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):

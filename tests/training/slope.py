@@ -1,0 +1,33 @@
+"""A task of one variable, for tests of what goes on beside the steps."""
+
+import tensorflow as tf
+
+from albert_tf import keras
+
+
+class Slope(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.w = self.add_weight("w", [], initializer="ones")
+        self.built = True
+
+    def call(self, inputs, training=False):
+        return dict(y=self.w * inputs["x"])
+
+
+class Task:
+    """Mean of w * x."""
+
+    metrics = ()
+
+    def __init__(self):
+        self.model = Slope()
+
+    def normalizers(self, batch):
+        return dict(examples=tf.cast(tf.size(batch["x"]), tf.float32))
+
+    def loss(self, outputs, batch, normalizers):
+        return tf.reduce_sum(outputs["y"]) / normalizers["examples"], {}
+
+    def update_metrics(self, batch, outputs):
+        pass

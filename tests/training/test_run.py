@@ -1,0 +1,63 @@
+"""A run ends at its last step, or says why not: Keras' fit by itself takes an OutOfRangeError for the end of the data."""
+
+import contextlib
+import re
+import resource
+
+import pytest
+import tensorflow as tf
+from slope import Task
+
+from albert_tf.config import AlbertConfig
+from albert_tf.training.checkpoints import Checkpoints, numbered
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.run import RunOptions, train
+from albert_tf.training.trainer import Trainer
+
+CONFIG = AlbertConfig(vocab_size=10)
+
+
+def train_to_step_4(folder, batches=6):
+    """Trains, on data of so many batches, and saves every two steps."""
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope():
+        trainer = Trainer(Task())
+        trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
+
+    def batches_from(first_step):
+        return lambda context: tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(batches)
+
+    train(trainer, Checkpoints(str(folder), trainer, CONFIG), batches_from, RunOptions(str(folder), 4, 2, 2), strategy)
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """As `ulimit -f`: no file of this process may grow beyond a size in bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_an_error(tmp_path):
+    with largest_file(1000), pytest.raises(OSError, match="File too large"):
+        train_to_step_4(tmp_path)
+    assert not numbered(str(tmp_path))
+    train_to_step_4(tmp_path)
+    assert numbered(str(tmp_path)) == [str(tmp_path / f"model.ckpt-{step}") for step in (2, 4)]
+
+
+def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="^" + re.escape("training ended at step 3 of 4: its data ended")):
+        train_to_step_4(tmp_path, batches=3)
+
+
+def test_an_evaluation_without_all_of_its_batches_is_an_error():
+    trainer = Trainer(Task())
+    trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
+    batches = tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(3)
+    trainer.evaluate(batches, steps=3, verbose=0)
+    with pytest.raises(ValueError, match="^evaluation ended after 3 of 4 batches"):
+        trainer.evaluate(batches, steps=4, verbose=0)
