@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import tensorflow as tf
 
 from albert_tf.interchange.archive import is_archive, unpacked
+from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.interchange.hub.reading import fetched, hub_source, is_hub_module, is_url
 from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
 from albert_tf.interchange.ours import is_ours, our_source
@@ -29,7 +31,20 @@ def open_source(path: str) -> Source:
     if is_url(path):
         path = fetched(path)
     if is_archive(path):
-        path = unpacked(path)
+        return _source_in_archive(path)
+    return _source(path)
+
+
+def _source_in_archive(path: str) -> Source:
+    """What is in an archive; its messages, also of what is read later, name the archive."""
+    directory = unpacked(path)
+    named = errors_naming(path, directory)
+    source = named(_source)(directory)
+    return dataclasses.replace(source, path=path, read=named(source.read), read_config=named(source.read_config),
+                               vocabulary=dataclasses.replace(source.vocabulary, archive=path))
+
+
+def _source(path: str) -> Source:
     refuse_pickle(path)
     if tf.io.gfile.isdir(path):
         if is_hub_module(path):

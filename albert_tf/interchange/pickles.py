@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Iterable
 
 import tensorflow as tf
 
@@ -16,13 +17,24 @@ def refuse_pickle(path: str) -> None:
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
     with tf.io.gfile.GFile(path, "rb") as file:
-        is_pickle = path.endswith(_ENDINGS) or file.read(4).startswith(_STARTS)
-    if is_pickle:
-        raise ValueError(f"{path} is a pickle, which can run any code when it is read: save the model as safetensors "
-                         "(Hugging Face's save_pretrained does), and give that folder")
+        if file.read(4).startswith(_STARTS):
+            raise _refusal(path)
+    refuse_pickle_names([path])
 
 
 def refuse_pickles_in(folder: str) -> None:
     """Raises: ValueError: a file of the folder is a pickle."""
-    for name in sorted(os.listdir(folder)):
+    for name in sorted(tf.io.gfile.listdir(folder)):
         refuse_pickle(os.path.join(folder, name))
+
+
+def refuse_pickle_names(names: Iterable[str]) -> None:
+    """Raises: ValueError: a file is a pickle by its name."""
+    for name in names:
+        if name.endswith(_ENDINGS):
+            raise _refusal(name)
+
+
+def _refusal(path: str) -> ValueError:
+    return ValueError(f"{path} is a pickle, which can run any code when it is read: save the model as safetensors "
+                      "(Hugging Face's save_pretrained does), and give that folder")

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import os
+from typing import BinaryIO
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -18,6 +19,7 @@ from albert_tf.interchange.pickles import refuse_pickle
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 _TYPES = ("F64", "F32", "F16", "BF16")
+_LONGEST_HEADER = 100_000_000  # as in the safetensors library
 # A file is mapped into memory, and pages that were looked at stay there until it is closed.
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow takes memory over that begins at a multiple of this, and copies what does not.
@@ -71,6 +73,27 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
     for name in _shards(index):
         tensors.update(_tensors_of(os.path.join(folder, name)))
     return tensors
+
+
+def promised_bytes(path: str, file: BinaryIO) -> int:
+    """How large a safetensors file is by its header: the header's length, 8 bytes, the header, and the tensors.
+
+    Args:
+      path: what to call it in messages.
+      file: at its beginning.
+
+    Raises:
+      ValueError: it has no such header.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"{path} is no safetensors file: its header would have {length:,} bytes")
+    try:
+        header = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+        return 8 + length + int(max(ends, default=0))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is no safetensors file: its header cannot be read") from error
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:

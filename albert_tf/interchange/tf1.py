@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from typing import Collection
@@ -17,6 +18,9 @@ from albert_tf.interchange.vocabulary_files import vocabulary_in
 
 # What stands in front of the encoder's names where it was a TF-Hub module, in the checkpoints of fine-tuning.
 _MODULE = re.compile(r"^module(_\d+)?/")
+
+# What a checkpoint holds besides numbers: the object graph of tf.train.Checkpoint.
+_STRING_BYTES = 64 << 20
 
 
 def tf1_source(prefix: str) -> Source:
@@ -42,6 +46,20 @@ def tf1_source(prefix: str) -> Source:
     directory = os.path.dirname(prefix)
     return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
                   lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory))
+
+
+def promised_bytes(prefix: str) -> int:
+    """How large a checkpoint's data can be, by its index alone: strings, which have no size there, can be 64 MB.
+
+    Raises:
+      ValueError: the index cannot be read.
+    """
+    with clear_errors(prefix):
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    types = reader.get_variable_to_dtype_map()
+    sizes = [math.prod(shape) * types[key].size
+             for key, shape in reader.get_variable_to_shape_map().items() if types[key] != tf.string]
+    return sum(sizes) + _STRING_BYTES
 
 
 def save_tf1_checkpoint(

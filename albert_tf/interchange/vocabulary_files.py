@@ -10,11 +10,13 @@ import os
 import tensorflow as tf
 
 from albert_tf.files import write_text, written_whole
+from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.text.tokenization import FullTokenizer
 
 # By which names a SentencePiece model and a WordPiece vocabulary go: the release's, then Hugging Face's.
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
+VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
 # Hugging Face keeps the casing here.
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
@@ -27,11 +29,13 @@ class VocabularyFiles:
       spm_model_file: a SentencePiece model, or None.
       vocab_file: a WordPiece vocabulary, or None.
       do_lower_case: whether it is of lower-case text; None where the source does not say.
+      archive: the path of the archive that the files were unpacked from, for messages; None if there is none.
     """
 
     spm_model_file: str | None = None
     vocab_file: str | None = None
     do_lower_case: bool | None = None
+    archive: str | None = None
 
     def __bool__(self):
         return bool(self.spm_model_file or self.vocab_file)
@@ -44,7 +48,9 @@ class VocabularyFiles:
         """
         if not self:
             raise ValueError("--spm_model_file or --vocab_file is missing, and no vocabulary came with the weights")
-        return FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
+        directory = os.path.dirname(self.spm_model_file or self.vocab_file)
+        with errors_naming(self.archive or directory, directory):
+            return FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
 
 
 def vocabulary_in(directory: str) -> VocabularyFiles:

@@ -1,6 +1,10 @@
 """Archives of models: read as the directory in them; nothing leaves the directory that they are unpacked to."""
 
+import bz2
+import gzip
 import io
+import json
+import lzma
 import os
 import tarfile
 
@@ -39,6 +43,25 @@ def packed(path, *members):
     return str(path)
 
 
+def saved_tiny(folder):
+    """A released folder, and its model."""
+    model = AlbertModel(TINY)
+    save_tf1_checkpoint(model, str(folder / "model.ckpt-best"))
+    (folder / "albert_config.json").write_text(TINY.to_json_string())
+    return model
+
+
+def tar_of(folder, *more):
+    """A tar of a folder's files, largest first as it happens to be, and of other members, without compression."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as file:
+        for path in sorted(folder.iterdir()):
+            file.add(path, f"albert_tiny/{path.name}")
+        for info, data in more:
+            file.addfile(info, io.BytesIO(data))
+    return content.getvalue()
+
+
 def files_in(folder):
     return sorted(os.path.relpath(os.path.join(root, name), folder) for root, _, names in os.walk(folder)
                   for name in names)
@@ -46,9 +69,8 @@ def files_in(folder):
 
 @pytest.mark.parametrize("inside", ["albert_tiny", "."])
 def test_a_released_archive_is_read_as_its_directory(golden, tmp_path, inside):
-    model, folder = AlbertModel(TINY), tmp_path / "albert_tiny"
-    save_tf1_checkpoint(model, str(folder / "model.ckpt-best"))
-    (folder / "albert_config.json").write_text(TINY.to_json_string())
+    folder = tmp_path / "albert_tiny"
+    model = saved_tiny(folder)
     (folder / "30k-clean.model").write_bytes((golden / "tiny_spm/tiny.model").read_bytes())
     with tarfile.open(tmp_path / "albert.tar.gz", "w:gz") as file:
         file.add(folder, inside)
@@ -81,7 +103,7 @@ def test_a_damaged_archive_is_one_clear_error(tmp_path, damage):
 
 
 def test_an_archive_larger_than_the_place_for_it_is_not_begun(tmp_path, temporary, monkeypatch):
-    path = packed(tmp_path / "large.tar.gz", member("model/first", content=b"x" * 1000))
+    path = packed(tmp_path / "large.tar.gz", member("model/albert_config.json", content=b"x" * 1000))
     place = archive.shutil.disk_usage("/")._replace(free=999)
     monkeypatch.setattr(archive.shutil, "disk_usage", lambda directory: place)
     with pytest.raises(ValueError, match="large.tar.gz holds 0.0 GB.*nothing was unpacked"):
@@ -92,3 +114,117 @@ def test_an_archive_larger_than_the_place_for_it_is_not_begun(tmp_path, temporar
 def test_an_archive_without_weights_is_named(tmp_path):
     with pytest.raises(ValueError, match="no checkpoint at "):
         albert_tf.from_pretrained(packed(tmp_path / "empty.tar.gz", member("model/readme")))
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress, bz2.compress, bytes], ids=lambda f: f.__module__)
+def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
+    """A plain tar has no checksum of its content; TensorFlow's own then tells of the weights."""
+    model = saved_tiny(tmp_path / "albert_tiny")
+    data, path = compress(tar_of(tmp_path / "albert_tiny")), tmp_path / "albert.tar.gz"
+    refused = 0
+    for place in np.linspace(0, len(data) - 1, 40).astype(int):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1:])
+        archive.unpacked.cache_clear()
+        try:
+            again = albert_tf.from_pretrained(str(path))
+            assert all(np.array_equal(a, b) for a, b in zip(model.weights, again.weights))
+        except ValueError as error:
+            assert str(path) in str(error) and "/temporary/" not in str(error)
+            refused += 1
+    assert refused >= 35 or compress is bytes
+
+
+def test_only_the_files_of_a_model_are_unpacked(tmp_path, temporary):
+    saved_tiny(tmp_path / "albert_tiny")
+    others = [member("albert_tiny/" + "deep/" * 3000 + "model.ckpt-1.index"), member("zeros", content=bytes(10**6)),
+              member("albert_tiny/._model.ckpt-best.index"), member("albert_tiny/graph.pbtxt")]
+    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny", *others)))
+    albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
+    assert [os.path.basename(path) for path in files_in(temporary)] == [
+        "albert_config.json", "model.ckpt-best.data-00000-of-00001", "model.ckpt-best.index"]
+
+
+def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, temporary, monkeypatch):
+    monkeypatch.setattr(archive.tf1, "_STRING_BYTES", 0)
+    saved_tiny(tmp_path / "albert_tiny")
+    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
+    albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
+    archive.unpacked.cache_clear()
+    data_file = tmp_path / "albert_tiny/model.ckpt-best.data-00000-of-00001"
+    size = data_file.stat().st_size
+    data_file.write_bytes(data_file.read_bytes() + b"0")
+    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
+    before = files_in(temporary)
+    with pytest.raises(ValueError, match=rf"albert.tar.gz has the member albert_tiny/model.ckpt-best.data-00000-of-00001 "
+                                         rf"of {size + 1:,} bytes, and its index or header promises at most {size:,}: nothing"):
+        albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
+    assert {os.path.basename(path) for path in set(files_in(temporary)) - set(before)} == {"model.ckpt-best.index"}
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"\xff" * 8 + b"{}", "its header would have 18,446,744,073,709,551,615 bytes"),
+    (b"\x09" + bytes(7) + b'{"a": []}', "its header cannot be read"),
+    ((34).to_bytes(8, "little") + json.dumps(dict(a=dict(data_offsets=[0, 1000]))).encode() + bytes(2000),
+     "of 2,042 bytes, and its index or header promises at most 1,042")], ids=["length", "header", "size"])
+def test_safetensors_larger_than_their_header_says_are_not_unpacked(tmp_path, temporary, content, message):
+    path = packed(tmp_path / "hf.tar.gz", member("hf/model.safetensors", content=content))
+    with pytest.raises(ValueError, match=f"hf.tar.gz .*model.safetensors .*{message}"):
+        albert_tf.from_pretrained(path)
+    assert not files_in(temporary)
+
+
+@pytest.mark.parametrize("name", ["albert_config.json", "30k-clean.model", "model.ckpt-best.index"])
+def test_no_file_without_weights_is_unpacked_in_any_size(tmp_path, temporary, monkeypatch, name):
+    monkeypatch.setattr(archive, "_MAX_BYTES_WITHOUT_WEIGHTS", 1000)
+    path = packed(tmp_path / "large.tar.gz", member(f"albert/{name}", content=bytes(1001)))
+    with pytest.raises(ValueError, match="large.tar.gz has the member .* of 1,001 bytes, more than the 1,000 that"):
+        albert_tf.from_pretrained(path)
+
+
+def test_endless_members_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "_MAX_MEMBERS", 3)
+    path = packed(tmp_path / "many.tar.gz", *(member(f"model/{i}") for i in range(4)))
+    with pytest.raises(ValueError, match="many.tar.gz has more than 3 members"):
+        albert_tf.from_pretrained(path)
+
+
+def test_a_hole_in_a_file_does_not_pretend_to_be_content(tmp_path):
+    info = tarfile.TarInfo("model/albert_config.json")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": info.name,
+                        "GNU.sparse.realsize": str(10**12)}
+    content = b"1\n0\n1\n".ljust(512, b"\0") + b"x"
+    info.size = len(content)
+    with pytest.raises(ValueError, match="sparse.tar.gz has the member .*neither a file nor a directory"):
+        albert_tf.from_pretrained(packed(tmp_path / "sparse.tar.gz", (info, content)))
+
+
+@pytest.mark.parametrize("damage", [
+    lambda data: lzma.compress(data)[:-100], lambda data: lzma.compress(data)[:100] + b"0" * 1000,
+    lambda data: data[:512], lambda data: data[:1024], lambda data: data[: data.index(b"albert_tiny/model.ckpt-best.i")],
+    lambda data: gzip.compress(data)[:-4], lambda data: gzip.compress(data) + b"more", lambda data: b"BZh9" + data])
+def test_a_cut_archive_is_named_in_one_line(tmp_path, damage):
+    saved_tiny(tmp_path / "albert_tiny")
+    path = tmp_path / "cut.tar.gz"
+    path.write_bytes(damage(tar_of(tmp_path / "albert_tiny")))
+    with pytest.raises(ValueError, match="^[^ ]*/cut.tar.gz cannot be unpacked: .+") as error:
+        albert_tf.from_pretrained(str(path))
+    assert "temporary" not in str(error.value)
+
+
+@pytest.mark.parametrize("name, content", [
+    ("albert_config.json", b"{"), ("model.ckpt-best.index", b"no index"), ("30k-clean.model", b"no model"),
+    ("vocab.txt", b"a\n"), ("tokenizer_config.json", b"{")])
+def test_a_damaged_file_is_named_as_one_in_the_archive(tmp_path, name, content):
+    saved_tiny(tmp_path / "albert_tiny")
+    (tmp_path / "albert_tiny" / name).write_bytes(content)
+    path = tmp_path / "albert.tar.gz"
+    path.write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
+    with pytest.raises(ValueError, match=f"{path}/(albert_tiny/)?{name.removesuffix('.index')}"):
+        source = open_source(str(path))
+        assert source.config and source.vocabulary.tokenizer()
+
+
+def test_a_pickle_in_an_archive_is_refused_by_name(tmp_path):
+    path = packed(tmp_path / "hf.tar.gz", member("hf/config.json", content=b"{}"), member("hf/pytorch_model.bin"))
+    with pytest.raises(ValueError, match="hf.tar.gz cannot be unpacked: hf/pytorch_model.bin is a pickle"):
+        albert_tf.from_pretrained(path)
