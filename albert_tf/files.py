@@ -8,7 +8,7 @@ import os
 import secrets
 from typing import Iterator
 
-import tensorflow as tf
+from albert_tf.lazy import tensorflow as tf
 
 
 @contextlib.contextmanager

@@ -1,10 +1,10 @@
-"""Modules of a package that are loaded when first used: `albert_tf.data.glue` after `import albert_tf` alone."""
+"""Modules that are imported when first used: `albert_tf.data.glue` after `import albert_tf` alone, and TensorFlow."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Callable
+from typing import Any, Callable
 
 
 def loader_of(package: str) -> Callable[[str], ModuleType]:
@@ -24,3 +24,18 @@ def loader_of(package: str) -> Callable[[str], ModuleType]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
 
     return load
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+# For modules that worker processes import and that use tf.io.gfile only in the main process: importing TensorFlow takes
+# a worker seconds and hundreds of megabytes (albert_tf/data/worker_pool.py).
+tensorflow = LazyModule("tensorflow")

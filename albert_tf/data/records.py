@@ -11,9 +11,8 @@ import contextlib
 import dataclasses
 import json
 import os
-from typing import Iterator, Sequence
+from typing import Iterator
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -121,17 +120,6 @@ def shard_paths(path: str, num_shards: int) -> list[str]:
         return [path]
     stem, ending = os.path.splitext(path)
     return [f"{stem}-{shard:05d}-of-{num_shards:05d}{ending}" for shard in range(num_shards)]
-
-
-def serialize(**features: Sequence[int | float] | np.ndarray) -> bytes:
-    """A tf.Example of lists or arrays of one dimension, int64 or float; the same bytes for the same values."""
-    example = tf.train.Example()
-    for name, values in features.items():
-        feature = example.features.feature[name]
-        values = values.tolist() if isinstance(values, np.ndarray) else values
-        kind = feature.float_list if values and isinstance(values[0], float) else feature.int64_list
-        kind.value.extend(values)
-    return example.SerializeToString(deterministic=True)
 
 
 def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> dict[str, tf.io.FixedLenFeature]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Iterable, Mapping
+from typing import Iterable, Mapping, Sequence
+
+import numpy as np
 
 # Field numbers of tensorflow/core/example/example.proto and feature.proto.
 _FEATURES, _ENTRY, _KEY, _VALUE, _LIST = 1, 1, 1, 2, 1
@@ -15,6 +17,15 @@ _FLOAT_LIST, _INT64_LIST = 2, 3
 _LENGTH_DELIMITED = 2
 # Numbers below this are encoded once: ids, masks, labels.
 _KEPT = 1 << 16
+
+
+def serialize(**features: Sequence[int | float] | np.ndarray) -> bytes:
+    """A tf.Example of lists or arrays of one dimension, int64 or float, each with at least one value."""
+    encoded = {}
+    for name, values in features.items():
+        values = values.tolist() if isinstance(values, np.ndarray) else values
+        encoded[name] = float_feature(values) if isinstance(values[0], float) else int64_feature(varints(values))
+    return example(encoded)
 
 
 def example(features: Mapping[str, bytes]) -> bytes:

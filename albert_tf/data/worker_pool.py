@@ -1,4 +1,10 @@
-"""Work shared by processes, a few tasks under way at a time, so that their number costs no memory."""
+"""Work shared by processes, a few tasks under way at a time, so that their number costs no memory.
+
+A worker is a new Python process. A fork of this one would copy locks that TensorFlow's threads hold at that moment;
+multiprocessing's "spawn" would run the script's file in each worker, and so import TensorFlow there, which takes
+seconds. Tasks go to a worker's stdin and results come from its stdout, both pickled. A worker whose stdin is closed
+ends at once, and so it never outlives this process, however that ends.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,30 @@ import collections
 import concurrent.futures
 import contextlib
 import itertools
-import multiprocessing
+import os
+import pickle
+import queue
 import signal
+import subprocess
 import sys
-from typing import Callable, Iterable, Iterator
+import threading
+import traceback
+from typing import Any, Callable, Iterable, Iterator
 
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
+
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from albert_tf.data.worker_pool import serve; serve()"
 
 
 @contextlib.contextmanager
 def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[Run]:
     """Gives run(function, tasks): for each task, a tuple of arguments, the function's result, in the tasks' order.
 
+    Functions, arguments, results and errors are pickled. The modules of the functions should not import TensorFlow.
+
     Args:
-      num_workers: processes. One worker is this process itself.
+      num_workers: processes, each started when there is a task for it. One worker is this process itself.
       initialize: called with `arguments` in each worker before its first task.
 
     Raises:
@@ -30,13 +45,13 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
         initialize(*arguments)
         yield itertools.starmap
         return
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(num_workers, context, _start, (initialize, *arguments))
+    workers = _Workers(initialize, arguments)
+    threads = concurrent.futures.ThreadPoolExecutor(num_workers)
 
     def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
         under_way = collections.deque()
         for task in tasks:
-            under_way.append(pool.submit(function, *task))
+            under_way.append(threads.submit(workers.call, function, task))
             if len(under_way) > 2 * num_workers:
                 yield under_way.popleft().result()
         while under_way:
@@ -44,12 +59,108 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
 
     try:
         yield run
-    except concurrent.futures.process.BrokenProcessPool as error:
-        raise OSError("a worker process was ended from outside, perhaps for want of memory") from error
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        threads.shutdown(wait=False, cancel_futures=True)
+        workers.end()
+        threads.shutdown(wait=True)
 
 
-def _start(initialize: Callable, *arguments) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    initialize(*arguments)
+class _Workers:
+    """The processes of a pool; each thread that calls one has it for itself meanwhile."""
+
+    def __init__(self, initialize: Callable, arguments: tuple):
+        self._start = (initialize, arguments)
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._all: list[_Worker] = []
+        self._lock, self._has_ended = threading.Lock(), False
+
+    def call(self, function: Callable, task: tuple) -> Any:
+        worker = self._idle_or_new()
+        try:
+            return worker.call(function, task)
+        finally:
+            self._idle.put(worker)
+
+    def end(self) -> None:
+        with self._lock:
+            self._has_ended = True
+        for worker in self._all:
+            worker.end()
+
+    def _idle_or_new(self) -> _Worker:
+        with contextlib.suppress(queue.Empty):
+            return self._idle.get_nowait()
+        with self._lock:
+            if self._has_ended:
+                raise concurrent.futures.CancelledError
+            worker = _Worker()
+            self._all.append(worker)
+        worker.call(*self._start)
+        return worker
+
+
+class _Worker:
+    """A process of a pool, seen from the main process."""
+
+    def __init__(self):
+        program = _PROGRAM.format(path=[os.path.abspath(path) for path in sys.path])
+        self._process = subprocess.Popen([sys.executable, "-I", "-c", program], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE)
+
+    def call(self, function: Callable, task: tuple) -> Any:
+        """The function's result, or its error."""
+        try:
+            pickle.dump((function, task), self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
+            result, error, place = pickle.load(self._process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as cause:
+            status = self._process.wait()
+            raise OSError(f"a worker process was ended from outside by signal {-status}, perhaps for want of memory"
+                          if status < 0 else f"a worker process ended with status {status}") from cause
+        if error is not None:
+            raise error from RuntimeError(f"in a worker process:\n{place}")
+        return result
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):  # part of a task was not sent yet
+            self._process.stdin.close()
+
+
+# --- what runs in the workers ----------------------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Runs the tasks that come from stdin one by one until stdin is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a task prints does not come between the results
+    tasks: queue.SimpleQueue[tuple[Callable, tuple]] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
+    while True:
+        function, task = tasks.get()
+        try:
+            answer = _pickled(function(*task), None, None)
+        except Exception as error:
+            answer = _pickled(None, error, traceback.format_exc())
+        with contextlib.suppress(BrokenPipeError):  # the main process has ended, and _receive ends this one
+            results.write(answer)
+            results.flush()
+
+
+def _pickled(*answer: Any) -> bytes:
+    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+
+
+def _receive(tasks: queue.SimpleQueue) -> None:
+    """Takes tasks from stdin; ends the process, in the middle of a task too, when the main process has ended."""
+    try:
+        while True:
+            tasks.put(pickle.load(sys.stdin.buffer))
+    except (EOFError, pickle.UnpicklingError):
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator
 
-import tensorflow as tf
+from albert_tf.lazy import tensorflow as tf
 
 
 def read_lines(path: str) -> Iterator[str]:

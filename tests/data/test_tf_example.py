@@ -5,7 +5,7 @@ import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, features
 
 from albert_tf.data.feature_table import TOKENS, FeatureSchema
-from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
+from albert_tf.data.tf_example import example, float_feature, int64_feature, serialize, varints
 
 
 def message(**features) -> bytes:
@@ -26,6 +26,11 @@ def test_numbers_of_any_size_are_written_as_protobuf_writes_them():
 def test_features_stand_in_the_order_of_their_names():
     ours = example(dict(b=float_feature([0.5, -3.1]), a=int64_feature(varints([7] * 300))))
     assert ours == message(a=[7] * 300, b=[0.5, -3.1])
+
+
+def test_lists_and_arrays_become_features_of_their_type():
+    ours = serialize(ids=np.array([3, -1], np.int32), weights=np.array([0.25, 1.0], np.float32), labels=[1], scores=[0.5])
+    assert ours == message(ids=[3, -1], weights=[0.25, 1.0], labels=[1], scores=[0.5])
 
 
 def test_a_schemas_record_is_the_message_of_its_padded_features_however_they_come():

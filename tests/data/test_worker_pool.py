@@ -1,7 +1,13 @@
 """Tasks are done in order by however many processes, and what goes wrong in one is told."""
 
+import importlib
 import os
+import pathlib
 import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
@@ -54,3 +60,42 @@ def test_a_worker_that_was_killed_is_told():
     with pytest.raises(OSError, match="ended from outside"):
         with worker_pool(2, set_base, 0) as run:
             list(run(end, [(number,) for number in range(5)]))
+
+
+def imports_tensorflow(module):
+    importlib.import_module(module)
+    return "tensorflow" in sys.modules
+
+
+def test_workers_start_without_tensorflow():
+    modules = ["albert_tf.data.pretraining.worker", "albert_tf.data.squad.features"]
+    with worker_pool(2, set_base, 0) as run:
+        assert dict(zip(modules, run(imports_tensorflow, zip(modules)))) == dict.fromkeys(modules, False)
+
+
+def test_workers_have_none_of_the_main_process_threads_and_locks():
+    with worker_pool(2, set_base, 0) as run:
+        assert list(run(threading.active_count, [()])) == [2]  # its own: one takes tasks, one runs them
+
+
+def sleep(seconds):
+    print("a task has begun", flush=True)
+    time.sleep(seconds)
+
+
+MAIN_PROCESS = """
+import sys
+sys.path[:0] = {folders!r}
+from test_worker_pool import set_base, sleep, worker_pool
+with worker_pool(3, set_base, 0) as run:
+    list(run(sleep, [(60,)] * 3))
+"""
+
+
+def test_workers_end_in_the_middle_of_a_task_when_the_main_process_is_killed():
+    tests = pathlib.Path(__file__).parent
+    program = MAIN_PROCESS.format(folders=[str(tests), str(tests.parents[1])])
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
+        assert [process.stderr.readline() for _ in range(3)] == ["a task has begun\n"] * 3
+        process.kill()
+        process.communicate(timeout=30)  # to the end of stderr, which the workers hold open as long as they live

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining.examples import serialize
 from albert_tf.data.records import record_writer
+from albert_tf.data.tf_example import serialize
 from demo import baselines, python_docs
 from demo.__main__ import write_corpus
 

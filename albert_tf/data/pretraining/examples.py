@@ -8,7 +8,7 @@ import numpy as np
 
 from albert_tf.data.pretraining.masking import Masker, MaskingOptions
 from albert_tf.data.pretraining.segments import Pair
-from albert_tf.data.records import serialize
+from albert_tf.data.tf_example import serialize
 from albert_tf.text.tokenization import FullTokenizer
 
 

@@ -6,7 +6,7 @@ import codecs
 import json
 from typing import Any, Iterator
 
-import tensorflow as tf
+from albert_tf.lazy import tensorflow as tf
 
 _BLOCK = 1 << 20
 

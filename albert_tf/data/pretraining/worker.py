@@ -1,0 +1,80 @@
+"""What the worker processes of creation.py do: text lines to token ids, and stretches of the corpus to records.
+
+No module that is imported here may import TensorFlow: every worker would load it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from albert_tf.data.pretraining import corpus as corpus_files
+from albert_tf.data.pretraining.corpus import Corpus, Part
+from albert_tf.data.pretraining.examples import ExampleMaker
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
+from albert_tf.data.pretraining.shuffle import BucketWriter
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.word_boundaries import word_starts
+
+
+@dataclasses.dataclass(frozen=True)
+class CreationOptions:
+    """What create_pretraining_data makes.
+
+    Args:
+      segments: how documents are cut.
+      masking: what is masked.
+      dupe_factor: how often the corpus is used, each time cut and masked anew.
+      random_seed: all chance comes from it.
+    """
+
+    segments: SegmentOptions
+    masking: MaskingOptions
+    dupe_factor: int
+    random_seed: int
+
+
+_worker: Worker | None = None
+
+
+class Worker:
+    """What a process keeps between its tasks."""
+
+    def __init__(self, tokenizer: FullTokenizer, work: str):
+        self.tokenizer, self.work = tokenizer, work
+        self.starts_word = word_starts(tokenizer)
+        self.corpus: Corpus | None = None
+
+
+def start_worker(tokenizer: FullTokenizer, work: str) -> None:
+    global _worker
+    _worker = Worker(tokenizer, work)
+
+
+def tokenize_lines(lines: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
+    """What corpus.tokenize_lines gives, and how many bytes of text it was."""
+    return *corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
+
+
+def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int) -> collections.Counter:
+    """Writes the records of some parts to the buckets; gives the statistics of create_pretraining_data, and sentences."""
+    if _worker.corpus is None:
+        _worker.corpus = Corpus(_worker.work)
+    statistics = collections.Counter()
+    segmenter = Segmenter(options.segments, _worker.starts_word, _worker.corpus.random_sentences)
+    maker = ExampleMaker(_worker.tokenizer, _worker.starts_word, options.segments.max_seq_length, options.masking)
+    buckets = BucketWriter(_worker.work, num_buckets)
+    for part in parts:
+        rng = np.random.default_rng([options.random_seed, dupe, part.first])
+        statistics["sentences"] += part.last - part.first
+        for pair in segmenter.pairs(part.document, *_worker.corpus.sentences(part), rng):
+            if pair is None:
+                statistics["left_out"] += 1
+            else:
+                record = maker.make(pair, rng, statistics)
+                buckets.write(int(rng.integers(1 << 63, dtype=np.uint64)), record)
+    buckets.flush()
+    return statistics
