@@ -19,6 +19,7 @@ from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import OBJECTIVES, SegmentOptions
 from albert_tf.data.records import shard_paths
 from albert_tf.files import expand_globs
+from albert_tf.finite import define_float
 from albert_tf.text.tokenization import FullTokenizer
 
 flags.DEFINE_string("input_file", None, "Text files: a comma-separated list of paths and globs.", required=True)
@@ -37,8 +38,8 @@ flags.DEFINE_integer("ngram", 3, "The longest n-gram that is masked, in words.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of an example at most.")
 flags.DEFINE_integer("random_seed", 12345, "All chance comes from it, whatever the number of workers.", lower_bound=0)
 flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time cut and masked anew.", lower_bound=1)
-flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
-flags.DEFINE_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
+define_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
+define_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
 flags.DEFINE_integer("num_workers", os.cpu_count(), "Processes.", lower_bound=1)
 flags.DEFINE_integer("num_shards", 1, "Cuts each output x.tfrecord into x-00000-of-0000N.tfrecord, ...", lower_bound=1)
 flags.DEFINE_bool("release_compatible", False,

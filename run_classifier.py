@@ -8,8 +8,6 @@ Started again with the same flags, training goes on from the latest checkpoint. 
 
 from albert_tf import cli
 
-import math
-
 import tensorflow as tf
 from absl import flags, logging
 
@@ -20,6 +18,7 @@ from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.graph_packing import pack_texts
 from albert_tf.data.task_config import load_task_config
+from albert_tf.finite import define_float
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks import glue_metrics
@@ -35,11 +34,11 @@ flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders ar
 flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli, ax.")
 flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; "
                     "albert_tf/data/task_config.py shows one.")
-flags.DEFINE_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
+define_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
 flags.DEFINE_integer("train_step", 1000, "The last step.", lower_bound=1)
 flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", lower_bound=0)
 flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
-flags.DEFINE_float("threshold_to_export", math.nan, "A number that the SavedModel serves beside its predictions.")
+define_float("threshold_to_export", None, "A number that the SavedModel serves beside its predictions.")
 FLAGS = flags.FLAGS
 
 
@@ -108,7 +107,7 @@ def export(model: AlbertClassifier, task: Task, tokenizer) -> None:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:
             served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-        if not math.isnan(FLAGS.threshold_to_export):
+        if FLAGS.threshold_to_export is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], FLAGS.threshold_to_export)  # [batch]
         return served
 

@@ -18,6 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
 from albert_tf.files import expand_globs
+from albert_tf.finite import define_float
 from albert_tf.interchange.vocabulary_files import copy_vocabulary
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
@@ -46,7 +47,7 @@ flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it 
                   "that are there, else --init_checkpoint.")
 flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", lower_bound=1)
 flags.DEFINE_integer("max_eval_steps", 100, "Steps of an evaluation at most; 0 for all records.", lower_bound=0)
-flags.DEFINE_float("poly_power", 1.0, "Power of the learning rate's decay.")
+define_float("poly_power", 1.0, "Power of the learning rate's decay.", lower_bound=0.0)
 flags.DEFINE_integer("num_train_steps", 125000, "The last step.", lower_bound=1)
 flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of warm-up.", lower_bound=0)
 flags.DEFINE_integer("start_warmup_step", 0, "The step at which the warm-up begins.")

@@ -23,6 +23,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, load_dataset, survey
+from albert_tf.finite import define_float
 from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
@@ -51,17 +52,17 @@ flags.DEFINE_integer("doc_stride", 128, "Pieces between the starts of two window
 flags.DEFINE_integer("max_query_length", 64, "Pieces that are left of a question.")
 flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "What is done where an answer does not stand at its "
                   "answer_start: find takes the nearest place, leave_out leaves the question out of training.")
-flags.DEFINE_float("num_train_epochs", 3.0, "Steps are questions / train_batch_size * this.", lower_bound=0.0)
-flags.DEFINE_float("warmup_proportion", 0.1, "Share of the steps that warms up.", 0.0, 1.0)
+define_float("num_train_epochs", 3.0, "Steps are questions / train_batch_size * this.", lower_bound=0.0)
+define_float("warmup_proportion", 0.1, "Share of the steps that warms up.", 0.0, 1.0)
 flags.DEFINE_integer("train_step", None, "The last step, in the place of --num_train_epochs.", lower_bound=1)
 flags.DEFINE_integer("warmup_step", None, "Steps of warm-up, in the place of --warmup_proportion.", lower_bound=0)
 flags.DEFINE_integer("n_best_size", 20, "Candidates in nbest_predictions.json.", lower_bound=1)
 flags.DEFINE_integer("max_answer_length", 30, "Pieces of an answer at most.", lower_bound=1)
 flags.DEFINE_integer("start_n_top", 5, "Starts of the beam (2.0).", lower_bound=1)
 flags.DEFINE_integer("end_n_top", 5, "Ends for each of them (2.0).", lower_bound=1)
-flags.DEFINE_float("dropout_prob", 0.1, "Dropout of the answerability branch (2.0).", 0.0, 1.0)
-flags.DEFINE_float("null_score_diff_threshold", None, "A question is answered where its null score is not above this "
-                   "(2.0). Default: where F1 is best on --predict_file, and 0 where that has no answers.")
+define_float("dropout_prob", 0.1, "Dropout of the answerability branch (2.0).", 0.0, 1.0)
+define_float("null_score_diff_threshold", None, "A question is answered where its null score is not above this "
+             "(2.0). Default: where F1 is best on --predict_file, and 0 where that has no answers.")
 flags.DEFINE_bool("release_compatible", False, "The release's ways: it drops questions whose paragraph does not align, "
                   "and uses the best threshold with < instead of <=.")
 flags.DEFINE_bool("ask", False, "Whether to answer questions from the terminal, a line each, about --context_file.")

@@ -13,6 +13,7 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.finite import define_float
 from albert_tf.interchange.from_pretrained import from_pretrained, make_with_weights
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
@@ -41,8 +42,8 @@ def define_source_flags() -> None:
 
 def define_model_flags() -> None:
     define_source_flags()
-    flags.DEFINE_float("hidden_dropout_prob", None, "Overrides the config's.")
-    flags.DEFINE_float("attention_probs_dropout_prob", None, "Overrides the config's.")
+    define_float("hidden_dropout_prob", None, "Overrides the config's.")
+    define_float("attention_probs_dropout_prob", None, "Overrides the config's.")
 
 
 def define_vocabulary_flags() -> None:
@@ -60,7 +61,7 @@ def define_training_flags(
     """Args: the defaults of the script."""
     flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.", required=True)
     flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer.")
-    flags.DEFINE_float("learning_rate", learning_rate, "The peak learning rate.")
+    define_float("learning_rate", learning_rate, "The peak learning rate.", lower_bound=0.0)
     flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples of a step, over all devices.", lower_bound=1)
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
                          "Parts that a device's share of the batch is worked through in.", lower_bound=1)
@@ -77,7 +78,9 @@ def define_training_flags(
 def define_device_flags() -> None:
     flags.DEFINE_enum("precision", "float32", PRECISIONS,
                       "What the model computes in; its variables are float32 always.")
-    flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles what computes gradients.")
+    flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the whole computation of gradients and predictions. "
+                      "XLA always compiles the LayerNorm, softmax and activations of training "
+                      "(albert_tf/modeling/fused.py).")
     flags.DEFINE_enum("distribution_strategy", "auto", STRATEGIES, "Where a step runs.")
     flags.DEFINE_bool("use_tpu", False, "The release's name for --distribution_strategy=tpu.")
     flags.DEFINE_string("tpu_name", None, "The TPU's name, or its grpc:// address.")

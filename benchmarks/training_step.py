@@ -9,11 +9,12 @@ through the trainer, with XLA (--jit_compile) and without.
 from absl import flags
 
 from albert_tf import cli
+from albert_tf.finite import define_float
 from benchmarks.alternation import Worker, compare, print_head, print_row
 
 flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
 flags.DEFINE_integer("rounds", 5, "Turns of each program; the median counts.", lower_bound=1)
-flags.DEFINE_float("seconds", 10, "About how long a turn lasts.", lower_bound=0.1)
+define_float("seconds", 10, "About how long a turn lasts.", lower_bound=0.1)
 FLAGS = flags.FLAGS
 
 PEER = "Hugging Face"

@@ -13,6 +13,7 @@ import warnings
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.finite import check_finite
 from albert_tf.training.schedule import learning_rate_schedule
 
 with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
@@ -63,10 +64,12 @@ def create_optimizer(
       weight_decay_rate: added to the update of all variables but LayerNorms' and biases.
 
     Raises:
-      ValueError: there is no optimizer of that name, or the schedule's arguments are wrong.
+      ValueError: there is no optimizer of that name, the schedule's arguments are wrong, or weight_decay_rate is
+        negative or not finite.
     """
     if name not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
+    check_finite("weight_decay_rate", weight_decay_rate, 0.0)
     schedule = learning_rate_schedule(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
     return ReleaseOptimizer(
         learning_rate=schedule, beta_1=BETA_1, beta_2=BETA_2, epsilon=1e-6, weight_decay=weight_decay_rate, name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.finite import check_finite
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -46,8 +47,11 @@ def learning_rate_schedule(
       poly_power: power of the decay; 1 is linear.
 
     Raises:
-      ValueError: num_train_steps is not positive, or num_warmup_steps is negative.
+      ValueError: num_train_steps is not positive, num_warmup_steps is negative, or learning_rate or poly_power is
+        negative or not finite.
     """
+    check_finite("learning_rate", learning_rate, 0.0)
+    check_finite("poly_power", poly_power, 0.0)
     if num_train_steps < 1:
         raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
     if num_warmup_steps < 0:

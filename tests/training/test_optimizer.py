@@ -92,3 +92,10 @@ def test_the_notice_of_addons_end_of_life_is_not_shown():
     command = [sys.executable, "-c", "import albert_tf.training.optimizer"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "TensorFlow Addons" not in shown.stderr + shown.stdout
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 10**400], ids=lambda value: str(value)[:5])
+@pytest.mark.parametrize("name", ["learning_rate", "poly_power", "weight_decay_rate"])
+def test_a_number_that_is_negative_or_not_finite_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be a finite number of at least 0. Received: "):
+        create_optimizer(**{name: value})

@@ -13,6 +13,8 @@ from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
 
+from albert_tf.finite import check_finite
+
 OBJECTIVES = ("sop", "nsp", "none")
 # [CLS] A [SEP] B [SEP]
 NUM_SPECIALS = 3
@@ -38,6 +40,7 @@ class SegmentOptions:
     def __post_init__(self):
         if self.max_seq_length < NUM_SPECIALS + 2:
             raise ValueError(f"max_seq_length must be at least {NUM_SPECIALS + 2}. Received: {self.max_seq_length}")
+        check_finite("short_seq_prob", self.short_seq_prob, 0.0)
         if self.objective not in OBJECTIVES:
             raise ValueError(f"sentence_objective must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}")
 

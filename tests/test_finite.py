@@ -1,0 +1,45 @@
+"""Floats that a person sets are finite, in every script."""
+
+import pathlib
+
+import pytest
+from absl import flags
+
+from albert_tf.finite import check_finite, define_float
+
+REPOSITORY = pathlib.Path(__file__).parent.parent
+NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", float("nan"), float("inf"), 10**400]
+
+
+@pytest.fixture(scope="module")
+def flag():
+    define_float("test_rate", 0.5, "A rate.", lower_bound=0.0, upper_bound=2.0)
+    return flags.FLAGS["test_rate"]
+
+
+@pytest.mark.parametrize("value", NOT_FINITE, ids=lambda value: str(value)[:9])
+def test_a_flag_that_is_not_finite_is_refused_on_the_command_line_and_in_a_recipe(flag, value):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: a finite number is wanted"):
+        flag.parse(value)
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: a finite number is wanted"):
+        flags.FLAGS.set_default("test_rate", value)
+
+
+def test_a_flag_keeps_its_bounds_and_its_text(flag):
+    for value in ("-0.1", "2.1"):
+        with pytest.raises(flags.IllegalFlagValueError):
+            flag.parse(value)
+    flag.parse("1e-05")
+    assert flag.value == 1e-05 and flag.serialize() == "--test_rate=1e-05"
+
+
+def test_no_script_defines_a_float_that_may_be_infinite():
+    sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py"), *REPOSITORY.glob("benchmarks/**/*.py")]
+    assert not [path.name for path in sources if "flags.DEFINE_float(" in path.read_text(encoding="utf-8")]
+
+
+def test_the_least_value_itself_is_allowed():
+    check_finite("rate", 0.0, 0.0)
+    check_finite("rate", -1)
+    with pytest.raises(ValueError, match="^rate must be a finite number of at least 1. Received: 0.5$"):
+        check_finite("rate", 0.5, 1)
