@@ -12,7 +12,7 @@ from absl import flags
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.flags import at_start, new_trainer, starting_point
+from albert_tf.flags import at_start, is_trusted, new_trainer, starting_point
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
@@ -93,7 +93,10 @@ def finetuning(
     def trainer_of(task, seed):
         return new_trainer(task, strategy, options, num_warmup_steps, random_seed=seed, shapes_vary=True)
 
-    return FineTuning(asked, strategy, given, lambda: at_start(new_task), trainer_of, load_checkpoint, best_metric)
+    def load_weights(model, path):
+        return load_checkpoint(model, path, is_trusted(path))
+
+    return FineTuning(asked, strategy, given, lambda: at_start(new_task), trainer_of, load_weights, best_metric)
 
 
 def train_and_evaluate(

@@ -16,6 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.finite import define_float
 from albert_tf.interchange.from_pretrained import from_pretrained, make_with_weights
 from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
@@ -34,10 +35,12 @@ def define_source_flags() -> None:
     """Where a model comes from."""
     flags.DEFINE_string("albert_config_file", None, "The model's albert_config.json; default: that of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
-                        "Where the weights start: a released directory or its .tar.gz, a checkpoint, one of ours, a "
-                        "Hugging Face folder, or a TF-Hub module.")
+                        "Initial weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a "
+                        "Hugging Face folder, or a TF-Hub module whose variables have the release's names.")
     flags.DEFINE_string("albert_hub_module_handle", None,
-                        "The release's name for --init_checkpoint where it is a TF-Hub module: a path or a URL.")
+                        "Path or URL of a TF-Hub module, in the place of --init_checkpoint. A TF2 module whose "
+                        "variables have other names is used by running its own graph, so give only modules that you "
+                        "trust.")
 
 
 def define_model_flags() -> None:
@@ -97,6 +100,15 @@ def starting_point() -> str | None:
     return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
 
 
+def is_trusted(path: str) -> bool:
+    """Whether the user has named a path as a module: the graph of a TF2 module may run then."""
+    return path == FLAGS.albert_hub_module_handle
+
+
+def _open(path: str) -> Source:
+    return open_source(path, is_trusted(path))
+
+
 def _home() -> str | None:
     """What has config and vocabulary, where the flags do not name them."""
     directory = FLAGS.output_dir if "output_dir" in FLAGS else None
@@ -113,7 +125,7 @@ def config() -> AlbertConfig:
     if FLAGS.albert_config_file:
         given = AlbertConfig.from_json_file(FLAGS.albert_config_file)
     elif _home():
-        given = open_source(_home()).config
+        given = _open(_home()).config
     else:
         raise ValueError("--albert_config_file is missing, and there is no checkpoint that has one: neither "
                          "--init_checkpoint nor one of a run in --output_dir")
@@ -130,7 +142,8 @@ def pretrained(model: str) -> keras.Model:
     """
     if not starting_point():
         raise ValueError("--init_checkpoint is missing")
-    return from_pretrained(starting_point(), model, config() if FLAGS.albert_config_file else None)
+    path = starting_point()
+    return from_pretrained(path, model, config() if FLAGS.albert_config_file else None, is_trusted(path))
 
 
 def at_start(new_task: Callable, init_from_group0: bool = False):
@@ -141,7 +154,7 @@ def at_start(new_task: Callable, init_from_group0: bool = False):
       init_from_group0: see make_with_weights.
     """
     path = starting_point()
-    return make_with_weights(new_task, path, init_from_group0) if path else new_task()
+    return make_with_weights(new_task, path, init_from_group0, is_trusted(path)) if path else new_task()
 
 
 def vocabulary() -> VocabularyFiles:
@@ -155,7 +168,7 @@ def starting_vocabulary() -> VocabularyFiles:
 
 
 def _vocabulary(path: str | None) -> VocabularyFiles:
-    found = open_source(path).vocabulary if path else VocabularyFiles()
+    found = _open(path).vocabulary if path else VocabularyFiles()
     lower = found.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
     given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
     return given if given else dataclasses.replace(found, do_lower_case=lower)

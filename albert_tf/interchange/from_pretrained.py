@@ -32,7 +32,7 @@ _UNSEEN = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_laye
 
 
 def from_pretrained(
-    path: str, model: str = "encoder", config: AlbertConfig | None = None, **arguments
+    path: str, model: str = "encoder", config: AlbertConfig | None = None, trust_module: bool = False, **arguments
 ) -> keras.Model:
     """Builds a model and puts weights in place; what was restored and what was not is logged.
 
@@ -41,6 +41,8 @@ def from_pretrained(
         checkpoint's prefix, a Hugging Face folder, or a TF-Hub module, by path or URL.
       model: "encoder", "pretrainer", "classifier", "span", "conditional_span" or "multiple_choice".
       config: of the model; by default the one that comes with the weights.
+      trust_module: whether a TF2 module may be used whose variables' names are not the release's. Its own graph runs
+        then, as any program of its author.
       **arguments: of that model's constructor; a classifier's num_labels is the checkpoint's, where not given.
 
     Returns:
@@ -48,14 +50,15 @@ def from_pretrained(
       AlbertModel.
 
     Raises:
-      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits.
+      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; or the module at
+        the path is not trusted.
 
     Example:
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}. Received: {model!r}")
-    return build(open_source(path), model, config, **arguments)[0]
+    return build(open_source(path, trust_module), model, config, **arguments)[0]
 
 
 def build(
@@ -74,18 +77,19 @@ def build(
     return build_restored(lambda: MODELS[model](config, **arguments), source)
 
 
-def make_with_weights(make: Callable, path: str, init_from_group0: bool = False):
+def make_with_weights(make: Callable, path: str, init_from_group0: bool = False, trust_module: bool = False):
     """Makes a task whose model has the weights at `path`, where they fit: --init_checkpoint of every script.
 
     Args:
       make: makes the task (albert_tf/tasks), under the strategy's scope or not.
       path: as from_pretrained takes it; a TF2 module takes the encoder's place.
       init_from_group0: whether every group starts from group 0.
+      trust_module: as from_pretrained takes it.
 
     Raises:
       ValueError: as load_checkpoint.
     """
-    source = open_source(path)
+    source = open_source(path, trust_module)
     if source.module:
         task = make()
         _module_report(task.model, use_module(task.model, source.module))
@@ -95,17 +99,17 @@ def make_with_weights(make: Callable, path: str, init_from_group0: bool = False)
     return task
 
 
-def load_checkpoint(model: keras.Model, path: str) -> RestoreReport:
+def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -> RestoreReport:
     """Puts the weights at `path` into a model that is there already.
 
     Args:
       model: any model of albert_tf.modeling, before it is compiled: a TF2 module takes its encoder's place.
-      path: as from_pretrained takes it.
+      path, trust_module: as from_pretrained takes them.
 
     Raises:
       ValueError: there are no weights, their shapes are of another model, or nothing fits.
     """
-    source = open_source(path)
+    source = open_source(path, trust_module)
     if source.module:
         return _module_report(model, use_module(model, source.module))
     report = restore(model, source)

@@ -18,16 +18,29 @@ from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.training.checkpoints import best_or_latest
 
 
-def open_source(path: str) -> Source:
+def open_source(path: str, trust_module: bool = False) -> Source:
     """The weights at a path, with config and vocabulary where they are there too.
+
+    What is at the path is decided by reading files. No code of a SavedModel runs here.
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), a checkpoint's
         prefix, a Hugging Face folder, a TF-Hub module of either generation or its .tar.gz, or a URL of one.
+      trust_module: whether a TF2 module may be opened that can only be used by running its graph. A graph can read and
+        write files.
 
     Raises:
-      ValueError: there is nothing of a known kind, or it cannot be read.
+      ValueError: there is nothing of a known kind, or it cannot be read; or it is a module that is not trusted.
     """
+    source = _open(path)
+    if source.module and not trust_module:
+        raise ValueError(f"{path} is a TF2 module whose variables have names of their own, so it can only be used by "
+                         "running its graph, which can read and write files. If you trust it, name it as a module: "
+                         "--albert_hub_module_handle, or from_pretrained(..., trust_module=True)")
+    return source
+
+
+def _open(path: str) -> Source:
     if is_url(path):
         path = fetched(path)
     if is_archive(path):

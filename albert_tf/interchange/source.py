@@ -22,7 +22,8 @@ class Source:
       read_config: gives the model's config.
       vocabulary: that came with the weights; empty where none did.
       model: which model of from_pretrained it is, where the source says so in words.
-      module: a TF2 SavedModel that is used as the encoder it is; `shapes` is empty then.
+      module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
+        then. It is used as the encoder it is, and `read_config` and whoever uses it run its graph.
     """
 
     path: str

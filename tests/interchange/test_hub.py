@@ -78,20 +78,36 @@ def test_a_tf2_module_with_the_releases_names_is_read_by_them(tmp_path):
 def test_any_other_tf2_module_is_the_encoder_it_is(tmp_path):
     module = tf2_module(tmp_path / "module")
     expected = getattr(module, "__call__")({theirs: tf.constant(BATCH[ours]) for theirs, ours in INPUTS.items()})
-    encoder = albert_tf.from_pretrained(str(tmp_path / "module"))
+    encoder = albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)
     outputs = encoder(BATCH)
     np.testing.assert_array_equal(outputs["pooled_output"], expected["pooled_output"])
     np.testing.assert_array_equal(outputs["sequence_output"], expected["sequence_output"])
     assert len(outputs["encoder_outputs"]) == 2
-    config = open_source(str(tmp_path / "module")).config
+    config = open_source(str(tmp_path / "module"), trust_module=True).config
     assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (20, 8, 2)
+    assert encoder.config == config
+
+
+@pytest.mark.parametrize("use", [
+    lambda path: albert_tf.from_pretrained(path), lambda path: albert_tf.from_pretrained(path, model="pretrainer"),
+    lambda path: albert_tf.from_pretrained(path, config=TINY), lambda path: open_source(path).config,
+    lambda path: load_checkpoint(AlbertClassifier(TINY, num_labels=2), path),
+    lambda path: make_with_weights(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
+def test_a_tf2_module_of_other_names_does_not_run_unless_it_is_trusted(tmp_path, use):
+    written = tmp_path / "written"
+    tf2_module(tmp_path / "module", None, 8, str(written))
+    with pytest.raises(ValueError, match="module is a TF2 module .*--albert_hub_module_handle, or .*trust_module=True"):
+        use(str(tmp_path / "module"))
+    assert not written.exists()
+    albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)(BATCH)
+    assert written.exists()
 
 
 @pytest.mark.parametrize("kind, arguments", [
     ("classifier", dict(num_labels=2)), ("span", {}), ("conditional_span", dict(start_n_top=2, end_n_top=2))])
 def test_a_tf2_module_is_trained_under_any_head(tmp_path, kind, arguments):
     tf2_module(tmp_path / "module")
-    model = albert_tf.from_pretrained(str(tmp_path / "module"), model=kind, **arguments)
+    model = albert_tf.from_pretrained(str(tmp_path / "module"), model=kind, trust_module=True, **arguments)
     batch = dict(BATCH, p_mask=np.zeros([1, 4], np.int32), start_positions=np.array([1], np.int32))
     output = dict(classifier="logits", span="start_logits", conditional_span="end_log_probs")[kind]
     with tf.GradientTape() as tape:
@@ -104,20 +120,22 @@ def test_a_tf2_module_is_trained_under_any_head(tmp_path, kind, arguments):
 
 def test_a_script_that_made_its_model_gets_the_module_in_it(tmp_path):
     tf2_module(tmp_path / "module")
-    config = open_source(str(tmp_path / "module")).config
+    config = open_source(str(tmp_path / "module"), trust_module=True).config
     model = AlbertClassifier(config, num_labels=2)
-    report = load_checkpoint(model, str(tmp_path / "module"))
+    report = load_checkpoint(model, str(tmp_path / "module"), trust_module=True)
     assert set(report.restored) == {"a_table", "a_scale"}
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert model(BATCH)["logits"].shape == [1, 2]
-    task = make_with_weights(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"))
+    task = make_with_weights(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"),
+                             trust_module=True)
     assert task.model.albert.path == str(tmp_path / "module")
 
 
 def test_what_was_trained_of_a_tf2_module_comes_back_from_our_checkpoint(tmp_path):
     tf2_module(tmp_path / "module")
-    trained, again = (albert_tf.from_pretrained(str(tmp_path / "module"), model="classifier", num_labels=2)
-                      for _ in range(2))
+    trained, again = (
+        albert_tf.from_pretrained(str(tmp_path / "module"), model="classifier", trust_module=True, num_labels=2)
+        for _ in range(2))
     for variable in trained.trainable_variables:
         variable.assign_add(tf.ones_like(variable))
     tf.train.Checkpoint(model=trained).write(str(tmp_path / "model.ckpt-best"))
@@ -135,7 +153,7 @@ def test_what_was_trained_of_a_tf2_module_comes_back_from_our_checkpoint(tmp_pat
 def test_a_tf2_module_that_does_not_fit_is_refused(tmp_path, make, message):
     tf2_module(tmp_path / "module")
     with pytest.raises(ValueError, match=message):
-        load_checkpoint(make(tmp_path), str(tmp_path / "module"))
+        load_checkpoint(make(tmp_path), str(tmp_path / "module"), trust_module=True)
 
 
 def test_a_module_with_two_variables_of_one_name_is_refused(tmp_path):
@@ -143,7 +161,7 @@ def test_a_module_with_two_variables_of_one_name_is_refused(tmp_path):
     module.variables = [*module.variables, tf.Variable(0.0, name="twin"), tf.Variable(0.0, name="twin")]
     tf.saved_model.save(module, str(tmp_path / "module"))
     with pytest.raises(ValueError, match="several variables of the same name"):
-        albert_tf.from_pretrained(str(tmp_path / "module"))
+        albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)
 
 
 def test_a_saved_model_that_is_no_text_encoder_is_named(tmp_path):
@@ -152,7 +170,7 @@ def test_a_saved_model_that_is_no_text_encoder_is_named(tmp_path):
     module.__call__ = tf.function(lambda x: x * module.weight, input_signature=[tf.TensorSpec([None], tf.float32)])
     tf.saved_model.save(module, str(tmp_path / "module"))
     with pytest.raises(ValueError, match="module (is no text encoder of TF-Hub|cannot be loaded)"):
-        albert_tf.from_pretrained(str(tmp_path / "module"), model="classifier", num_labels=2)
+        albert_tf.from_pretrained(str(tmp_path / "module"), model="classifier", trust_module=True, num_labels=2)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xff no graph"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 from absl import logging
 
@@ -45,6 +47,14 @@ class HubEncoder(keras.Model):
             logging.warning("%s has no variables that can be trained: it stays as it is", path)
         self.built = True
 
+    @functools.cached_property
+    def config(self) -> AlbertConfig:
+        """vocab_size, hidden_size and num_hidden_layers, by the module's variables and outputs; else the defaults."""
+        outputs = self({name: tf.ones([1, 4], tf.int32) for name in ENCODER_INPUTS})
+        tables = [variable.shape[0] for variable in self.weights if variable.shape.rank == 2]
+        return AlbertConfig(vocab_size=max(tables, default=1), hidden_size=outputs["pooled_output"].shape[-1],
+                            num_hidden_layers=len(outputs["encoder_outputs"]), num_attention_heads=1)
+
     def call(self, inputs, training=False):
         return self.encode(inputs, dropouts(inputs, training))
 
@@ -74,23 +84,9 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
         raise ValueError(f"{path} is used as the encoder it is, and cannot become {type(model).__name__}")
     with model.distribute_strategy.scope():
         encoder = HubEncoder(path)
-    width = config_of_module(path, encoder).hidden_size
+    width = encoder.config.hidden_size
     if width != model.config.hidden_size:
         raise ValueError(f"{path} is of another model: its hidden_size is {width}, and {model.config.hidden_size} is "
                          "wanted")
     model.albert = encoder
     return encoder
-
-
-def config_of_module(path: str, encoder: HubEncoder | None = None) -> AlbertConfig:
-    """What is seen of a SavedModel from outside: vocab_size, hidden_size, num_hidden_layers. The rest is filled in.
-
-    Args:
-      path: of the SavedModel.
-      encoder: it, where it is loaded already.
-    """
-    encoder = encoder or HubEncoder(path)
-    outputs = encoder({name: tf.ones([1, 4], tf.int32) for name in ENCODER_INPUTS})
-    tables = [variable.shape[0] for variable in encoder.weights if variable.shape.rank == 2]
-    return AlbertConfig(vocab_size=max(tables, default=1), hidden_size=outputs["pooled_output"].shape[-1],
-                        num_hidden_layers=len(outputs["encoder_outputs"]), num_attention_heads=1)

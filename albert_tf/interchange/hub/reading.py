@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.archive import only_directory_in
-from albert_tf.interchange.hub.encoder import config_of_module
+from albert_tf.interchange.hub.encoder import HubEncoder
 from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import clear_errors, tf1_source
@@ -86,7 +86,7 @@ def _tf2_source(path: str) -> Source:
         if "bert/embeddings/word_embeddings" in keys:
             return Source(path, {name: variables.shapes[key] for name, key in keys.items()},
                           lambda name: variables.read(keys[name]), lambda: _no_config(path), vocabulary)
-    return Source(path, {}, lambda name: None, lambda: config_of_module(path), vocabulary, module=path)
+    return Source(path, {}, lambda name: None, lambda: HubEncoder(path).config, vocabulary, module=path)
 
 
 def _keys_by_name(prefix: str) -> dict[str, str]:
