@@ -1,9 +1,13 @@
 """The release's SentencePiece tokenization as tensorflow-text ops: pieces, and its rule about commas after digits.
 
-tensorflow-text has SentencePiece twice. SentencepieceTokenizer gives offsets, but rounds in another way than today's
-library: where two ways to cut a word have the same score, it may take the other one (ee e in place of e ee).
-FastSentencepieceTokenizer chooses as the library does, but gives no offsets, and spoils the memory of its process
-beyond 32,767 pieces a call. So the pieces are the second one's, text by text, and the first one says where they stand.
+tensorflow-text has SentencePiece twice. SentencepieceTokenizer gives offsets, but it compares scores in float64, as the
+library did up to version 0.2.1. The library compares them in float32 since 0.2.2, as it did when ALBERT was released.
+Where two ways to cut a word have the same score but for rounding, the two can differ (ee e in place of e ee).
+FastSentencepieceTokenizer compares in float32, but it gives no offsets, and it corrupts the memory of its process beyond
+32,767 pieces a call. So the pieces come from the second one, text by text, and the offsets from the first one.
+
+The second one also subtracts the penalty of an unknown character once per byte, and the library once per character. All
+scores after that character then round differently. So it gets each unknown character as one byte.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
 _TO_THE_END = np.iinfo(np.int64).max // 2
 # Of a text that FastSentencepieceTokenizer gets, so that even one piece for each byte is far from its bound.
 _LONGEST_TEXT = 16_000
+# Stands for an unknown character: a byte that occurs in no UTF-8 text, and so in no piece.
+_UNKNOWN_BYTE = b"\xff"
 
 
 class GraphSentencePieces(tf.Module):
@@ -37,7 +43,10 @@ class GraphSentencePieces(tf.Module):
             raise ValueError("the SentencePiece model tells two blanks from one: its text cannot be taken in a graph")
         serialized, self._unk_id = sp_model.serialized_model_proto(), sp_model.unk_id()
         self._with_offsets = tf_text.SentencepieceTokenizer(serialized, out_type=tf.int32)
+        self._surfaces = tf_text.SentencepieceTokenizer(serialized, out_type=tf.string)
         self._as_the_library = tf_text.FastSentencepieceTokenizer(serialized)
+        self._first_word_start = f"^{WORD_START}" if sp_model.normalize("a").startswith(WORD_START) else "^$"
+        self._unknown_character = _unknown_character(sp_model)
         pieces = [sp_model.id_to_piece(i) for i in range(sp_model.vocab_size())]
         self._sizes = tf.constant([_size(piece) for piece in pieces], tf.int64)
         replacements = DigitCommaTable(sp_model).replacements
@@ -65,10 +74,20 @@ class GraphSentencePieces(tf.Module):
         """The ids that the library gives; those of `placed` for a text that is too long to be asked about."""
         is_long = tf.strings.length(texts) > _LONGEST_TEXT
         chosen = tf.map_fn(lambda text: self._as_the_library.tokenize(text[None]).values,
-                           tf.where(is_long, "", texts), fn_output_signature=tf.RaggedTensorSpec([None], tf.int32))
+                           self._with_unknown_bytes(tf.where(is_long, "", texts)),
+                           fn_output_signature=tf.RaggedTensorSpec([None], tf.int32))
         lengths = placed.row_lengths() * tf.cast(is_long, tf.int64)
         long_ones = tf.boolean_mask(placed.values, tf.gather(is_long, placed.value_rowids()))
         return tf.concat([chosen, tf.RaggedTensor.from_row_lengths(long_ones, lengths, validate=False)], axis=1)
+
+    def _with_unknown_bytes(self, texts: tf.Tensor) -> tf.Tensor:
+        """The texts after the model's own normalization, with one byte for each character that no piece has.
+
+        The normalization comes first, since it can compose characters: two unknown jamo are one unknown syllable.
+        """
+        normalized = tf.strings.reduce_join(self._surfaces.tokenize(texts), axis=-1)
+        normalized = tf.strings.regex_replace(normalized, self._first_word_start, "")
+        return tf.strings.regex_replace(normalized, self._unknown_character, _UNKNOWN_BYTE)
 
     def _places(
         self, ids: tf.Tensor, placed: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
@@ -110,6 +129,13 @@ class GraphSentencePieces(tf.Module):
                                                 validate=False),
                 tf.minimum(begins + tf.gather(self._begins, part), ends),
                 tf.minimum(begins + tf.gather(self._ends, part), ends))
+
+
+def _unknown_character(sp_model: sentencepiece.SentencePieceProcessor) -> str:
+    """A regular expression of the characters that occur in no piece."""
+    pieces = (sp_model.id_to_piece(i) for i in range(sp_model.vocab_size()) if not sp_model.is_control(i))
+    codes = sorted({ord(character) for piece in pieces for character in piece})
+    return f"[^{''.join(f'{chr(92)}x{{{code:x}}}' for code in codes)}]"
 
 
 def _size(piece: str) -> int:

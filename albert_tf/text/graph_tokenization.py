@@ -20,7 +20,8 @@ class GraphTokenizer(tf.Module):
     In a text that is not UTF-8, each sequence of bytes that stands for no character is taken as U+FFFD. An empty text
     has no pieces. In an XLA-compiled function it does not work: the ops have no XLA kernels.
 
-    One thing differs: in a text of over 16,000 bytes, the choice among ways to cut a word that have the same score.
+    One thing differs: in a text of over 16,000 bytes, the choice among ways to cut a word whose scores are the same but
+    for rounding. (FullTokenizer makes that choice in float32 with sentencepiece 0.2.2 and later, as the release did.)
 
     Args:
       tokenizer: what to do the same as.

@@ -142,6 +142,17 @@ def test_where_two_ways_to_cut_a_word_have_the_same_score_it_takes_the_librarys(
         "w", "x", "w", "ww", "\u4e2d", "w", "y", "x", "w", "ww", "\u6587\u4e2d", "w"]
 
 
+def test_unknown_characters_do_not_change_the_choice_among_ways_of_the_same_score(sentence_pieces):
+    units = ["w", "ww", "x", "中", "😀", "한", "\ue000", "'", "-", "==", " "]
+    random = np.random.default_rng(1)
+    drawn = ["".join(random.choice(units, size)) for size in random.integers(5, 60, 300)]
+    texts = ["xw中中www", "中ww中www", "-" + "w" * 50, "w中" * 500, "한글www 한www", "w\u2581\u2581www", *drawn]
+    graph = GraphTokenizer(sentence_pieces)
+    assert graph.tokenize(texts).to_list() == [sentence_pieces.encode(text) for text in texts]
+    assert placed(sentence_pieces, "xw中中www") == [
+        ("\u2581", ""), ("x", "x"), ("w", "w"), ("<unk>", "中中"), ("ww", "ww"), ("w", "w")]
+
+
 def test_a_text_of_any_length_and_a_batch_of_any_size_are_taken(sentence_pieces):
     long_text, many = "the name, " * 5_000, ["of the file " * 8] * 2_000
     ids = GraphTokenizer(sentence_pieces).tokenize([*many, long_text])
