@@ -15,6 +15,7 @@ from albert_tf.interchange.source import Source
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.finite_weights import check_finite_weights
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
@@ -50,8 +51,8 @@ def from_pretrained(
       AlbertModel.
 
     Raises:
-      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; or the module at
-        the path is not trusted.
+      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; a value is not
+        finite; or the module at the path is not trusted.
 
     Example:
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
@@ -119,6 +120,8 @@ def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -
 
 def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
     """All of a module is in place, and nothing of the head on it."""
+    for variable in encoder.weights:
+        check_finite_weights(release_name(variable), variable, encoder.path)
     of_the_encoder = {id(variable) for variable in encoder.weights}
     head = [variable for variable in model.weights if id(variable) not in of_the_encoder]
     report = RestoreReport([release_name(variable) for variable in encoder.weights],

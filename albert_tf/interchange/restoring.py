@@ -61,7 +61,7 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
 
     Raises:
       ValueError: a value has another shape than its variable, or no name of the encoder fits: nothing is assigned
-        then; or a value cannot be read. A classifier for another number of labels is no error: it is not restored (the
+        then; or a value cannot be read, or is not finite. A classifier for another number of labels is no error: it is not restored (the
         paper starts RTE from MNLI).
     """
     matching = _Matching(source)
@@ -69,7 +69,7 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
     report = matching.report()
     for variable, name in found:
         if name is not None:
-            variable.assign(source.read(name))
+            variable.assign(source.value(name))
     logging.info("%s: %s", source.path, report)
     return report
 
@@ -95,7 +95,7 @@ def build_restored(
         # What is not trained is a metric, or a counter of Keras.
         name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
         if name:
-            variable["initial_value"] = lambda: source.read(name)
+            variable["initial_value"] = lambda: source.value(name)
         return next_creator(**variable)
 
     with tf.variable_creator_scope(create):

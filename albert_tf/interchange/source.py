@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.finite_weights import check_finite_weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,16 @@ class Source:
     vocabulary: VocabularyFiles = VocabularyFiles()
     model: str | None = None
     module: str | None = None
+
+    def value(self, name: str) -> tf.Tensor:
+        """The value of a release name.
+
+        Raises:
+          ValueError: it cannot be read, or is not finite.
+        """
+        value = self.read(name)
+        check_finite_weights(name, value, self.path)
+        return value
 
     @property
     def config(self) -> AlbertConfig:

@@ -15,6 +15,7 @@ from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import write_text
+from albert_tf.modeling.finite_weights import check_finite_weights
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
@@ -22,7 +23,7 @@ _WRITING = ".writing."
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint whose files are cut, changed or missing."""
+    """A checkpoint whose files are cut, changed or missing, or whose values are not finite."""
 
 
 class Checkpoints:
@@ -75,7 +76,7 @@ class Checkpoints:
         """Takes over everything that a checkpoint of such a run holds. Returns its step.
 
         Raises:
-          DamagedCheckpoint: it cannot be read to its end.
+          DamagedCheckpoint: it cannot be read to its end, or a value is not finite.
           ValueError: it is of another model or optimizer.
         """
         try:
@@ -85,6 +86,11 @@ class Checkpoints:
         except (AssertionError, ValueError) as error:
             reason = _first_line(error)
             raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {reason}") from error
+        try:
+            for variable in (*self._checkpoint.model.weights, *self._checkpoint.optimizer.variables()):
+                check_finite_weights(variable.name, variable, prefix)
+        except ValueError as error:
+            raise DamagedCheckpoint(str(error)) from error
         return int(tf.convert_to_tensor(self._checkpoint.step))
 
     def restore_latest(self) -> int:

@@ -2,16 +2,19 @@
 
 import contextlib
 import logging
+import re
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hub_modules import Tf2Module
 
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
@@ -154,3 +157,37 @@ def test_hugging_faces_names_for_files_do_not_hide_a_checkpoint(folder):
     kernel = saved(folder, "model.ckpt-best")
     shutil.copy(folder / "albert_config.json", folder / "config.json")
     np.testing.assert_array_equal(pooler(albert_tf.from_pretrained(str(folder))), kernel)
+
+
+def as_tf1(model, folder):
+    save_tf1_checkpoint(model, str(folder / "model.ckpt-best"))
+
+
+def as_ours(model, folder):
+    tf.train.Checkpoint(model=model).write(str(folder / "model.ckpt-best"))
+
+
+def as_hugging_face(model, folder):
+    save_hugging_face(model, str(folder))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("save", [as_tf1, as_ours, as_hugging_face], ids=lambda save: save.__name__)
+def test_weights_that_are_not_finite_are_refused_by_file_and_variable(folder, save, value):
+    model = AlbertModel(TINY)
+    kernel = next(variable for variable in model.weights if release_name(variable) == "bert/pooler/dense/kernel")
+    kernel.assign(tf.tensor_scatter_nd_update(kernel, [[0, 1], [7, 3]], [value, value]))
+    save(model, folder)
+    message = re.escape(f"{folder}") + ".* cannot be used: 2 of the 64 values of bert/pooler/dense/kernel are NaN or inf"
+    with pytest.raises(ValueError, match=message):
+        albert_tf.from_pretrained(str(folder))
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(AlbertModel(TINY), str(folder))
+
+
+def test_a_module_whose_weights_are_not_finite_is_refused_by_file_and_variable(tmp_path):
+    module = Tf2Module()
+    module.variables[0].assign(tf.fill([20, 8], np.nan))
+    tf.saved_model.save(module, str(tmp_path / "module"))
+    with pytest.raises(ValueError, match="module cannot be used: 160 of the 160 values of a_table are NaN or infinite"):
+        albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)

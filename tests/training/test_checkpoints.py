@@ -104,6 +104,25 @@ def test_a_damaged_checkpoint_is_passed_over(run, damage):
     np.testing.assert_array_equal(trainer.model.w, np.full(1000, 5.0))
 
 
+@pytest.mark.parametrize("of_the_run", [lambda trainer: trainer.model.w,
+                                        lambda trainer: trainer.optimizer.get_slot(trainer.model.w, "m")],
+                         ids=["weights", "slots"])
+def test_a_checkpoint_with_values_that_are_not_finite_is_passed_over_by_name(run, of_the_run, caplog):
+    trainer, checkpoints = new_run(run)
+    of_the_run(trainer).assign(tf.fill([1000], float("nan")))
+    checkpoints.save(15)
+    trainer, checkpoints = new_run(run)
+    assert checkpoints.restore_latest() == 10
+    assert "model.ckpt-15 cannot be used: 1,000 of the 1,000 values of w" in caplog.text
+    np.testing.assert_array_equal(of_the_run(trainer), of_the_run(new_run_at(run, 10)))
+
+
+def new_run_at(directory, step):
+    trainer, checkpoints = new_run(directory)
+    checkpoints.restore(str(directory / f"model.ckpt-{step}"))
+    return trainer
+
+
 def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
     for prefix in numbered(str(run)):
         os.truncate(prefix + ".index", 10)
