@@ -16,7 +16,7 @@ from absl import flags
 
 from albert_tf import flags as shared
 from albert_tf.interchange.conversion import FORMATS, convert
-from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.open_source import open_source
 
 shared.define_model_flags()

@@ -16,7 +16,7 @@ from absl import flags
 from albert_tf import flags as shared
 from albert_tf.files import written_whole
 from albert_tf.interchange import tflite
-from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.heads import MODELS
 
 shared.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")

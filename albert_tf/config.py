@@ -18,9 +18,11 @@ _HUGGING_FACE_ACTS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "
 _IGNORED_KEYS = frozenset(
     # in the release's files, read by nobody
     "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep "
+    # in Google's bert_config.json: about its multilingual pooler
+    "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
     # in Hugging Face's: about its own classes, tokenizers, heads and generation
     "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
-    "layer_norm_eps classifier_dropout_prob position_embedding_type tie_word_embeddings id2label label2id problem_type "
+    "layer_norm_eps classifier_dropout_prob classifier_dropout position_embedding_type tie_word_embeddings id2label label2id problem_type "
     "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
     "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
     "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation "
@@ -33,6 +35,9 @@ _IGNORED_KEYS = frozenset(
     "suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p "
     "torchscript typical_p use_bfloat16 xla_device".split()
 )
+
+# What ALBERT chooses and BERT does not.
+_NOT_OF_BERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "cross_layer_sharing")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +108,14 @@ class AlbertConfig:
                  "num_hidden_groups", self.num_hidden_groups)
 
     @classmethod
-    def from_dict(cls, values: dict) -> AlbertConfig:
-        """The config that a parsed JSON of the release, of Hugging Face (model_type "albert") or of ours says.
+    def from_dict(cls, values: dict, is_bert: bool = False) -> AlbertConfig:
+        """The config that a parsed JSON of the release, of Hugging Face (model_type "albert" or "bert") or of ours says.
+
+        BERT is an ALBERT that shares no weights and does not factorize its embedding (Lan et al., 2020, section 3.1).
+
+        Args:
+          values: the JSON object.
+          is_bert: whether a file without a model_type is BERT's, as bert_config.json of google-research/bert.
 
         Raises:
           ValueError: a key is unknown, vocab_size is missing, the model type is another one, a value is wrong.
@@ -112,21 +123,25 @@ class AlbertConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known - _IGNORED_KEYS)
         model_type = values.get("model_type", "albert")
-        _require(model_type == "albert", "the config is of another kind of model", "model_type", model_type)
+        _require(model_type in ("albert", "bert"), "the config is of another kind of model", "model_type", model_type)
         _require(values.get("layer_norm_eps", 1e-12) == 1e-12, "only the release's layer_norm_eps 1e-12 is supported",
                  "layer_norm_eps", values.get("layer_norm_eps"))
         if unknown:
             raise ValueError(f"unknown config key: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-        if "vocab_size" not in values:
-            raise ValueError("the config has no vocab_size")
+        is_bert = is_bert or model_type == "bert"
+        for name in ("vocab_size", "hidden_size")[: 1 + is_bert]:
+            if name not in values:
+                raise ValueError(f"the config has no {name}")
         arguments = {key: value for key, value in values.items() if key in known}
+        if is_bert:
+            arguments.update(embedding_size=values["hidden_size"], cross_layer_sharing="none")
         if "model_type" in values and "hidden_act" in arguments:
             arguments["hidden_act"] = _HUGGING_FACE_ACTS.get(arguments["hidden_act"], arguments["hidden_act"])
         return cls(**arguments)
 
     @classmethod
-    def from_json_file(cls, path: str) -> AlbertConfig:
-        """Reads albert_config.json or a Hugging Face config.json.
+    def from_json_file(cls, path: str, is_bert: bool = False) -> AlbertConfig:
+        """Reads albert_config.json, a Hugging Face config.json or, where is_bert is true, Google's bert_config.json.
 
         Raises:
           ValueError: the file is missing, is no JSON object, or holds what from_dict refuses; the path is named.
@@ -139,7 +154,7 @@ class AlbertConfig:
             values = json.loads(text)
             if not isinstance(values, dict):
                 raise ValueError("a JSON object was expected")
-            return cls.from_dict(values)
+            return cls.from_dict(values, is_bert)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -159,6 +174,10 @@ class AlbertConfig:
     def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 
+    def to_bert_dict(self) -> dict:
+        """The values that BERT's configs have words for, of a config that is BERT's."""
+        return {name: value for name, value in self.to_dict().items() if name not in _NOT_OF_BERT}
+
     def to_json_string(self) -> str:
         """JSON with sorted keys, as the release writes it; from_json_file reads it back."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
@@ -172,6 +191,12 @@ class AlbertConfig:
         if self.cross_layer_sharing != "none":
             return self
         return self.replace(cross_layer_sharing="all", num_hidden_groups=self.num_hidden_layers)
+
+    @property
+    def is_bert(self) -> bool:
+        """Whether the model is a BERT: nothing is shared, and the embedding is as wide as the encoder."""
+        return (self.cross_layer_sharing == "none" and self.inner_group_num == 1
+                and self.embedding_size == self.hidden_size)
 
     @property
     def attention_blocks(self) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,9 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import write_text
+from albert_tf.interchange import bert_tf1
 from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.hub.writing import export_encoder
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.interchange.safetensors_folder import WEIGHTS
@@ -23,10 +25,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import BEST
 
 # By the file of each form that is written last.
-FORMATS = {"tf1": f"{BEST}.index", "ours": f"{BEST}.index", "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
-# What tells the model that variables are of, the heads of tasks first; without any it is the encoder.
-_HEADS = {"cls/squad/": "span", "start_logits/": "conditional_span", "output_weights": "classifier",
-          "cls/predictions/": "pretrainer", "cls/seq_relationship/": "pretrainer"}
+FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert_tf1.PREFIX}.index", "ours": f"{BEST}.index", "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 
 
 def convert(
@@ -42,7 +41,7 @@ def convert(
     Args:
       source: of the model.
       output_dir: where it goes.
-      to: "tf1" (the release's checkpoint), "ours", "hugging_face" or "tf_hub".
+      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or "tf_hub".
       model: which model of from_pretrained it is; by default what its variables tell.
       config: by default the source's.
       vocabulary: by default the source's.
@@ -73,7 +72,7 @@ def kind_of(source: Source) -> str:
     """
     if source.model:
         return source.model
-    kind = next((kind for start, kind in _HEADS.items() for name in source.shapes if name.startswith(start)), "encoder")
+    kind = head_of_variables(source.shapes).name
     if kind == "classifier" and source.shapes["output_weights"][0] == 1:
         raise ValueError(f"{source.path} is a regression or a multiple choice: say which, as model classifier or "
                          "multiple_choice")
@@ -89,9 +88,9 @@ def save(
     Args:
       model: any model of albert_tf.modeling.
       output_dir: where it goes; made where it is missing.
-      to: "tf1", "ours", "hugging_face" or "tf_hub".
+      to: of FORMATS.
       vocabulary: of the model.
-      never_trained: release names of variables that have initial values, which "tf1" and "tf_hub" do without.
+      never_trained: release names of variables that have initial values; TF1's forms and "tf_hub" do without them.
 
     Raises:
       ValueError: there is no such form, or it has no such model.
@@ -116,11 +115,17 @@ def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFile
 def _save_checkpoint(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
 ) -> None:
-    write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
+    if to == "tf1_bert":
+        bert_tf1.write_bert_config(model.config, output_dir)
+    else:
+        write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     copy_vocabulary(vocabulary, output_dir)
     prefix = os.path.join(output_dir, BEST)
     if to == "tf1":
         save_tf1_checkpoint(model, prefix, left_out=never_trained)
+    elif to == "tf1_bert":
+        save_tf1_checkpoint(model, os.path.join(output_dir, bert_tf1.PREFIX), left_out=never_trained,
+                            name_of=bert_tf1.bert_name_of)
     else:
         tf.train.Checkpoint(model=model).write(prefix)
 

@@ -8,26 +8,13 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.interchange.heads import head_named
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
 from albert_tf.interchange.source import Source
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.finite_weights import check_finite_weights
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.span import AlbertSpan
 
-MODELS = {
-    "encoder": AlbertModel,
-    "pretrainer": AlbertPretrainer,
-    "classifier": AlbertClassifier,
-    "span": AlbertSpan,
-    "conditional_span": AlbertConditionalSpan,
-    "multiple_choice": AlbertMultipleChoice,
-}
 # What no variable's shape depends on: with another value a checkpoint loads, and computes something else.
 _UNSEEN = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
 
@@ -39,7 +26,8 @@ def from_pretrained(
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
-        checkpoint's prefix, a Hugging Face folder, or a TF-Hub module, by path or URL.
+        checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, or
+        a TF-Hub module, by path or URL.
       model: "encoder", "pretrainer", "classifier", "span", "conditional_span" or "multiple_choice".
       config: of the model; by default the one that comes with the weights.
       trust_module: whether a TF2 module may be used whose variables' names are not the release's. Its own graph runs
@@ -57,8 +45,7 @@ def from_pretrained(
     Example:
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
-    if model not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(MODELS)}. Received: {model!r}")
+    head_named(model)  # an unknown name is told before anything is read
     return build(open_source(path, trust_module), model, config, **arguments)[0]
 
 
@@ -69,13 +56,13 @@ def build(
     if source.module and model == "encoder":
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
-    if model == "classifier" and "num_labels" not in arguments:
-        arguments["num_labels"] = _num_labels(source)
+    head = head_named(model)
+    arguments.update({name: read(source) for name, read in head.arguments.items() if name not in arguments})
     config = config or source.config
     if source.module:
-        built = MODELS[model](config, **arguments)
+        built = head.model(config, **arguments)
         return built, _module_report(built, use_module(built, source.module))
-    return build_restored(lambda: MODELS[model](config, **arguments), source)
+    return build_restored(lambda: head.model(config, **arguments), source)
 
 
 def make_with_weights(make: Callable, path: str, init_from_group0: bool = False, trust_module: bool = False):
@@ -139,10 +126,3 @@ def _warn_of_another_config(config: AlbertConfig, source: Source) -> None:
         ours, there = getattr(config, name), getattr(theirs, name)
         if ours != there:
             logging.warning("%s was trained with %s=%s, and is used with %s", source.path, name, there, ours)
-
-
-def _num_labels(source: Source) -> int:
-    if "output_weights" not in source.shapes:
-        raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
-    return source.shapes["output_weights"][0]
-

@@ -8,6 +8,7 @@ import os
 import tensorflow as tf
 
 from albert_tf.interchange.archive import is_archive, unpacked
+from albert_tf.interchange.bert_tf1 import bert_source, is_bert_checkpoint
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.interchange.hub.reading import fetched, hub_source, is_hub_module, is_url
 from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
@@ -25,7 +26,8 @@ def open_source(path: str, trust_module: bool = False) -> Source:
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), a checkpoint's
-        prefix, a Hugging Face folder, a TF-Hub module of either generation or its .tar.gz, or a URL of one.
+        prefix, a BERT checkpoint of google-research/bert, a Hugging Face folder of ALBERT or BERT, a TF-Hub module of
+        either generation or its .tar.gz, or a URL of one.
       trust_module: whether a TF2 module may be opened that can only be used by running its graph. A graph can read and
         write files.
 
@@ -65,7 +67,9 @@ def _source(path: str) -> Source:
         if not tf.io.gfile.glob(os.path.join(path, "*.index")) and is_hugging_face(path):
             return hugging_face_source(path)
     checkpoint = tf1_source(checkpoint_prefix(path))
-    return our_source(checkpoint) if is_ours(checkpoint) else checkpoint
+    if is_ours(checkpoint):
+        return our_source(checkpoint)
+    return bert_source(checkpoint) if is_bert_checkpoint(checkpoint) else checkpoint
 
 
 def checkpoint_prefix(path: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import re
-from typing import Collection
+from typing import Callable, Collection
 
 import tensorflow as tf
 
@@ -63,7 +63,8 @@ def promised_bytes(prefix: str) -> int:
 
 
 def save_tf1_checkpoint(
-    model: keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = ()
+    model: keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = (),
+    name_of: Callable[[str], str] = str,
 ) -> None:
     """Writes a model as the release would: a checkpoint of its variables' names, without slots.
 
@@ -72,9 +73,10 @@ def save_tf1_checkpoint(
       prefix: path without ".index".
       global_step: written too where it is given.
       left_out: release names of variables that are not written.
+      name_of: from a release name to the name that is written.
     """
     values = {release_name(variable): variable for variable in model.weights}
-    values = {name: variable.read_value() for name, variable in values.items() if name not in left_out}
+    values = {name_of(name): variable.read_value() for name, variable in values.items() if name not in left_out}
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
     if os.path.dirname(prefix):

@@ -6,15 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.interchange.heads import head_of
 from albert_tf.interchange.serving import graph
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 # float16: weights of half the size. int8: dynamic range; weights of a quarter, multiplied with 8-bit activations.
 PRECISIONS = ("float32", "float16", "int8")
-NUM_CHOICES = 4
 # What the models give besides what is asked of them.
 _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
 
@@ -68,10 +65,8 @@ def _outputs(model: keras.Model, inputs: dict) -> dict:
 
 
 def _input_shapes(model: keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
-    choices = [NUM_CHOICES] if isinstance(model, AlbertMultipleChoice) else []
-    shapes = {name: [1, *choices, max_seq_length] for name in ENCODER_INPUTS}
-    if isinstance(model, AlbertPretrainer):
-        shapes["masked_lm_positions"] = [1, max_predictions_per_seq]
-    if isinstance(model, AlbertConditionalSpan):
-        shapes["p_mask"] = [1, max_seq_length]
-    return shapes
+    head = head_of(model)
+    choices = [head.num_choices] if head.num_choices else []
+    extra_inputs = head.extra_inputs(max_seq_length, max_predictions_per_seq)
+    return {**{name: [1, *choices, max_seq_length] for name in ENCODER_INPUTS},
+            **{name: [1, *shape] for name, shape in extra_inputs.items()}}

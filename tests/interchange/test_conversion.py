@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.conversion import FORMATS, convert, kind_of, save
-from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.source import Source
@@ -117,7 +117,9 @@ def test_vocabulary_casing_and_config_come_along(golden, tmp_path, lower):
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
-    made(tmp_path, to, vocabulary=VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model")))
+    bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    made(tmp_path, to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
     with pytest.raises(ValueError, match="there is a model in .* already"):
         convert(open_source(str(tmp_path)), str(tmp_path), to)
 

@@ -8,7 +8,8 @@ import tensorflow as tf
 from hub_modules import BATCH, INPUTS, TINY, Tf2Module, tf1_module, tf2_module, values_of
 
 import albert_tf
-from albert_tf.interchange.from_pretrained import MODELS, load_checkpoint, make_with_weights
+from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.open_source import open_source
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier

@@ -9,8 +9,9 @@ from safetensors.numpy import load_file, save_file
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import MODELS, load_checkpoint
-from albert_tf.interchange.hugging_face.names import hugging_face_name, release_name_of
+from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.hugging_face.names import NAMES
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import release_name
@@ -68,9 +69,9 @@ def test_what_transformers_saved_comes_out_as_it_went_in(golden, tmp_path, name)
 def test_names_are_the_same_in_both_directions(golden):
     for path in golden.glob("hf/*/model.safetensors"):
         for key in load_file(path):
-            assert hugging_face_name(release_name_of(key)) == key
-    assert hugging_face_name("end_logits/dense_0/kernel") is None
-    assert release_name_of("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.rotary.weight") is None
+            assert NAMES["albert"].theirs(NAMES["albert"].ours(key)) == key
+    assert NAMES["albert"].theirs("end_logits/dense_0/kernel") is None
+    assert NAMES["albert"].ours("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.rotary.weight") is None
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -187,7 +188,7 @@ def test_the_head_of_squad_2_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("changes, message", [
-    (dict(model_type="bert"), "another kind of model.*model_type='bert'"),
+    (dict(model_type="roberta"), "another kind of model.*model_type='roberta'"),
     (dict(position_embedding_type="relative_key"), "absolute positions"),
     (dict(tie_word_embeddings=False), "tied word embeddings"),
     (dict(hidden_size=16), r"has shape \[4, 8\], and \[4, 16\] is wanted")])

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import MODELS, load_checkpoint
+from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import build_restored, release_name
 from albert_tf.interchange.tf1 import save_tf1_checkpoint

@@ -15,7 +15,7 @@ import pytest
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import MODELS
+from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,

@@ -8,23 +8,20 @@ import os
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.interchange.heads import HEADS, Head
 
 CONFIG = "config.json"
+_CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # Which model of from_pretrained each of their classes is.
-MODELS = {
-    "AlbertModel": "encoder",
-    "AlbertForPreTraining": "pretrainer",
-    "AlbertForMaskedLM": "pretrainer",
-    "AlbertForSequenceClassification": "classifier",
-    "AlbertForQuestionAnswering": "span",
-    "AlbertForMultipleChoice": "multiple_choice",
-}
+MODELS = {prefix + architecture: head.name
+          for prefix in _CLASS_PREFIXES.values() for head in HEADS for architecture in head.architectures}
 # The release's gelu is the tanh approximation; Hugging Face has that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 
 
-def read_config(folder: str) -> tuple[AlbertConfig, str]:
-    """The config of a folder, and the class that its model was saved from ("" where nothing is said).
+def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
+    """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from ("" where
+    nothing is said).
 
     Raises:
       ValueError: the config is missing, of another kind of model, or of one that there is not here.
@@ -35,12 +32,29 @@ def read_config(folder: str) -> tuple[AlbertConfig, str]:
         values = json.loads(file.read())
     if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
         raise ValueError(f"{path}: only tied word embeddings and absolute positions can be read")
-    if _their_groups(config) != _our_groups(config):
+    model_type = values.get("model_type", "albert")
+    if model_type == "albert" and _their_groups(config) != _our_groups(config):
         if config.num_hidden_groups != config.num_hidden_layers:
             raise ValueError(f"{path}: {config.num_hidden_layers} layers fall into {config.num_hidden_groups} groups "
                              "otherwise than in the release")
         config = config.replace(num_hidden_groups=1, cross_layer_sharing="none")
-    return config, (values.get("architectures") or [""])[0]
+    return config, model_type, (values.get("architectures") or [""])[0]
+
+
+def model_type_of(config: AlbertConfig) -> str:
+    """The model type that a config is written as."""
+    return "bert" if config.is_bert else "albert"
+
+
+def architecture_of(head: Head, model_type: str) -> str:
+    """Hugging Face's class of a model, "AlbertForPreTraining".
+
+    Raises:
+      ValueError: there is none.
+    """
+    if not head.architectures:
+        raise ValueError(f"Hugging Face has no such model as {head.model.__name__}")
+    return _CLASS_PREFIXES[model_type] + head.architectures[0]
 
 
 def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None) -> dict:
@@ -48,7 +62,7 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
 
     Args:
       config: of the model.
-      architecture: Hugging Face's class, "AlbertForPreTraining".
+      architecture: of architecture_of.
       num_labels: of a classifier.
 
     Raises:
@@ -57,13 +71,13 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
     if config.cross_layer_sharing in ("attention", "ffn"):
         raise ValueError("Hugging Face's ALBERT cannot share attention or feed-forward blocks alone. "
                          f"Received: cross_layer_sharing={config.cross_layer_sharing!r}")
-    ours, config = _our_groups(config), config.in_groups()
+    model_type, ours, config = model_type_of(config), _our_groups(config), config.in_groups()
     if _their_groups(config) != ours:
         raise ValueError(f"Hugging Face spreads {config.num_hidden_layers} layers otherwise over "
                          f"{config.num_hidden_groups} groups than the release")
-    values = config.to_dict()
-    del values["cross_layer_sharing"]
-    values.update(model_type="albert", architectures=[architecture],
+    values = config.to_bert_dict() if model_type == "bert" else config.to_dict()
+    values.pop("cross_layer_sharing", None)
+    values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
                   hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
     if num_labels is not None:
         values["id2label"] = {str(label): f"LABEL_{label}" for label in range(num_labels)}

@@ -1,69 +1,101 @@
-"""The release's names of variables and Hugging Face's names of tensors: one table, read in both directions."""
+"""The release's names of variables and Hugging Face's names of tensors: a table for each model type, read both ways."""
 
 from __future__ import annotations
 
 import re
 
-# A layer's variables, as the release calls those that Hugging Face calls weight and bias.
-_DENSE, _NORM, _OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
+from albert_tf.interchange.heads import DENSE, HEADS, LAYER_NORM
 
-
-def _names(layers: dict[str, tuple[str, tuple[str, str]]]) -> dict[str, str]:
-    """From layers to their variables: both names of each."""
-    return {f"{scope}/{variable}".lstrip("/"): f"{layer}.{theirs}"
-            for scope, (layer, variables) in layers.items() for variable, theirs in zip(variables, ("weight", "bias"))}
-
-
+# Layers outside of the blocks: the release's scope, their layer, the release's names of its weight and bias.
 _OUTSIDE_BLOCKS = {
-    "bert/embeddings/word_embeddings": "albert.embeddings.word_embeddings.weight",
-    "bert/embeddings/token_type_embeddings": "albert.embeddings.token_type_embeddings.weight",
-    "bert/embeddings/position_embeddings": "albert.embeddings.position_embeddings.weight",
-    "cls/predictions/output_bias": "predictions.bias",
-    **_names({
-        "bert/embeddings/LayerNorm": ("albert.embeddings.LayerNorm", _NORM),
-        "bert/encoder/embedding_hidden_mapping_in": ("albert.encoder.embedding_hidden_mapping_in", _DENSE),
-        "bert/pooler/dense": ("albert.pooler", _DENSE),
-        "cls/predictions/transform/dense": ("predictions.dense", _DENSE),
-        "cls/predictions/transform/LayerNorm": ("predictions.LayerNorm", _NORM),
-        "cls/seq_relationship": ("sop_classifier.classifier", _OUTPUT),
-        "cls/squad": ("qa_outputs", _OUTPUT),
-        "": ("classifier", _OUTPUT),
-    }),
+    "bert/embeddings/word_embeddings": ("embeddings.word_embeddings", ("", None)),
+    "bert/embeddings/token_type_embeddings": ("embeddings.token_type_embeddings", ("", None)),
+    "bert/embeddings/position_embeddings": ("embeddings.position_embeddings", ("", None)),
+    "bert/embeddings/LayerNorm": ("embeddings.LayerNorm", LAYER_NORM),
 }
-_IN_BLOCKS = _names({
-    "attention_1/self/query": ("attention.query", _DENSE),
-    "attention_1/self/key": ("attention.key", _DENSE),
-    "attention_1/self/value": ("attention.value", _DENSE),
-    "attention_1/output/dense": ("attention.dense", _DENSE),
-    "LayerNorm": ("attention.LayerNorm", _NORM),
-    "ffn_1/intermediate/dense": ("ffn", _DENSE),
-    "ffn_1/intermediate/output/dense": ("ffn_output", _DENSE),
-    "LayerNorm_1": ("full_layer_layer_norm", _NORM),
-})
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
-_THEIR_BLOCK = re.compile(r"albert\.encoder\.albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.(.+)")
-_THEIRS_OUTSIDE_BLOCKS = {theirs: ours for ours, theirs in _OUTSIDE_BLOCKS.items()}
-_THEIRS_IN_BLOCKS = {theirs: ours for ours, theirs in _IN_BLOCKS.items()}
 
 
-def hugging_face_name(name: str) -> str | None:
-    """Hugging Face's name, in a model with a head, of a variable of the release; None where it has none."""
-    block = _BLOCK.fullmatch(name)
-    if not block:
-        return _OUTSIDE_BLOCKS.get(name)
-    group, inner, variable = block.groups()
-    theirs = _IN_BLOCKS.get(variable)
-    return theirs and f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}.{theirs}"
+class NameTable:
+    """The names of one of Hugging Face's model types.
+
+    Args:
+      model_type: "albert" or "bert", as in config.json; names in a model with a head start with it.
+      outside_blocks: more layers outside of the blocks, as in _OUTSIDE_BLOCKS.
+      block: their name of a block, with {group} and {inner}.
+      in_blocks: the layers of a block.
+    """
+
+    def __init__(self, model_type: str, outside_blocks: dict, block: str, in_blocks: dict):
+        self.prefix = f"{model_type}."
+        encoder = {scope: (self.prefix + layer, variables)
+                   for scope, (layer, variables) in {**_OUTSIDE_BLOCKS, **outside_blocks}.items()}
+        heads = {scope: layer for head in HEADS for scope, layer in head.layers.get(model_type, {}).items()}
+        self._outside, self._inside = _names({**encoder, **heads}), _names(in_blocks)
+        self._ours_outside, self._ours_inside = ({theirs: ours for ours, theirs in names.items()}
+                                                 for names in (self._outside, self._inside))
+        self._block = self.prefix + block
+        pattern = re.escape(self._block).replace(r"\{group\}", r"(?P<group>\d+)").replace(
+            r"\{inner\}", r"(?P<inner>\d+)")
+        self._their_block = re.compile(pattern + r"\.(?P<tensor>.+)")
+
+    def theirs(self, name: str) -> str | None:
+        """Hugging Face's name, in a model with a head, of a variable of the release; None where it has none."""
+        block = _BLOCK.fullmatch(name)
+        if not block:
+            return self._outside.get(name)
+        group, inner, variable = block.groups()
+        tensor = self._inside.get(variable)
+        return tensor and f"{self._block.format(group=group, inner=inner)}.{tensor}"
+
+    def ours(self, key: str) -> str | None:
+        """The release's name of a tensor of a model with a head of Hugging Face's; None where it has none."""
+        block = self._their_block.fullmatch(key)
+        if not block:
+            return self._ours_outside.get(key)
+        variable = self._ours_inside.get(block["tensor"])
+        inner = block.groupdict().get("inner", 0)
+        return variable and f"bert/encoder/transformer/group_{block['group']}/inner_group_{inner}/{variable}"
 
 
-def release_name_of(key: str) -> str | None:
-    """The release's name of a tensor of a model with a head of Hugging Face's; None where it has none."""
-    block = _THEIR_BLOCK.fullmatch(key)
-    if not block:
-        return _THEIRS_OUTSIDE_BLOCKS.get(key)
-    group, inner, tensor = block.groups()
-    ours = _THEIRS_IN_BLOCKS.get(tensor)
-    return ours and f"bert/encoder/transformer/group_{group}/inner_group_{inner}/{ours}"
+def _names(layers: dict[str, tuple[str, tuple[str | None, str | None]]]) -> dict[str, str]:
+    """From layers to their variables: both names of each.
+
+    Of a layer's two variables "" is the one that the scope itself names, and None the one that does not exist.
+    """
+    return {f"{scope}/{variable}".strip("/"): f"{layer}.{theirs}"
+            for scope, (layer, variables) in layers.items() for variable, theirs in zip(variables, ("weight", "bias"))
+            if variable is not None}
+
+
+NAMES = {
+    "albert": NameTable(
+        "albert",
+        {"bert/encoder/embedding_hidden_mapping_in": ("encoder.embedding_hidden_mapping_in", DENSE),
+         "bert/pooler/dense": ("pooler", DENSE)},
+        "encoder.albert_layer_groups.{group}.albert_layers.{inner}",
+        {"attention_1/self/query": ("attention.query", DENSE),
+         "attention_1/self/key": ("attention.key", DENSE),
+         "attention_1/self/value": ("attention.value", DENSE),
+         "attention_1/output/dense": ("attention.dense", DENSE),
+         "LayerNorm": ("attention.LayerNorm", LAYER_NORM),
+         "ffn_1/intermediate/dense": ("ffn", DENSE),
+         "ffn_1/intermediate/output/dense": ("ffn_output", DENSE),
+         "LayerNorm_1": ("full_layer_layer_norm", LAYER_NORM)}),
+    # BERT's layers are groups of their own, with one block each.
+    "bert": NameTable(
+        "bert",
+        {"bert/pooler/dense": ("pooler.dense", DENSE)},
+        "encoder.layer.{group}",
+        {"attention_1/self/query": ("attention.self.query", DENSE),
+         "attention_1/self/key": ("attention.self.key", DENSE),
+         "attention_1/self/value": ("attention.self.value", DENSE),
+         "attention_1/output/dense": ("attention.output.dense", DENSE),
+         "LayerNorm": ("attention.output.LayerNorm", LAYER_NORM),
+         "ffn_1/intermediate/dense": ("intermediate.dense", DENSE),
+         "ffn_1/intermediate/output/dense": ("output.dense", DENSE),
+         "LayerNorm_1": ("output.LayerNorm", LAYER_NORM)}),
+}
 
 
 def is_transposed(name: str) -> bool:

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config
-from albert_tf.interchange.hugging_face.names import is_transposed, release_name_of
+from albert_tf.interchange.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.interchange.pickles import refuse_pickles_in
 from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
 from albert_tf.interchange.source import Source
@@ -16,7 +16,9 @@ from albert_tf.interchange.vocabulary_files import vocabulary_in
 _PICKLE = "pytorch_model.bin"
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in"
 # Copies of the word table and of its bias, and the numbers 0, 1, 2, ...: older files hold them too.
-_COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "albert.embeddings.position_ids")
+_COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings.position_ids")
+# The oldest files call a LayerNorm's weight and bias as TensorFlow does.
+_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def is_hugging_face(path: str) -> bool:
@@ -31,9 +33,9 @@ def hugging_face_source(folder: str) -> Source:
         or cannot be read.
     """
     _check_weights(folder)
-    config, architecture = read_config(folder)
-    tensors = _by_release_name(stored_tensors(folder), architecture)
-    if config.embedding_size == config.hidden_size:
+    config, model_type, architecture = read_config(folder)
+    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], architecture)
+    if model_type == "albert" and config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
@@ -47,15 +49,19 @@ def _check_weights(folder: str) -> None:
     raise ValueError(f"{folder} has no {WEIGHTS}")
 
 
-def _by_release_name(tensors: dict[str, StoredTensor], architecture: str) -> dict[str, StoredTensor]:
+def _by_release_name(
+    tensors: dict[str, StoredTensor], names: NameTable, architecture: str
+) -> dict[str, StoredTensor]:
     """A tensor that the release has no name for keeps its own, and will be reported as not used."""
     named = {}
     for key, tensor in tensors.items():
-        full = f"albert.{key}" if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
+        full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
+        stem, dot, ending = full.rpartition(".")
+        full = stem + _OLD_ENDINGS.get(dot + ending, dot + ending)
         # A classifier of tokens goes by the same name as one of texts.
-        is_known = not (architecture == "AlbertForTokenClassification" and full.startswith("classifier."))
-        if full not in _COPIES:
-            named[is_known and release_name_of(full) or key] = tensor
+        is_known = not (architecture.endswith("ForTokenClassification") and full.startswith("classifier."))
+        if not full.endswith(_COPIES):
+            named[is_known and names.ours(full) or key] = tensor
     return named
 
 

@@ -10,28 +10,17 @@ from safetensors.numpy import save_file
 
 from albert_tf import keras
 from albert_tf.files import write_text, written_whole
-from albert_tf.interchange.hugging_face.configs import CONFIG, config_values
-from albert_tf.interchange.hugging_face.names import hugging_face_name, is_transposed
+from albert_tf.interchange.heads import Head, head_of
+from albert_tf.interchange.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
+from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyFiles, copy_vocabulary
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.span import AlbertSpan
-
-_CLASSES = {
-    AlbertModel: "AlbertModel",
-    AlbertPretrainer: "AlbertForPreTraining",
-    AlbertClassifier: "AlbertForSequenceClassification",
-    AlbertSpan: "AlbertForQuestionAnswering",
-    AlbertMultipleChoice: "AlbertForMultipleChoice",
-}
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
-    """Writes config.json, model.safetensors and the vocabulary.
+    """Writes config.json, model.safetensors and the vocabulary; a config that is BERT's as BERT, else as ALBERT.
 
     Args:
       model: any model of albert_tf.modeling but AlbertConditionalSpan.
@@ -41,33 +30,32 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     Raises:
       ValueError: Hugging Face has no such model.
     """
-    architecture = _CLASSES.get(type(model))
-    if architecture is None:
-        raise ValueError(f"Hugging Face has no such model as {type(model).__name__}")
+    head, model_type = head_of(model), model_type_of(model.config)
+    architecture = architecture_of(head, model_type)
     num_labels = model.classifier.kernel.shape[0] if isinstance(model, AlbertClassifier) else None
     values = config_values(model.config, architecture, num_labels)
-    tensors = _tensors(model, architecture)
+    tensors = _tensors(model, head, model_type)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder)
     with written_whole(os.path.join(folder, WEIGHTS)) as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})
 
 
-def _tensors(model: keras.Model, architecture: str) -> dict[str, np.ndarray]:
-    tensors = {}
+def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.ndarray]:
+    tensors, names = {}, NAMES[model_type]
     for variable in model.weights:
         name = release_name(variable)
         value = variable.numpy()
-        tensors[hugging_face_name(name)] = np.ascontiguousarray(value.T) if is_transposed(name) else value
+        tensors[names.theirs(name)] = np.ascontiguousarray(value.T) if is_transposed(name) else value
     config = model.config
-    if config.embedding_size == config.hidden_size:  # where Hugging Face has a mapping, and the release none
+    if model_type == "albert" and config.embedding_size == config.hidden_size:  # the release has no mapping there
         mapping = "albert.encoder.embedding_hidden_mapping_in"
         tensors[f"{mapping}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
         tensors[f"{mapping}.bias"] = np.zeros(config.hidden_size, np.float32)
-    if architecture == "AlbertForQuestionAnswering":
-        tensors = {key: value for key, value in tensors.items() if not key.startswith("albert.pooler.")}
-    if architecture == "AlbertModel":
-        tensors = {key[len("albert."):]: value for key, value in tensors.items()}
+    if not head.has_pooler:
+        tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{names.prefix}pooler.")}
+    if not head.variables and not head.num_choices:  # the encoder alone
+        tensors = {key[len(names.prefix):]: value for key, value in tensors.items()}
     return tensors
 
 

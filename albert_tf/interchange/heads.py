@@ -1,0 +1,122 @@
+"""The registry of models with heads: what from_pretrained, conversion, Hugging Face and TensorFlow Lite know of each.
+
+A new head is a class in albert_tf/modeling and an entry here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable
+
+from albert_tf.interchange.source import Source
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
+
+# Suffixes of the variables of a dense layer and of a LayerNorm: the release's for Hugging Face's weight and bias.
+DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A model of albert_tf.modeling: the encoder alone or with one head.
+
+    Args:
+      name: what from_pretrained and --model call it.
+      model: its class.
+      variables: start of the release names that only this model's checkpoints have, most specific first; empty where
+        another model has the same ones.
+      architectures: Hugging Face's classes of this model without "Albert" or "Bert"; the first is the one that is
+        written. Empty where Hugging Face has no such model.
+      layers: Hugging Face's names of the head's layers, by model type: from the release's scope to their layer and to
+        the release's names of its weight and bias.
+      has_pooler: whether Hugging Face's model has the pooler.
+      arguments: arguments of the model's constructor, besides the config, that a source tells: a function of the
+        source for each.
+      extra_inputs: shapes of the inputs besides the encoder's, for one example: a function of the sequence length and
+        of the number of predictions.
+      num_choices: rows of the encoder's inputs for one example, or None where there is one row without an axis of its
+        own.
+    """
+
+    name: str
+    model: type
+    variables: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
+    has_pooler: bool = True
+    arguments: dict[str, Callable[[Source], int]] = dataclasses.field(default_factory=dict)
+    extra_inputs: Callable[[int, int], dict[str, list[int]]] = lambda max_seq_length, max_predictions_per_seq: {}
+    num_choices: int | None = None
+
+
+def _num_labels(source: Source) -> int:
+    if "output_weights" not in source.shapes:
+        raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
+    return source.shapes["output_weights"][0]
+
+
+def _same_for_both(scope: str, layer: str) -> dict:
+    return {model_type: {scope: (layer, OUTPUT)} for model_type in ("albert", "bert")}
+
+
+HEADS = (
+    Head("encoder", AlbertModel, architectures=("Model",)),
+    Head("pretrainer", AlbertPretrainer, ("cls/predictions/", "cls/seq_relationship/"),
+         ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
+         dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),
+                      "cls/predictions/transform/dense": ("predictions.dense", DENSE),
+                      "cls/predictions/transform/LayerNorm": ("predictions.LayerNorm", LAYER_NORM),
+                      "cls/seq_relationship": ("sop_classifier.classifier", OUTPUT)},
+              bert={"cls/predictions": ("cls.predictions", (None, "output_bias")),
+                    "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
+                    "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
+                    "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
+         extra_inputs=lambda max_seq_length, max_predictions_per_seq: dict(
+             masked_lm_positions=[max_predictions_per_seq])),
+    Head("classifier", AlbertClassifier, ("output_weights",), ("ForSequenceClassification",),
+         _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels)),
+    Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",), _same_for_both("cls/squad", "qa_outputs"),
+         has_pooler=False),
+    Head("conditional_span", AlbertConditionalSpan, ("start_logits/",),
+         extra_inputs=lambda max_seq_length, max_predictions_per_seq: dict(p_mask=[max_seq_length])),
+    Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",), _same_for_both("", "classifier"),
+         num_choices=4),
+)
+MODELS = {head.name: head.model for head in HEADS}
+_BY_NAME = {head.name: head for head in HEADS}
+
+
+def head_named(name: str) -> Head:
+    """The entry that from_pretrained's `model` names.
+
+    Raises:
+      ValueError: there is no such model; the names are listed.
+    """
+    if name not in _BY_NAME:
+        raise ValueError(f"model must be one of {', '.join(_BY_NAME)}. Received: {name!r}")
+    return _BY_NAME[name]
+
+
+def head_of(model) -> Head:
+    """The entry of a model's class.
+
+    Raises:
+      ValueError: it is no model of albert_tf.modeling.
+    """
+    for head in HEADS:
+        if type(model) is head.model:
+            return head
+    raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+
+
+def head_of_variables(names) -> Head:
+    """The entry of the model that variables of these release names belong to: the heads of tasks win over
+    pre-training's, which fine-tuned checkpoints may still carry; without any head it is the encoder.
+    """
+    candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")
+    return next((head for head in candidates if any(name.startswith(head.variables) for name in names)),
+                _BY_NAME["encoder"])
