@@ -22,7 +22,7 @@ FLOPs     6 per weight and token, forward and backward"""
 def main():
     config_file = flags.FLAGS.albert_config_file
     if config_file:
-        print(sizes.table([("this config", AlbertConfig.from_json_file(config_file), "-")]))
+        print(sizes.table([("this config", AlbertConfig.from_file_or_preset(config_file), "-")]))
     else:
         print(sizes.table(sizes.published(sizes.NAMED_SIZES)), sizes.table(sizes.published(sizes.BASE_VARIANTS)),
               sep="\n\n")

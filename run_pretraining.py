@@ -1,6 +1,6 @@
 """Pre-trains ALBERT on records of create_pretraining_data.py, and evaluates it.
 
-    python run_pretraining.py --albert_config_file=configs/albert_base_v2.json --input_file=data/train*.tfrecord \\
+    python run_pretraining.py --albert_config_file=albert_base_v2 --input_file=data/train*.tfrecord \\
         --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --spm_model_file=30k-clean.model
 
 Started again with the same flags, it goes on from the latest checkpoint, to the same weights bit for bit. The

@@ -171,6 +171,15 @@ class AlbertConfig:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**PRESETS[name])
 
+    @classmethod
+    def from_file_or_preset(cls, name: str) -> AlbertConfig:
+        """The config of a published size ("albert_base_v2") or of a JSON file; a size's name wins.
+
+        Raises:
+          ValueError: as from_json_file.
+        """
+        return cls.preset(name) if name in PRESETS else cls.from_json_file(name)
+
     def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 

@@ -33,7 +33,8 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 def define_source_flags() -> None:
     """Where a model comes from."""
-    flags.DEFINE_string("albert_config_file", None, "The model's albert_config.json; default: that of the weights.")
+    flags.DEFINE_string("albert_config_file", None, "Path of the model's albert_config.json, or the name of a published size "
+                        "(albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
                         "Initial weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a "
                         "Hugging Face folder, or a TF-Hub module whose variables have the release's names.")
@@ -123,7 +124,7 @@ def config() -> AlbertConfig:
     With the dropout that the flags say.
     """
     if FLAGS.albert_config_file:
-        given = AlbertConfig.from_json_file(FLAGS.albert_config_file)
+        given = AlbertConfig.from_file_or_preset(FLAGS.albert_config_file)
     elif _home():
         given = _open(_home()).config
     else:

@@ -6,9 +6,10 @@ import pathlib
 
 import pytest
 
+import albert_tf
 from albert_tf.config import PRESETS, AlbertConfig
 
-CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
+CONFIGS = pathlib.Path(albert_tf.__file__).parent / "configs"
 
 
 def tiny(**changes):
@@ -120,3 +121,11 @@ def test_a_missing_file_is_named():
 def test_an_unknown_preset_lists_the_names():
     with pytest.raises(ValueError, match="albert_base_v2"):
         AlbertConfig.preset("albert_tiny")
+
+
+def test_a_published_size_is_named_as_a_config_file_is(tmp_path):
+    (tmp_path / "mine.json").write_text(tiny().to_json_string())
+    assert AlbertConfig.from_file_or_preset("albert_large_v2") == AlbertConfig.preset("albert_large_v2")
+    assert AlbertConfig.from_file_or_preset(str(tmp_path / "mine.json")) == tiny()
+    with pytest.raises(ValueError, match="no such config file: albert_huge"):
+        AlbertConfig.from_file_or_preset("albert_huge")
