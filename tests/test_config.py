@@ -96,7 +96,7 @@ def test_groups_are_spread_in_floating_point_as_in_the_release():
     (dict(vocab_size=60, num_hidden_groups=13), "at most num_hidden_layers 12"),
     (dict(vocab_size="60"), "vocab_size must be a positive whole number"),
     (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be below 1"),
-    (dict(vocab_size=60, model_type="bert"), "another kind of model"),
+    (dict(vocab_size=60, model_type="roberta"), "another kind of model"),
     (dict(vocab_size=60, layer_norm_eps=1e-5), "layer_norm_eps"),
 ])
 def test_what_does_not_fit_is_refused_by_name(values, message):
