@@ -31,7 +31,7 @@ FLAGS = flags.FLAGS
 
 def main():
     tokenizer = shared.vocabulary().tokenizer()
-    model = shared.pretrained("pretrainer")
+    model = shared.pretrained_masked_lm()
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, model, tokenizer, FLAGS.top_k, FLAGS.max_seq_length,
                             FLAGS.max_predictions_per_seq)

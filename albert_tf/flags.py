@@ -14,11 +14,13 @@ from absl import flags
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.finite import define_float
-from albert_tf.interchange.from_pretrained import from_pretrained, make_with_weights
+from albert_tf.interchange.from_pretrained import build, make_with_weights
 from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.restoring import RestoreReport
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
@@ -141,10 +143,26 @@ def pretrained(model: str) -> keras.Model:
     Args:
       model: which one, as from_pretrained takes it.
     """
+    return _pretrained(model)[0]
+
+
+def pretrained_masked_lm() -> AlbertPretrainer:
+    """The pretrainer that `pretrained` makes, for scripts that need its masked-LM head.
+
+    Raises:
+      ValueError: the weights have no masked-LM head, whose predictions would be random.
+    """
+    model, report = _pretrained("pretrainer")
+    missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
+    if missing:
+        raise ValueError(f"{starting_point()} has no masked-LM head: {', '.join(missing)} are missing")
+    return model
+
+
+def _pretrained(model: str) -> tuple[keras.Model, RestoreReport]:
     if not starting_point():
         raise ValueError("--init_checkpoint is missing")
-    path = starting_point()
-    return from_pretrained(path, model, config() if FLAGS.albert_config_file else None, is_trusted(path))
+    return build(_open(starting_point()), model, config() if FLAGS.albert_config_file else None)
 
 
 def at_start(new_task: Callable, init_from_group0: bool = False):

@@ -1,0 +1,128 @@
+"""Pseudo-log-likelihoods: how likely a masked language model takes a sentence to be (Salazar et al., 2020).
+
+Each piece of a sentence is masked once; the score is the sum of the log-probabilities of the masked pieces.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.word_boundaries import word_starts
+
+
+class MaskedCopies(NamedTuple):
+    """Copies of sentences of one length, each with one piece to predict.
+
+    Args:
+      rows: number of each copy's sentence, [copies].
+      ids: int32 [copies, seq].
+      positions: of the piece to predict, int32 [copies].
+      targets: id of that piece, int32 [copies].
+    """
+
+    rows: np.ndarray
+    ids: np.ndarray
+    positions: np.ndarray
+    targets: np.ndarray
+
+
+def score_sentences(
+    model: AlbertPretrainer, tokenizer: FullTokenizer, sentences: Sequence[str], within_word_l2r: bool = False,
+    tokens_per_batch: int = 8192, places: Sequence[str] | None = None, done: Callable[[int], None] | None = None
+) -> np.ndarray:
+    """The pseudo-log-likelihood of each sentence, in nats, float64 [sentences].
+
+    Sentences with the same pieces have the same score, bit for bit. A sentence without pieces has the score 0.
+
+    Args:
+      model: the model, with its masked-LM head.
+      tokenizer: of the model's vocabulary.
+      sentences: raw text.
+      within_word_l2r: whether the pieces to the right of the predicted one in the same word are masked too, so that
+        a rare word does not become likely by its own pieces (Kauf and Ivanova, 2023). A word is one of whole-word
+        masking, see word_starts.
+      tokens_per_batch: bound of masked copies times their length; one copy at least.
+      places: name of each sentence in errors; by default "sentence 1", ...
+      done: called with the number of sentences that were scored since the last call.
+
+    Raises:
+      ValueError: a sentence is longer than the model's positions.
+
+    Example:
+      model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
+      tokenizer = albert_tf.FullTokenizer(spm_model_file="albert_base_v2/30k-clean.model")
+      good, bad = score_sentences(model, tokenizer, ["The cats annoy Tim.", "The cats annoys Tim."])
+    """
+    rows = tokenizer.encode_batch(list(sentences))
+    longest = model.config.max_position_embeddings
+    for number, row in enumerate(rows):
+        if len(row) + 2 > longest:
+            place = places[number] if places else f"sentence {number + 1}"
+            raise ValueError(f"{place}: {len(row)} pieces, [CLS] and [SEP] are more than the model's {longest} positions")
+    first_of = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
+    unique = sorted(first_of.values())
+    starts_word = word_starts(tokenizer) if within_word_l2r else None
+    framed = [np.array([tokenizer.cls_id, *rows[number], tokenizer.sep_id], np.int32) for number in unique]
+    log_probabilities, scores = _log_probabilities(model), np.zeros(len(rows))
+    for copies in masked_copies(framed, tokenizer.mask_id, starts_word, tokens_per_batch):
+        values = log_probabilities(copies.ids, copies.positions, copies.targets)
+        np.add.at(scores, np.array(unique)[copies.rows], values)
+        if done:
+            done(int(np.count_nonzero(copies.positions == copies.ids.shape[1] - 2)))
+    if done:
+        done(len(rows) - sum(len(row) > 2 for row in framed))  # repeated sentences, and those without pieces
+    return scores[[first_of[row.tobytes()] for row in rows]]
+
+
+def masked_copies(
+    rows: Sequence[np.ndarray], mask_id: int, starts_word: np.ndarray | None, tokens_per_batch: int
+) -> Iterator[MaskedCopies]:
+    """One copy for each piece of each row, shortest rows first; a batch has rows of one length and no padding.
+
+    Args:
+      rows: [CLS] pieces [SEP], int32 [seq] each.
+      mask_id: of [MASK].
+      starts_word: for each id, whether its piece starts a word, bool [vocab]: the pieces of the same word to the right of
+        the predicted one are masked too. None: only the predicted one is.
+      tokens_per_batch: see score_sentences.
+    """
+    lengths = np.array([len(row) for row in rows])
+    for seq in np.unique(lengths[lengths > 2]):
+        numbers = np.flatnonzero(lengths == seq)
+        ids = np.stack([rows[number] for number in numbers])  # [rows of this length, seq]
+        words = np.broadcast_to(np.arange(seq), ids.shape) if starts_word is None else _words(ids, starts_word)
+        pieces, size = seq - 2, max(1, tokens_per_batch // seq)
+        for start in range(0, len(ids) * pieces, size):
+            copy = np.arange(start, min(start + size, len(ids) * pieces))
+            row, position = copy // pieces, 1 + copy % pieces
+            is_masked = (words[row] == words[row, position][:, None]) & (np.arange(seq) >= position[:, None])
+            yield MaskedCopies(numbers[row], np.where(is_masked, np.int32(mask_id), ids[row]), position.astype(np.int32),
+                               ids[row, position])
+
+
+def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
+    """The number of each token's word, [rows, seq]; [SEP] is a word of its own."""
+    starts = starts_word[ids]
+    starts[:, -1] = True
+    return np.cumsum(starts, axis=1)
+
+
+def _log_probabilities(model: AlbertPretrainer):
+    """A function from ids [copies, seq], positions and targets [copies] to log-probabilities, float32 [copies]."""
+
+    def of(*shape):
+        return tf.TensorSpec(shape, tf.int32)
+
+    @tf.function(autograph=False, input_signature=[of(None, None), of(None), of(None)])
+    def log_probabilities(ids, positions, targets):
+        outputs = model(dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=tf.zeros_like(ids),
+                             masked_lm_positions=positions[:, None]))
+        logits = outputs["mlm_logits"][:, 0]  # [copies, V]
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
+
+    return lambda *inputs: log_probabilities(*map(tf.constant, inputs)).numpy()

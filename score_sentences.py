@@ -1,0 +1,78 @@
+"""Scores sentences by their pseudo-log-likelihood, or the accuracy on minimal pairs such as BLiMP's.
+
+    python score_sentences.py --init_checkpoint=model_dir --input_file=sentences.txt
+    python score_sentences.py --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
+
+The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs whose
+grammatical sentence has the higher score, by file, by field and over all pairs.
+"""
+
+import json
+import sys
+
+from albert_tf import cli
+
+import numpy as np
+from absl import flags
+
+from albert_tf import flags as shared, keras
+from albert_tf.data.minimal_pairs import read_minimal_pairs
+from albert_tf.files import write_text
+from albert_tf.progress import progress
+from albert_tf.tasks.minimal_pairs import accuracies
+from albert_tf.tasks.sentence_scores import score_sentences
+from albert_tf.text.lines import read_lines
+
+shared.define_source_flags()
+shared.define_vocabulary_flags()
+flags.DEFINE_string("input_file", None, "Text to score, one sentence a line; default: standard input.")
+flags.DEFINE_string("pairs", None, "Minimal pairs: a comma-separated list of JSON-lines files, globs and folders. "
+                    "Each line has sentence_good, sentence_bad and, for accuracies by field, field.")
+flags.DEFINE_string("output_file", None, "JSON file for the results: {\"scores\": [...]} in the order of the lines, or "
+                    "with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}.")
+flags.DEFINE_bool("within_word_l2r", False, "Whether the pieces to the right of the masked one in the same word are "
+                  "masked too. Without it, words of many pieces score too high.")
+flags.DEFINE_integer("tokens_per_batch", 8192, "Tokens that are computed together: masked copies of sentences, times "
+                     "their length.", lower_bound=1)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    if FLAGS.pairs and FLAGS.input_file:
+        raise ValueError("--input_file and --pairs exclude each other")
+    keras.mixed_precision.set_global_policy(FLAGS.precision)
+    results = score_pairs() if FLAGS.pairs else score_lines()
+    if FLAGS.output_file:
+        write_text(FLAGS.output_file, json.dumps(results, indent=2) + "\n")
+
+
+def score_lines() -> dict:
+    name = FLAGS.input_file or "standard input"
+    lines = list(read_lines(FLAGS.input_file)) if FLAGS.input_file else sys.stdin.read().splitlines()
+    scores = score(lines, [f"{name} line {number}" for number in range(1, len(lines) + 1)])
+    for value, line in zip(scores, lines):
+        print(f"{value:.4f}\t{line}")
+    return dict(scores=scores.tolist())
+
+
+def score_pairs() -> dict:
+    pairs = read_minimal_pairs(FLAGS.pairs)
+    sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
+    scores = score(sentences, [pair.place for pair in pairs for _ in range(2)])
+    results = accuracies(pairs, scores[::2], scores[1::2])
+    for name, value in [*results["files"].items(), *results["fields"].items(), (f"all {len(pairs):,} pairs", results["all"])]:
+        print(f"{value:.3f}  {name}")
+    return results
+
+
+def score(sentences: list[str], places: list[str]) -> np.ndarray:
+    tokenizer = shared.vocabulary().tokenizer()
+    model = shared.pretrained_masked_lm()
+    shared.check_vocabulary(tokenizer, model.config)
+    with progress("scoring", len(sentences), " sentences") as done:
+        return score_sentences(model, tokenizer, sentences, FLAGS.within_word_l2r, FLAGS.tokens_per_batch, places, done)
+
+
+if __name__ == "__main__":
+    cli.run(main)
