@@ -14,9 +14,10 @@ from albert_tf import cli
 
 from absl import flags, logging
 
+from albert_tf import bounds
 from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
 from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import OBJECTIVES, SegmentOptions
+from albert_tf.data.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
 from albert_tf.data.records import shard_paths
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
@@ -33,15 +34,16 @@ flags.DEFINE_bool("do_permutation", False, "Whether to permute a second set of s
 flags.DEFINE_bool("favor_shorter_ngram", True, "Whether P(n words) ~ 1/n for an n-gram; else longer ones are favoured.")
 flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
 flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "Sentence order, next sentence, or no sentence label.")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.")
-flags.DEFINE_integer("ngram", 3, "The longest n-gram that is masked, in words.")
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of an example at most.")
-flags.DEFINE_integer("random_seed", 12345, "All chance comes from it, whatever the number of workers.", lower_bound=0)
-flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time cut and masked anew.", lower_bound=1)
+flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.", *MAX_SEQ_LENGTH)
+flags.DEFINE_integer("ngram", 3, "The longest n-gram that is masked, in words.", *bounds.NGRAM)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of an example at most.", *bounds.PREDICTIONS)
+flags.DEFINE_integer("random_seed", 12345, "All chance comes from it, whatever the number of workers.", *bounds.SEED)
+flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time cut and masked anew.",
+                     *bounds.DUPE_FACTOR)
 define_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
 define_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
-flags.DEFINE_integer("num_workers", os.cpu_count(), "Processes.", lower_bound=1)
-flags.DEFINE_integer("num_shards", 1, "Cuts each output x.tfrecord into x-00000-of-0000N.tfrecord, ...", lower_bound=1)
+flags.DEFINE_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), "Processes.", *bounds.WORKERS)
+flags.DEFINE_integer("num_shards", 1, "Cuts each output x.tfrecord into x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
 flags.DEFINE_bool("release_compatible", False,
                   "As the release, where it is wrong: a chunk of one sentence is paired with a random document, short "
                   "lengths are drawn per document, a segment may begin inside a word.")

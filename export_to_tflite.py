@@ -13,7 +13,7 @@ from albert_tf import cli
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import flags as shared
+from albert_tf import bounds, flags as shared
 from albert_tf.files import written_whole
 from albert_tf.interchange import tflite
 from albert_tf.interchange.heads import MODELS
@@ -23,8 +23,9 @@ flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with 
 flags.DEFINE_string("output_dir", None, "Where the models go.", required=True)
 flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
                         "Which models to write. May be given several times.")
-flags.DEFINE_integer("max_seq_length", 128, "Tokens of an input, which is padded to that.", lower_bound=1)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "masked_lm_positions of an input, of a pretrainer.", lower_bound=1)
+flags.DEFINE_integer("max_seq_length", 128, "Tokens of an input, which is padded to that.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "masked_lm_positions of an input, of a pretrainer.",
+                     *bounds.PREDICTIONS)
 FLAGS = flags.FLAGS
 
 

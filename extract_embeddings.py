@@ -15,8 +15,7 @@ from albert_tf import cli
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import flags as shared
-from albert_tf import keras
+from albert_tf import bounds, flags as shared, keras
 from albert_tf.files import written_whole
 from albert_tf.progress import progress
 from albert_tf.tasks.embeddings import embed, token_ids
@@ -27,8 +26,8 @@ shared.define_vocabulary_flags()
 flags.DEFINE_string("input_file", None, "UTF-8 text, one a line.", required=True)
 flags.DEFINE_string("output_file", None, "Where the vectors go: a path that ends in .npy.", required=True)
 flags.DEFINE_bool("per_token", False, "Whether to write a vector of each token instead of one of each line.")
-flags.DEFINE_integer("max_seq_length", 512, "What is longer is cut, tokens.", lower_bound=3)
-flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", lower_bound=1)
+flags.DEFINE_integer("max_seq_length", 512, "What is longer is cut, tokens.", *bounds.SEQ_LENGTH.at_least(3))
+flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
 

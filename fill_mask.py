@@ -8,35 +8,37 @@ does the same with raw text, for processes that have tensorflow and tensorflow_t
     python fill_mask.py --init_checkpoint=model_dir --export_dir=served
 """
 
-import sys
-
 from albert_tf import cli
 
 from absl import flags, logging
 
-from albert_tf import flags as shared
+from albert_tf import bounds, flags as shared
 from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.json_files import check_characters
 from albert_tf.tasks.fill_mask import fill_masks
+from albert_tf.text.lines import read_standard_input
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
 flags.DEFINE_multi_string("text", None, "A text with [MASK] in it. May be given several times.")
-flags.DEFINE_integer("top_k", 5, "How many pieces to show for each mask.", lower_bound=1)
+flags.DEFINE_integer("top_k", 5, "How many pieces to show for each mask.", *bounds.CANDIDATES)
 flags.DEFINE_string("export_dir", None, "Where to write a SavedModel, instead of reading standard input.")
 flags.DEFINE_integer("max_seq_length", None, "Of the records that the SavedModel takes besides text; default: as many "
-                     "tokens as the model takes.", lower_bound=1)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Of these records.", lower_bound=1)
+                     "tokens as the model takes.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Of these records.", *bounds.PREDICTIONS)
 FLAGS = flags.FLAGS
 
 
 def main():
+    for text in FLAGS.text or ():
+        check_characters(text, "--text")
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained_masked_lm()
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, model, tokenizer, FLAGS.top_k, FLAGS.max_seq_length,
                             FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
-    texts = FLAGS.text or (() if FLAGS.export_dir else map(str.strip, sys.stdin))
+    texts = FLAGS.text or (() if FLAGS.export_dir else map(str.strip, read_standard_input()))
     for text in texts:
         print(text)
         for fillings in fill_masks(model, tokenizer, text, FLAGS.top_k):

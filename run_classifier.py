@@ -11,7 +11,7 @@ from albert_tf import cli
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
@@ -35,8 +35,8 @@ flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2
 flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; "
                     "albert_tf/data/task_config.py shows one.")
 define_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 1000, "The last step.", lower_bound=1)
-flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", lower_bound=0)
+flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", *bounds.STEPS.at_least(0))
 flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
 define_float("threshold_to_export", None, "A number that the SavedModel serves beside its predictions.")
 FLAGS = flags.FLAGS

@@ -9,9 +9,7 @@ from the model fine-tuned on MNLI, where that is among the tasks. Started again,
 
 from albert_tf import cli
 
-import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -19,6 +17,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.data.glue_tasks import TASKS
+from albert_tf.json_files import read_json_object
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import best_run
 import run_classifier
@@ -84,7 +83,7 @@ def starting_point(name: str) -> dict[str, str]:
 
 
 def score(name: str) -> float:
-    results = json.loads(pathlib.Path(output_dir(name), f"{RESULTS}.json").read_text())
+    results = read_json_object(os.path.join(output_dir(name), f"{RESULTS}.json"))
     return 100 * results[TASKS[name].metrics[0]]
 
 

@@ -13,7 +13,7 @@ from albert_tf import cli
 
 from absl import flags, logging
 
-from albert_tf import flags as shared
+from albert_tf import bounds, flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
@@ -36,21 +36,24 @@ flags.DEFINE_string("input_file", None, "Training records: a comma-separated lis
 flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is "
                           "a set of its own, and the first one tells which checkpoint is the best. "
                           "Default: --input_file.")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.")
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.")
+flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.",
+                     *bounds.PREDICTIONS)
 flags.DEFINE_bool("dynamic_masking", False, "Whether training masks the records anew in each epoch, by the rules that "
                   "they were made with.")
 flags.DEFINE_integer("masked_lm_budget", 0, "The release's name for it: above 0 means --dynamic_masking.",
-                     lower_bound=0)
+                     *bounds.PREDICTIONS.at_least(0))
 flags.DEFINE_bool("do_train", True, "Whether to train.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it is saved; without --do_train, those "
                   "that are there, else --init_checkpoint.")
-flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", lower_bound=1)
-flags.DEFINE_integer("max_eval_steps", 100, "Steps of an evaluation at most; 0 for all records.", lower_bound=0)
+flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", *bounds.BATCH_SIZE)
+flags.DEFINE_integer("max_eval_steps", 100, "Steps of an evaluation at most; 0 for all records.",
+                     *bounds.STEPS.at_least(0))
 define_float("poly_power", 1.0, "Power of the learning rate's decay.", lower_bound=0.0)
-flags.DEFINE_integer("num_train_steps", 125000, "The last step.", lower_bound=1)
-flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of warm-up.", lower_bound=0)
-flags.DEFINE_integer("start_warmup_step", 0, "The step at which the warm-up begins.")
+flags.DEFINE_integer("num_train_steps", 125000, "The last step.", *bounds.STEPS)
+flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of warm-up.", *bounds.STEPS.at_least(0))
+flags.DEFINE_integer("start_warmup_step", 0, "The step at which the warm-up begins.",
+                     *bounds.STEPS.at_least(0))
 flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"],
                   "Whether there is a sentence loss; default: what the records were made for.")
 flags.DEFINE_bool("init_from_group0", False, "Whether every group starts from group 0 of --init_checkpoint.")

@@ -15,7 +15,7 @@ from albert_tf import cli
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.graph_choices import pack_choices
 from albert_tf.finite import define_float
@@ -42,10 +42,11 @@ flags.DEFINE_string("predict_file", None, "Records of the features to predict; d
 flags.DEFINE_enum("predict_split", "test", SPLITS, "What --do_predict predicts, and scores where it has answers.")
 flags.DEFINE_bool("high_only", False, "Whether to leave out the questions for middle schools.")
 flags.DEFINE_bool("middle_only", False, "Whether to leave out the questions for high schools.")
-flags.DEFINE_integer("max_qa_length", 128, "Tokens that are left of question and option, the last ones.", lower_bound=1)
+flags.DEFINE_integer("max_qa_length", 128, "Tokens that are left of question and option, the last ones.",
+                     *bounds.SEQ_LENGTH)
 define_float("dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 12000, "The last step.", lower_bound=1)
-flags.DEFINE_integer("warmup_step", 1000, "Steps of warm-up.", lower_bound=0)
+flags.DEFINE_integer("train_step", 12000, "The last step.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 1000, "Steps of warm-up.", *bounds.STEPS.at_least(0))
 flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
 FLAGS = flags.FLAGS
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 from albert_tf import cli
 
 import os
-import sys
 
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared, keras
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
@@ -32,7 +31,7 @@ from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
-from albert_tf.text.lines import read_lines
+from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import write_results
 
 shared.define_model_flags()
@@ -48,18 +47,22 @@ flags.DEFINE_string("train_feature_file", None, "Records of the training feature
 flags.DEFINE_string("predict_feature_file", None, "Records of the features to predict; default: in --cached_dir.")
 flags.DEFINE_string("predict_feature_left_file", None, "What belongs to them besides, as JSON lines; default: beside "
                     "them.")
-flags.DEFINE_integer("doc_stride", 128, "Pieces between the starts of two windows of a paragraph.")
-flags.DEFINE_integer("max_query_length", 64, "Pieces that are left of a question.")
+flags.DEFINE_integer("doc_stride", 128, "Pieces between the starts of two windows of a paragraph.",
+                     *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_query_length", 64, "Pieces that are left of a question.",
+                     *bounds.SEQ_LENGTH)
 flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "What is done where an answer does not stand at its "
                   "answer_start: find takes the nearest place, leave_out leaves the question out of training.")
 define_float("num_train_epochs", 3.0, "Steps are questions / train_batch_size * this.", lower_bound=0.0)
 define_float("warmup_proportion", 0.1, "Share of the steps that warms up.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", None, "The last step, in the place of --num_train_epochs.", lower_bound=1)
-flags.DEFINE_integer("warmup_step", None, "Steps of warm-up, in the place of --warmup_proportion.", lower_bound=0)
-flags.DEFINE_integer("n_best_size", 20, "Candidates in nbest_predictions.json.", lower_bound=1)
-flags.DEFINE_integer("max_answer_length", 30, "Pieces of an answer at most.", lower_bound=1)
-flags.DEFINE_integer("start_n_top", 5, "Starts of the beam (2.0).", lower_bound=1)
-flags.DEFINE_integer("end_n_top", 5, "Ends for each of them (2.0).", lower_bound=1)
+flags.DEFINE_integer("train_step", None, "The last step, in the place of --num_train_epochs.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", None, "Steps of warm-up, in the place of --warmup_proportion.",
+                     *bounds.STEPS.at_least(0))
+flags.DEFINE_integer("n_best_size", 20, "Candidates in nbest_predictions.json.", *bounds.CANDIDATES)
+flags.DEFINE_integer("max_answer_length", 30, "Pieces of an answer at most.",
+                     *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("start_n_top", 5, "Starts of the beam (2.0).", *bounds.CANDIDATES)
+flags.DEFINE_integer("end_n_top", 5, "Ends for each of them (2.0).", *bounds.CANDIDATES)
 define_float("dropout_prob", 0.1, "Dropout of the answerability branch (2.0).", 0.0, 1.0)
 define_float("null_score_diff_threshold", None, "A question is answered where its null score is not above this "
              "(2.0). Default: where F1 is best on --predict_file, and 0 where that has no answers.")
@@ -68,7 +71,8 @@ flags.DEFINE_bool("release_compatible", False, "The release's ways: it drops que
 flags.DEFINE_bool("ask", False, "Whether to answer questions from the terminal, a line each, about --context_file.")
 flags.DEFINE_string("context_file", None, "A text file.")
 flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes question and context as text, or ids.")
-flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Processes that make features.", lower_bound=1)
+flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Processes that make features.",
+                     *bounds.WORKERS)
 FLAGS = flags.FLAGS
 
 
@@ -229,7 +233,7 @@ def ask(task, version: str, tokenizer) -> None:
     text = "\n".join(read_lines(FLAGS.context_file))
     reader = SquadReader(task, tokenizer, feature_options(is_training=False), answer_options(version))
     print(f"Questions about {FLAGS.context_file}, one a line; an empty line ends.", flush=True)
-    for question in sys.stdin:
+    for question in read_standard_input():
         if not question.strip():
             break
         print(describe(reader.ask(question.strip(), text)), flush=True)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import reprlib
 
-import tensorflow as tf
+from albert_tf import bounds
+from albert_tf.json_files import read_json_object
 
 # The config's name beside a checkpoint.
 CONFIG_NAME = "albert_config.json"
 SHARING = ("all", "attention", "ffn", "none")
 HIDDEN_ACTS = ("gelu", "gelu_exact", "relu", "tanh", "linear")
+
+_WHOLE_NUMBERS = dict(
+    vocab_size=bounds.VOCAB_SIZE, embedding_size=bounds.WIDTH, hidden_size=bounds.WIDTH,
+    num_hidden_layers=bounds.LAYERS, num_hidden_groups=bounds.LAYERS, num_attention_heads=bounds.WIDTH,
+    intermediate_size=bounds.WIDTH, inner_group_num=bounds.LAYERS, max_position_embeddings=bounds.WIDTH,
+    type_vocab_size=bounds.WIDTH)
+_FRACTIONS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 # The release calls the tanh approximation "gelu"; Hugging Face has that name for the exact function.
 _HUGGING_FACE_ACTS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact"}
@@ -83,16 +92,12 @@ class AlbertConfig:
     cross_layer_sharing: str = "all"
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int":
-                _require(isinstance(value, int) and not isinstance(value, bool) and value > 0,
-                         f"{field.name} must be a positive whole number", field.name, value)
-            elif field.type == "float":
-                _require(isinstance(value, (int, float)) and 0 <= value, f"{field.name} must be a number of at least 0",
-                         field.name, value)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            _require(getattr(self, name) < 1, f"{name} must be below 1", name, getattr(self, name))
+        for name, allowed in _WHOLE_NUMBERS.items():
+            allowed.check(name, getattr(self, name))
+        for name in _FRACTIONS:
+            value = getattr(self, name)  # NaN is not between 0 and 1
+            _require(isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1,
+                     f"{name} must be a number of at least 0 and below 1", name, value)
         _require(self.hidden_act in HIDDEN_ACTS, f"hidden_act must be one of {', '.join(HIDDEN_ACTS)}",
                  "hidden_act", self.hidden_act)
         _require(self.cross_layer_sharing in SHARING, f"cross_layer_sharing must be one of {', '.join(SHARING)}",
@@ -136,7 +141,8 @@ class AlbertConfig:
         if is_bert:
             arguments.update(embedding_size=values["hidden_size"], cross_layer_sharing="none")
         if "model_type" in values and "hidden_act" in arguments:
-            arguments["hidden_act"] = _HUGGING_FACE_ACTS.get(arguments["hidden_act"], arguments["hidden_act"])
+            act = arguments["hidden_act"]
+            arguments["hidden_act"] = _HUGGING_FACE_ACTS.get(act, act) if isinstance(act, str) else act
         return cls(**arguments)
 
     @classmethod
@@ -146,14 +152,8 @@ class AlbertConfig:
         Raises:
           ValueError: the file is missing, is no JSON object, or holds what from_dict refuses; the path is named.
         """
-        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-            raise ValueError(f"no such config file: {path}")
-        with tf.io.gfile.GFile(path) as file:
-            text = file.read()
+        values = read_json_object(path, "config file")
         try:
-            values = json.loads(text)
-            if not isinstance(values, dict):
-                raise ValueError("a JSON object was expected")
             return cls.from_dict(values, is_bert)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
@@ -237,7 +237,7 @@ class AlbertConfig:
 
 def _require(holds: bool, rule: str, name: str, value) -> None:
     if not holds:
-        raise ValueError(f"{rule}. Received: {name}={value!r}")
+        raise ValueError(f"{rule}. Received: {name}={reprlib.repr(value)}")
 
 
 def _size(hidden: int, layers: int, dropout: float, **others) -> dict:

@@ -1,4 +1,4 @@
-"""Writing files so that a file under its final name is always a whole one."""
+"""Files: written so that a file under its final name is always a whole one, and read with errors that name them."""
 
 from __future__ import annotations
 
@@ -75,13 +75,48 @@ def expand_globs(patterns: str) -> list[str]:
     """The files that a comma-separated list of paths and globs names, in the order given, each once.
 
     Raises:
-      ValueError: a pattern matches no file (the pattern is named).
+      ValueError: a path is missing or a directory, or a glob matches no file (it is named).
     """
     found: dict[str, None] = {}
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        is_plain = not glob.has_magic(pattern)
-        matches = [pattern] if is_plain and tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
-        if not matches:
-            raise ValueError(f"no such file: {pattern}" if is_plain else f"no file matches {pattern}")
+        if glob.has_magic(pattern) and not tf.io.gfile.exists(pattern):
+            matches = [path for path in sorted(tf.io.gfile.glob(pattern)) if not tf.io.gfile.isdir(path)]
+            if not matches:
+                raise ValueError(f"no file matches {pattern}")
+        else:
+            check_is_file(pattern)
+            matches = [pattern]
         found.update(dict.fromkeys(matches))
+    if not found:
+        raise ValueError(f"no file is named. Received: {patterns!r}")
     return list(found)
+
+
+def check_is_file(path: str, kind: str = "file") -> None:
+    """Raises ValueError where there is no file at the path.
+
+    Args:
+      path: local, or of another file system that tf.io.gfile knows.
+      kind: what the file should be, for the error: "config file".
+    """
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"no such {kind}: {path}")
+    if tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a directory, and should be a {kind}")
+
+
+def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
+    """The text of a file's bytes, or of some lines of them.
+
+    Args:
+      content: the bytes.
+      path, first_line: where they stand, for the error.
+
+    Raises:
+      ValueError: they are not UTF-8; file and line are named.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + content.count(b"\n", 0, error.start)
+        raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason})") from error

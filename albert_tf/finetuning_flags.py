@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from typing import Callable
 
 import tensorflow as tf
 from absl import flags
 
+from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
+from albert_tf.data.pair_packing import SPECIAL_TOKENS
 from albert_tf.flags import at_start, is_trusted, new_trainer, starting_point
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.json_files import read_json_object
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.run import RunOptions
 
@@ -32,16 +34,19 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
                       "those that are there, else --init_checkpoint.")
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint, else the latest, else "
                       "--init_checkpoint.")
-    flags.DEFINE_integer("max_seq_length", max_seq_length, "Tokens at most.", lower_bound=1)
+    flags.DEFINE_integer("max_seq_length", max_seq_length, "Tokens at most.",
+                         *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether every batch is padded to --max_seq_length, as in the "
                       "release, and not to the smallest bucket that holds it.")
-    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation step, over all devices.", lower_bound=1)
-    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction step, over all devices.", lower_bound=1)
+    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation step, over all devices.",
+                         *bounds.BATCH_SIZE)
+    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction step, over all devices.",
+                         *bounds.BATCH_SIZE)
     flags.DEFINE_string("cached_dir", None, "Where features are kept as records; default: --output_dir.")
     flags.DEFINE_integer("early_stopping_patience", 0, "Evaluations in a row without a new best after which training "
-                         "ends; 0 for never.", lower_bound=0)
+                         "ends; 0 for never.", *bounds.EVALUATIONS.at_least(0))
     flags.DEFINE_integer("num_runs", 1, "Runs with seeds --seed, --seed + 1, ..., each in a directory of its own; "
-                         "their median is reported, and the best one predicts.", lower_bound=1)
+                         "their median is reported, and the best one predicts.", *bounds.RUNS)
     flags.DEFINE_list("ensemble_checkpoints", [], "Checkpoints whose predictions are averaged, in the place of the "
                       "run's own.")
 
@@ -59,12 +64,13 @@ def apply_recipe() -> None:
     if not path.is_file():
         names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
         raise ValueError(f"no recipe {FLAGS.recipe!r}: there are {names}, and files of one's own")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in values.items():
+    for name, value in read_json_object(str(path)).items():
+        try:
+            if value is None:
+                raise ValueError(f"--{name} has no value")
             FLAGS.set_default(name, value)
-    except (ValueError, AttributeError, flags.Error) as error:
-        raise ValueError(f"{path}: {error}") from error
+        except (ValueError, flags.Error) as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 def finetuning(

@@ -11,7 +11,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import keras
+from albert_tf import bounds, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.finite import define_float
 from albert_tf.interchange.from_pretrained import build, make_with_weights
@@ -68,17 +68,19 @@ def define_training_flags(
     flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.", required=True)
     flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer.")
     define_float("learning_rate", learning_rate, "The peak learning rate.", lower_bound=0.0)
-    flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples of a step, over all devices.", lower_bound=1)
+    flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples of a step, over all devices.",
+                         *bounds.BATCH_SIZE)
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
-                         "Parts that a device's share of the batch is worked through in.", lower_bound=1)
+                         "Parts that a device's share of the batch is worked through in.", *bounds.BATCH_SIZE)
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether a layer's activations are computed again for its "
                       "gradients, and not kept: less memory, more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps, "Steps between two checkpoints.",
-                         lower_bound=1)
-    flags.DEFINE_integer("keep_checkpoint_max", 5, "How many checkpoints are kept, besides the best.", lower_bound=1)
-    flags.DEFINE_integer("iterations_per_loop", 1000, "Steps between two returns to the host, on TPU.", lower_bound=1)
+                         *bounds.STEPS)
+    flags.DEFINE_integer("keep_checkpoint_max", 5, "How many checkpoints are kept, besides the best.",
+                         *bounds.STEPS)
+    flags.DEFINE_integer("iterations_per_loop", 1000, "Steps between two returns to the host, on TPU.", *bounds.STEPS)
     flags.DEFINE_integer("random_seed", 12345, "Of the initial weights, the order of the data, new masks and dropout.",
-                         lower_bound=0)
+                         *bounds.SEED)
 
 
 def define_device_flags() -> None:
@@ -93,7 +95,8 @@ def define_device_flags() -> None:
     flags.DEFINE_string("tpu_zone", None, "The TPU's zone, where it cannot be found out.")
     flags.DEFINE_string("gcp_project", None, "The TPU's project, where it cannot be found out.")
     flags.DEFINE_string("master", None, "The TPU's address; wins over --tpu_name.")
-    flags.DEFINE_integer("num_tpu_cores", 8, "Kept for the release's scripts: TensorFlow 2 finds out.")
+    flags.DEFINE_integer("num_tpu_cores", 8, "Kept for the release's scripts: TensorFlow 2 finds out.",
+                         *bounds.DEVICES)
 
 
 def starting_point() -> str | None:

@@ -94,8 +94,8 @@ def test_groups_are_spread_in_floating_point_as_in_the_release():
     (dict(vocab_size=60, cross_layer_sharing="some"), "cross_layer_sharing must be one of all"),
     (dict(vocab_size=60, cross_layer_sharing="ffn", num_hidden_groups=2), "num_hidden_groups must be 1"),
     (dict(vocab_size=60, num_hidden_groups=13), "at most num_hidden_layers 12"),
-    (dict(vocab_size="60"), "vocab_size must be a positive whole number"),
-    (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be below 1"),
+    (dict(vocab_size="60"), "vocab_size must be a whole number from 1 to 10,000,000. Received: vocab_size='60'"),
+    (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be a number of at least 0 and below 1"),
     (dict(vocab_size=60, model_type="roberta"), "another kind of model"),
     (dict(vocab_size=60, layer_norm_eps=1e-5), "layer_norm_eps"),
 ])
@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_refused_by_name(values, message):
 def test_a_bad_file_is_named(tmp_path, text, message):
     path = tmp_path / "albert_config.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=f"albert_config.json: .*{message}"):
+    with pytest.raises(ValueError, match=f"albert_config.json( line 1)?: .*{message}"):
         AlbertConfig.from_json_file(str(path))
 
 

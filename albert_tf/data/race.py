@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from albert_tf.data.choice_examples import MultipleChoiceExample, checked_example
 from albert_tf.data.choice_features import convert_examples_to_features
-from albert_tf.data.tables import parse_json_object, read_json_lines
-from albert_tf.text.lines import read_lines
+from albert_tf.data.tables import read_json_lines
+from albert_tf.json_files import read_json_object
 
 __all__ = ["LEVELS", "convert_examples_to_features", "read_examples"]
 
@@ -32,16 +32,19 @@ def read_examples(
       high_only, middle_only: leave out the questions of the other level.
 
     Raises:
-      ValueError: a folder is missing or has no passages, one is not as it should be (file and line are named), or both
-        high_only and middle_only are asked for.
+      ValueError: a folder is missing or has no passages or questions, a passage is not as it should be (file and line
+        are named), or both high_only and middle_only are asked for.
     """
     if high_only and middle_only:
         raise ValueError("high_only and middle_only leave no question together: give one of them")
     levels = ("high",) if high_only else ("middle",) if middle_only else LEVELS
     inner = os.path.join(data_dir, "RACE")
     split_dir = os.path.join(inner if tf.io.gfile.isdir(inner) else data_dir, split)
-    return [example for level in levels for place, passage in _passages(os.path.join(split_dir, level))
-            for example in _examples(place, passage, level)]
+    examples = [example for level in levels for place, passage in _passages(os.path.join(split_dir, level))
+                for example in _examples(place, passage, level)]
+    if not examples:
+        raise ValueError(f"{split_dir} has no questions")
+    return examples
 
 
 def _passages(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -58,7 +61,7 @@ def _passages(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ValueError(f"{folder} has neither {_ALL} nor a .txt file for each passage")
     for name in names:
         path = os.path.join(folder, name)
-        yield path, parse_json_object("\n".join(read_lines(path)), path)
+        yield path, read_json_object(path)
 
 
 def _examples(place: str, passage: dict[str, Any], level: str) -> Iterator[MultipleChoiceExample]:

@@ -16,7 +16,11 @@ from typing import Iterator
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.files import write_text, written_whole
+from albert_tf.files import check_is_file, write_text, written_whole
+from albert_tf.json_files import read_json_object
+
+# A TFRecord has a length of 8 bytes and two checksums of 4, beside its content.
+_SMALLEST_RECORD = 16
 
 
 class CountingWriter:
@@ -96,22 +100,34 @@ def check_records(paths: list[str]) -> list[RecordFile]:
 
 
 def _check(path: str) -> RecordFile:
+    check_is_file(path)
     size = tf.io.gfile.stat(path).length
     if size == 0:
         raise ValueError(f"{path} is empty: there are no records in it")
     beside = manifest_path(path)
     if not tf.io.gfile.exists(beside):
         return RecordFile(path, None, {})
-    try:
-        with tf.io.gfile.GFile(beside) as file:
-            manifest = json.loads(file.read())
-        count, expected, made_from = manifest["count"], manifest["size"], manifest["made_from"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{beside} is no manifest of records: make the records anew") from error
+    count, expected, made_from = _manifest(beside)
     if size != expected:
         raise ValueError(f"{path} has {size:,} bytes and its manifest says {expected:,}: it was cut or changed; "
                          "make it anew")
     return RecordFile(path, count, made_from)
+
+
+def _manifest(path: str) -> tuple[int, int, dict]:
+    try:
+        manifest = read_json_object(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; make the records anew") from error
+    count, size, made_from = (manifest.get(key) for key in ("count", "size", "made_from"))
+    are_numbers = all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in (count, size))
+    if not are_numbers or not isinstance(made_from, dict):
+        raise ValueError(f"{path} is no manifest of records: 'count' and 'size' must be whole numbers, and 'made_from' "
+                         "an object; make the records anew")
+    if count * _SMALLEST_RECORD > size:
+        raise ValueError(f"{path} says that {size:,} bytes hold {count:,} records, and a record has at least "
+                         f"{_SMALLEST_RECORD} bytes: make the records anew")
+    return count, size, made_from
 
 
 def shard_paths(path: str, num_shards: int) -> list[str]:

@@ -12,8 +12,7 @@ import json
 import os
 from typing import Any, Iterator, Mapping, NamedTuple, Union
 
-import tensorflow as tf
-
+from albert_tf.json_files import parse_json_object
 from albert_tf.text.lines import read_lines
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
@@ -69,26 +68,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, line in enumerate(existing_lines(path), start=1):
         if line.strip():
-            yield number, parse_json_object(line, path, number)
-
-
-def parse_json_object(text: str, path: str, first_line: int = 1) -> dict[str, Any]:
-    """The object that a text holds.
-
-    Args:
-      text: JSON.
-      path, first_line: where it stands, for the error.
-
-    Raises:
-      ValueError: it is not JSON, or another value than an object.
-    """
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} line {first_line + error.lineno - 1}: not JSON ({error.msg})") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} line {first_line}: expected a JSON object, got {text.strip()[:40]!r}")
-    return value
+            yield number, parse_json_object(line, path, line=number)
 
 
 def as_text(value: Any) -> str:
@@ -104,10 +84,6 @@ def existing_lines(path: str) -> Iterator[str]:
     Raises:
       ValueError: the file is missing, a folder or empty; a line is not UTF-8.
     """
-    if not tf.io.gfile.exists(path):
-        raise ValueError(f"no such file: {path}")
-    if tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a folder, and should be a file")
     lines = read_lines(path)
     first = next(lines, None)
     if first is None:

@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.glue_tasks import Source, Task
-from albert_tf.data.tables import Column, as_text, existing_lines, parse_json_object
+from albert_tf.data.tables import Column, as_text
+from albert_tf.json_files import read_json_object
 
 SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
@@ -35,7 +36,7 @@ def load_task_config(path: str) -> Task:
     Raises:
       ValueError: the file is missing or no JSON, or a key is unknown, missing or has a value that makes no sense.
     """
-    config = parse_json_object("\n".join(existing_lines(path)), path)
+    config = read_json_object(path)
     try:
         return _from_config(config)
     except ValueError as error:

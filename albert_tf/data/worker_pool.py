@@ -22,6 +22,7 @@ import threading
 import traceback
 from typing import Any, Callable, Iterable, Iterator
 
+from albert_tf import bounds
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
 
@@ -39,8 +40,10 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
       initialize: called with `arguments` in each worker before its first task.
 
     Raises:
+      ValueError: num_workers is out of its bounds.
       OSError: a worker was ended from outside.
     """
+    bounds.WORKERS.check("num_workers", num_workers)
     if num_workers == 1:
         initialize(*arguments)
         yield itertools.starmap

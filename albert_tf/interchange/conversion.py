@@ -73,7 +73,7 @@ def kind_of(source: Source) -> str:
     if source.model:
         return source.model
     kind = head_of_variables(source.shapes).name
-    if kind == "classifier" and source.shapes["output_weights"][0] == 1:
+    if kind == "classifier" and source.num_labels == 1:
         raise ValueError(f"{source.path} is a regression or a multiple choice: say which, as model classifier or "
                          "multiple_choice")
     return kind

@@ -54,9 +54,9 @@ class Head:
 
 
 def _num_labels(source: Source) -> int:
-    if "output_weights" not in source.shapes:
+    if source.num_labels is None:
         raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
-    return source.shapes["output_weights"][0]
+    return source.num_labels
 
 
 def _same_for_both(scope: str, layer: str) -> dict:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 from typing import BinaryIO
@@ -15,6 +14,7 @@ import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 from albert_tf.interchange.pickles import refuse_pickle
+from albert_tf.json_files import read_json_object
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
@@ -105,15 +105,13 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _shards(index: str) -> list[str]:
-    try:
-        with open(index, encoding="utf-8") as file:
-            names = sorted(set(json.load(file)["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index} has no weight_map from keys to safetensors files") from error
-    for name in names:
+    weight_map = read_json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{index} has no weight_map from keys to safetensors files")
+    for name in weight_map.values():
         if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
             raise ValueError(f"{index} names {name!r}: wanted are .safetensors files of its own folder")
-    return names
+    return sorted(set(weight_map.values()))
 
 
 def _tensors_of(path: str) -> dict[str, StoredTensor]:

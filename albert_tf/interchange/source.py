@@ -46,6 +46,18 @@ class Source:
         return value
 
     @property
+    def num_labels(self) -> int | None:
+        """The labels of its classifier; None where it has none.
+
+        Raises:
+          ValueError: the classifier's weights are no matrix.
+        """
+        shape = self.shapes.get("output_weights")
+        if shape is not None and len(shape) != 2:
+            raise ValueError(f"{self.path}: output_weights must be [labels, hidden_size]. Received shape: {list(shape)}")
+        return None if shape is None else shape[0]
+
+    @property
     def config(self) -> AlbertConfig:
         """The model's config.
 

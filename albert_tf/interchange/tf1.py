@@ -35,6 +35,7 @@ def tf1_source(prefix: str) -> Source:
     with clear_errors(prefix):
         reader = tf.train.load_checkpoint(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    _check_sizes(prefix, shapes, types)
     keys = {_MODULE.sub("", key): key for key in shapes}
 
     def read(name: str) -> tf.Tensor:
@@ -86,6 +87,17 @@ def save_tf1_checkpoint(
     names = sorted(values)
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
                       tensors=[values[name] for name in names])
+
+
+def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.DType]) -> None:
+    """Raises ValueError where the index describes more values than the data files hold: no shape is to be believed."""
+    directory, name = os.path.split(prefix)
+    files = [file for file in tf.io.gfile.listdir(directory or ".") if file.startswith(f"{name}.data-")]
+    stored = sum(tf.io.gfile.stat(os.path.join(directory, file)).length for file in files)
+    described = sum(math.prod(shape) * types[key].size for key, shape in shapes.items() if types[key] != tf.string)
+    if described > stored:
+        raise ValueError(f"{prefix} cannot be read as a checkpoint: its index describes {described:,} bytes of values, "
+                         f"and its data files have {stored:,}")
 
 
 @contextlib.contextmanager

@@ -6,11 +6,13 @@ import dataclasses
 import fnmatch
 import json
 import os
+import reprlib
 
 import tensorflow as tf
 
 from albert_tf.files import write_text, written_whole
 from albert_tf.interchange.error_paths import errors_naming
+from albert_tf.json_files import read_json_object
 from albert_tf.text.tokenization import FullTokenizer
 
 # By which names a SentencePiece model and a WordPiece vocabulary go: the release's, then Hugging Face's.
@@ -85,12 +87,10 @@ def lower_case_in(directory: str) -> bool | None:
     path = os.path.join(directory, TOKENIZER_CONFIG)
     if not tf.io.gfile.exists(path):
         return None
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            said = json.loads(file.read())
-        except ValueError as error:
-            raise ValueError(f"{path} is no JSON: {error}") from error
-    return said.get("do_lower_case") if isinstance(said, dict) else None
+    lower = read_json_object(path).get("do_lower_case")
+    if lower is not None and not isinstance(lower, bool):
+        raise ValueError(f"{path}: do_lower_case must be true or false. Received: {reprlib.repr(lower)}")
+    return lower
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

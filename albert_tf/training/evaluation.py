@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 from typing import Callable
 
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.data.tables import read_json_lines
 from albert_tf.files import write_text
 
 RESULTS = "eval_results"  # .txt and .json
@@ -103,13 +105,21 @@ def read_history(directory: str, best_metric: str) -> list[dict]:
     """The results of a run's evaluations so far, oldest first.
 
     Raises:
-      ValueError: they are of another task: there is no best_metric among them.
+      ValueError: they are of another task: there is no best_metric among them; or a line is damaged, and is named.
     """
     path = os.path.join(directory, HISTORY)
     if not tf.io.gfile.exists(path):
         return []
-    with tf.io.gfile.GFile(path) as file:
-        history = [json.loads(line) for line in file]
+    history = [_checked_row(row, f"{path} line {line}") for line, row in read_json_lines(path)]
     if not all(best_metric in row for row in history):
         raise ValueError(f"{path} has no {best_metric}: {directory} is of another task, name another --output_dir")
     return history
+
+
+def _checked_row(row: dict, place: str) -> dict:
+    for name, value in row.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise ValueError(f"{place}: {name!r} must be a number. Received: {reprlib.repr(value)}")
+    if not isinstance(row.get("global_step"), int):
+        raise ValueError(f"{place}: 'global_step' must be a whole number. Received: {row.get('global_step')!r}")
+    return row

@@ -24,7 +24,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import keras
+from albert_tf import bounds, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
@@ -55,6 +55,9 @@ class FineTuningOptions:
       eval_batch_size, predict_batch_size: over all replicas.
       early_stopping_patience: see Evaluator.
       jit_compile: whether XLA compiles prediction.
+
+    Raises:
+      ValueError: a batch size or the patience is out of its bounds.
     """
 
     run: RunOptions
@@ -66,6 +69,11 @@ class FineTuningOptions:
     predict_batch_size: int = 8
     early_stopping_patience: int = 0
     jit_compile: bool = False
+
+    def __post_init__(self):
+        bounds.BATCH_SIZE.check("eval_batch_size", self.eval_batch_size)
+        bounds.BATCH_SIZE.check("predict_batch_size", self.predict_batch_size)
+        bounds.EVALUATIONS.at_least(0).check("early_stopping_patience", self.early_stopping_patience)
 
 
 class FineTuning:

@@ -10,6 +10,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import bounds
 from albert_tf.training import callbacks
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
@@ -28,6 +29,9 @@ class RunOptions:
       save_checkpoints_steps: steps between two checkpoints.
       keep_checkpoint_max: how many of them are kept.
       iterations_per_loop: steps between two returns to the host, on TPU.
+
+    Raises:
+      ValueError: a value is out of its bounds.
     """
 
     output_dir: str
@@ -36,6 +40,11 @@ class RunOptions:
     save_checkpoints_steps: int = 1000
     keep_checkpoint_max: int = 5
     iterations_per_loop: int = 1000
+
+    def __post_init__(self):
+        for name in ("num_train_steps", "save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"):
+            bounds.STEPS.check(name, getattr(self, name))
+        bounds.BATCH_SIZE.check("train_batch_size", self.train_batch_size)
 
 
 def train(

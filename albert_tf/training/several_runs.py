@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import statistics
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.files import write_text
+from albert_tf.json_files import read_json_object
 from albert_tf.training.evaluation import best_of, read_history, write_results
 
 _RUNS = "eval_runs.json"
@@ -46,8 +48,10 @@ def best_run(directory: str) -> str:
     path = os.path.join(directory, _RUNS)
     if not tf.io.gfile.exists(path):
         return directory
-    with tf.io.gfile.GFile(path) as file:
-        return os.path.join(directory, json.loads(file.read())["best_run"])
+    best = read_json_object(path).get("best_run")
+    if not isinstance(best, str) or os.path.basename(best) != best or best in ("", ".", ".."):
+        raise ValueError(f"{path}: best_run must be the name of a folder beside it. Received: {reprlib.repr(best)}")
+    return os.path.join(directory, best)
 
 
 def _spread(values: list[float]) -> dict[str, float]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+import reprlib
 import socket
+from typing import Any
 
 import tensorflow as tf
+
+from albert_tf.json_files import parse_json_object
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 _ANSWER_SECONDS = 60
@@ -30,13 +33,14 @@ def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.di
     else one_device. "mirrored": all GPUs, or where there is none all logical CPU devices.
 
     Raises:
-      ValueError: there is no such strategy, or no TPU answers.
+      ValueError: there is no such strategy, TF_CONFIG is not as TensorFlow takes it, or no TPU answers.
     """
     if name not in STRATEGIES:
         raise ValueError(f"distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}")
+    num_workers = _num_workers() if name in ("auto", "multi_worker_mirrored") else 0
     if name == "auto":
         several_gpus = len(tf.config.list_physical_devices("GPU")) > 1
-        name = "multi_worker_mirrored" if _num_workers() > 1 else "mirrored" if several_gpus else "one_device"
+        name = "multi_worker_mirrored" if num_workers > 1 else "mirrored" if several_gpus else "one_device"
     if name == "tpu":
         return _tpu_strategy(tpu)
     if name == "multi_worker_mirrored":
@@ -54,8 +58,37 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def _num_workers() -> int:
-    cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+    """How many processes TF_CONFIG names that train.
+
+    Raises:
+      ValueError: TF_CONFIG is not as TensorFlow takes it.
+    """
+    text = os.environ.get("TF_CONFIG")
+    if not text:
+        return 0
+    config = parse_json_object(text, "TF_CONFIG")
+    cluster, task = config.get("cluster", {}), config.get("task", {})
+    if not isinstance(cluster, dict) or not all(map(_are_addresses, cluster.values())):
+        raise ValueError('TF_CONFIG: "cluster" must be an object of lists of addresses, such as {"worker": '
+                         f'["host1:2222", "host2:2222"]}}. Received: {reprlib.repr(cluster)}')
+    if cluster:
+        _check_task(task, cluster)
     return len(cluster.get("worker", [])) + len(cluster.get("chief", []))
+
+
+def _are_addresses(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(address, str) and address.rpartition(":")[2].isdecimal() for address in value)
+
+
+def _check_task(task: Any, cluster: dict[str, list[str]]) -> None:
+    kind, index = (task.get("type"), task.get("index")) if isinstance(task, dict) else (None, None)
+    if not isinstance(kind, str) or kind not in cluster:
+        raise ValueError(f'TF_CONFIG: "task" must have a "type" that is one of {", ".join(cluster)}. '
+                         f"Received: {reprlib.repr(task)}")
+    if not str(index).isdecimal() or int(index) >= len(cluster[kind]):  # TensorFlow takes "0", too
+        raise ValueError(f'TF_CONFIG: "task" must have an "index" from 0 to {len(cluster[kind]) - 1}, for the cluster '
+                         f"has {len(cluster[kind])} of type {kind}. Received: {reprlib.repr(task)}")
 
 
 def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:

@@ -239,10 +239,10 @@ def test_pieces_are_masked_one_by_one_without_whole_words():
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda: SegmentOptions(4, 0.1), "max_seq_length must be at least 5"),
+    (lambda: SegmentOptions(4, 0.1), "must be a whole number from 5 to 65,536. Received: max_seq_length=4"),
     (lambda: SegmentOptions(128, 0.1, "order"), "sentence_objective must be one of sop, nsp, none"),
-    (lambda: MaskingOptions(0), "max_predictions_per_seq must be at least 1"),
-    (lambda: MaskingOptions(20, 1.5), "masked_lm_prob must be between 0 and 1"),
+    (lambda: MaskingOptions(0), "max_predictions_per_seq must be a whole number from 1 to 65,536"),
+    (lambda: MaskingOptions(20, 1.5), "must be a number above 0 and below 1. Received: masked_lm_prob=1.5"),
 ])
 def test_options_out_of_range_are_named(make, message):
     with pytest.raises(ValueError, match=message):

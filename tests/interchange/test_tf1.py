@@ -128,6 +128,14 @@ def test_every_group_can_start_from_group_0(tmp_path):
         np.testing.assert_array_equal(values[name], values[name.replace("group_2/inner", "group_0/inner")])
 
 
+def test_an_index_that_describes_more_than_the_data_files_hold_is_refused_at_once(tmp_path):
+    prefix = str(tmp_path / "model.ckpt")
+    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["output_weights", "a text"], tensors=[tf.ones([4, 4]), tf.constant("b")],
+                      shape_and_slices=["1000000 1000000 0,4:0,4", ""])
+    with pytest.raises(ValueError, match="model.ckpt cannot be read .* describes 4,000,000,000,000 bytes .* have 7"):
+        open_source(prefix)
+
+
 @pytest.mark.parametrize("damage", ["index", "data-00000-of-00001"])
 def test_a_cut_checkpoint_is_one_clear_error(golden, tmp_path, damage):
     for path in (golden / "model_a").glob("model.ckpt-best*"):

@@ -12,7 +12,7 @@ from typing import Callable
 import tensorflow as tf
 
 from albert_tf.data.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
-from albert_tf.data.records import RecordFile, pretraining_features
+from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
 
 # Records whose masks are looked at to find the id of [MASK].
 _RECORDS_TO_FIND_MASK = 200
@@ -76,10 +76,17 @@ def original_ids(batch: dict) -> tf.Tensor:
 
 
 def options_of_records(files: list[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
-    """The masking that records were made with, by the first manifest; without one, the release's defaults."""
+    """The masking that records were made with, by the first manifest; without one, the release's defaults.
+
+    Raises:
+      ValueError: the manifest says what MaskingOptions refuses; it is named.
+    """
     known = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
     made_from = {name: files[0].made_from[name] for name in known if name in files[0].made_from}
-    return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **made_from})
+    try:
+        return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **made_from})
+    except ValueError as error:
+        raise ValueError(f"{manifest_path(files[0].path)}: {error}") from error
 
 
 def find_mask_id(files: list[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:

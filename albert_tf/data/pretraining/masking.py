@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import reprlib
 from typing import NamedTuple
 
 import numpy as np
+
+from albert_tf import bounds
 
 AS_MASK, AS_ITSELF = 0.8, 0.1
 
@@ -27,6 +30,9 @@ class MaskingOptions:
       favor_shorter_ngram: whether P(n) ~ 1/n; else the longest is the likeliest, in the same proportions.
       whole_words: whether a word is masked as a whole; else every piece counts as one.
       permutation: whether a second set of spans, as large, is permuted among itself.
+
+    Raises:
+      ValueError: a value is out of its range.
     """
 
     max_predictions_per_seq: int
@@ -37,11 +43,11 @@ class MaskingOptions:
     permutation: bool = False
 
     def __post_init__(self):
-        for name in ("max_predictions_per_seq", "ngram"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1. Received: {getattr(self, name)}")
-        if not 0 < self.masked_lm_prob < 1:
-            raise ValueError(f"masked_lm_prob must be between 0 and 1. Received: {self.masked_lm_prob}")
+        bounds.PREDICTIONS.check("max_predictions_per_seq", self.max_predictions_per_seq)
+        bounds.NGRAM.check("ngram", self.ngram)
+        if not isinstance(self.masked_lm_prob, (int, float)) or not 0 < self.masked_lm_prob < 1:
+            raise ValueError("masked_lm_prob must be a number above 0 and below 1. "
+                             f"Received: masked_lm_prob={reprlib.repr(self.masked_lm_prob)}")
 
     @property
     def record_predictions(self) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Callable
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import batching
-from albert_tf.data.records import RecordFile, check_records, pretraining_features
+from albert_tf.data.pretraining.segments import OBJECTIVES
+from albert_tf.data.records import RecordFile, check_records, manifest_path, pretraining_features
 
 # Records of each file that are looked at before a run.
 _LOOKED_AT = 200
@@ -24,6 +26,11 @@ def open_records(
         pre-training records.
     """
     files = batching.counted(check_records(paths))
+    for file in files:
+        objective = file.made_from.get("objective", OBJECTIVES[0])
+        if objective not in OBJECTIVES:
+            raise ValueError(f"{manifest_path(file.path)}: objective must be one of {', '.join(OBJECTIVES)}. "
+                             f"Received: {reprlib.repr(objective)}")
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         with batching.naming_changed_files([file]):

@@ -13,11 +13,13 @@ from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
 
+from albert_tf import bounds
 from albert_tf.finite import check_finite
 
 OBJECTIVES = ("sop", "nsp", "none")
 # [CLS] A [SEP] B [SEP]
 NUM_SPECIALS = 3
+MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(NUM_SPECIALS + 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,9 @@ class SegmentOptions:
       objective: "sop", "nsp" or "none".
       release_compatible: as the release: the short length is drawn per document, a chunk of one sentence is paired with
         a random document and labelled 1, and a trimmed segment may begin inside a word.
+
+    Raises:
+      ValueError: max_seq_length is out of its bounds, or there is no such objective.
     """
 
     max_seq_length: int
@@ -38,8 +43,7 @@ class SegmentOptions:
     release_compatible: bool = False
 
     def __post_init__(self):
-        if self.max_seq_length < NUM_SPECIALS + 2:
-            raise ValueError(f"max_seq_length must be at least {NUM_SPECIALS + 2}. Received: {self.max_seq_length}")
+        MAX_SEQ_LENGTH.check("max_seq_length", self.max_seq_length)
         check_finite("short_seq_prob", self.short_seq_prob, 0.0)
         if self.objective not in OBJECTIVES:
             raise ValueError(f"sentence_objective must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}")

@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf import bounds
 from albert_tf.data.pretraining import corpus as corpus_files
 from albert_tf.data.pretraining.corpus import Corpus, Part
 from albert_tf.data.pretraining.examples import ExampleMaker
@@ -29,12 +30,22 @@ class CreationOptions:
       masking: what is masked.
       dupe_factor: how often the corpus is used, each time cut and masked anew.
       random_seed: all chance comes from it.
+
+    Raises:
+      ValueError: a value is out of its bounds, or more tokens are to be masked than an example has.
     """
 
     segments: SegmentOptions
     masking: MaskingOptions
     dupe_factor: int
     random_seed: int
+
+    def __post_init__(self):
+        bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
+        bounds.SEED.check("random_seed", self.random_seed)
+        if self.masking.max_predictions_per_seq > self.segments.max_seq_length:
+            raise ValueError("max_predictions_per_seq must be at most max_seq_length "
+                             f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
 
 
 _worker: Worker | None = None

@@ -6,6 +6,8 @@ import codecs
 import json
 from typing import Any, Iterator
 
+from albert_tf.files import check_is_file
+from albert_tf.json_files import DECODER
 from albert_tf.lazy import tensorflow as tf
 
 _BLOCK = 1 << 20
@@ -24,8 +26,7 @@ def stream_array(path: str, key: str) -> Iterator[tuple[str, Any]]:
     Raises:
       ValueError: the file is missing, is not UTF-8 or JSON, or holds something else than one object.
     """
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise ValueError(f"no such file: {path}")
+    check_is_file(path)
     with tf.io.gfile.GFile(path, "rb") as file:
         text = _Text(path, file)
         text.expect("{")
@@ -50,7 +51,7 @@ class _Text:
 
     def __init__(self, path: str, file: tf.io.gfile.GFile):
         self._path, self._file = path, file
-        self._decoder, self._json = codecs.getincrementaldecoder("utf-8-sig")(), json.JSONDecoder()
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._front, self._position, self._at_end = "", 0, False
 
     def peek(self) -> str:
@@ -79,7 +80,7 @@ class _Text:
         self.peek()
         while True:
             try:
-                value, end = self._json.raw_decode(self._front, self._position)
+                value, end = DECODER.raw_decode(self._front, self._position)
                 if end < len(self._front) or self._at_end:  # else it may be a number that goes on
                     self._position = end
                     return value
@@ -87,7 +88,9 @@ class _Text:
             except json.JSONDecodeError as error:
                 problem = error
             except RecursionError as error:
-                raise ValueError(f"{self._path} is no SQuAD file: lists in lists without an end") from error
+                raise ValueError(f"{self._path} is no SQuAD file: lists or objects are nested too deeply") from error
+            except ValueError as error:
+                raise ValueError(f"{self._path}: {error}") from error
             # Twice as much each time: what is decoded again costs no more than what is read.
             if not self._read(max(_BLOCK, len(self._front) - self._position)) and problem is not None:
                 raise ValueError(f"{self._path} is not JSON, or was cut: {problem.msg}") from problem

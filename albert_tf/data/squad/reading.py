@@ -7,17 +7,16 @@ want to know about the questions and need not stop for is counted in ReadingNote
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
 from albert_tf.data.squad.json_stream import stream_array
+from albert_tf.json_files import check_characters
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")
 _SHOWN = 5
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass
@@ -228,6 +227,6 @@ def _field(value: Any, name: str, kind: type, place: str) -> Any:
     if type(found) is not kind:  # not isinstance: true is no whole number
         names = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
         raise ValueError(f"{place}: {name!r} should be {names[kind]}. Received: {str(found)[:40]!r}")
-    if kind is str and _SURROGATE.search(found):
-        raise ValueError(f"{place}: {name!r} has half of a surrogate pair, such as \\ud83d alone: that is no character")
+    if kind is str:
+        check_characters(found, f"{place}: {name!r}")
     return found

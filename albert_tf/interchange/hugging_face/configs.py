@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-
-import tensorflow as tf
+import reprlib
 
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.heads import HEADS, Head
+from albert_tf.json_files import read_json_object
 
 CONFIG = "config.json"
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
@@ -28,8 +27,11 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
     """
     path = os.path.join(folder, CONFIG)
     config = AlbertConfig.from_json_file(path)
-    with tf.io.gfile.GFile(path) as file:
-        values = json.loads(file.read())
+    values = read_json_object(path)
+    architectures = values.get("architectures") or [""]
+    if not isinstance(architectures, list) or not isinstance(architectures[0], str):
+        raise ValueError(f"{path}: architectures must be a list of class names. "
+                         f"Received: {reprlib.repr(architectures)}")
     if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
         raise ValueError(f"{path}: only tied word embeddings and absolute positions can be read")
     model_type = values.get("model_type", "albert")
@@ -38,7 +40,7 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
             raise ValueError(f"{path}: {config.num_hidden_layers} layers fall into {config.num_hidden_groups} groups "
                              "otherwise than in the release")
         config = config.replace(num_hidden_groups=1, cross_layer_sharing="none")
-    return config, model_type, (values.get("architectures") or [""])[0]
+    return config, model_type, architectures[0]
 
 
 def model_type_of(config: AlbertConfig) -> str:

@@ -36,7 +36,7 @@ def hugging_face_source(folder: str) -> Source:
     config, model_type, architecture = read_config(folder)
     tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], architecture)
     if model_type == "albert" and config.embedding_size == config.hidden_size:
-        _leave_out_the_identity(folder, tensors)
+        _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
                   vocabulary_in(folder), MODELS.get(architecture))
@@ -65,13 +65,14 @@ def _by_release_name(
     return named
 
 
-def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor]) -> None:
+def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor], size: int) -> None:
     """Where E == H, Hugging Face maps the embedding all the same, and the release does not.
 
     Raises:
       ValueError: the mapping is not the identity.
     """
     kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
-    if kernel and not np.array_equal(kernel.read(), np.eye(kernel.shape[0])) or bias and np.any(bias.read()):
+    is_identity = kernel is None or kernel.shape == (size, size) and np.array_equal(kernel.read(), np.eye(size))
+    if not is_identity or bias and (bias.shape != (size,) or np.any(bias.read())):
         raise ValueError(f"{folder}: embedding_size equals hidden_size, and embedding_hidden_mapping_in is not the "
                          "identity: the release has no such model")

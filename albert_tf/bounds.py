@@ -1,0 +1,46 @@
+"""Bounds of whole numbers. A value outside them is a typing error that would only be noticed when memory runs out.
+
+The options' constructors check them, and so do the flags that set these options:
+
+    flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.", *bounds.SEQ_LENGTH)
+"""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any, NamedTuple
+
+
+class Bounds(NamedTuple):
+    """The lowest and the highest value that are allowed."""
+
+    lower: int
+    upper: int
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError, with name and value, where the value is not a whole number within the bounds."""
+        if not isinstance(value, int) or isinstance(value, bool) or not self.lower <= value <= self.upper:
+            raise ValueError(f"{name} must be a whole number from {self.lower:,} to {self.upper:,}. "
+                             f"Received: {name}={reprlib.repr(value)}")
+
+    def at_least(self, lower: int) -> Bounds:
+        """Bounds with another lower one, and the same upper one."""
+        return Bounds(lower, self.upper)
+
+
+SEQ_LENGTH = Bounds(1, 65_536)
+PREDICTIONS = Bounds(1, 65_536)
+NGRAM = Bounds(1, 100)
+BATCH_SIZE = Bounds(1, 1_048_576)
+STEPS = Bounds(1, 2**31 - 1)
+EVALUATIONS = Bounds(1, 1_000_000)
+RUNS = Bounds(1, 1_000)
+SEED = Bounds(0, 2**31 - 1)  # NumPy's and TensorFlow's seeds have 32 bits
+DUPE_FACTOR = Bounds(1, 100_000)
+DEVICES = Bounds(1, 65_536)
+WORKERS = Bounds(1, 1_024)
+SHARDS = Bounds(1, 99_999)  # x-00000-of-99999.tfrecord: five digits
+CANDIDATES = Bounds(1, 10_000)
+VOCAB_SIZE = Bounds(1, 10_000_000)
+WIDTH = Bounds(1, 1_048_576)
+LAYERS = Bounds(1, 1_000)

@@ -1,0 +1,84 @@
+"""JSON that a person or another program wrote. Every mistake in it is a ValueError that names the file, or the place.
+
+Python's own reader raises RecursionError for "[[[[...", and an error without a place for numbers of thousands of digits.
+It takes half of a surrogate pair ("\\ud83d" alone) for text, which no file and no tensor can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from albert_tf.files import check_is_file, decode_utf8
+from albert_tf.lazy import tensorflow as tf
+
+_MOST_DIGITS = 1_000
+_MOST_BYTES = 1 << 26
+# Only an escape can stand for a surrogate: UTF-8 has none.
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
+    """The object that a file holds.
+
+    Args:
+      path: of a file of at most 64 MB, for it is read at once: a config, a manifest, a passage.
+      kind: what to call the file in the error where it is missing.
+
+    Raises:
+      ValueError: the file is missing, too large, not UTF-8, not JSON, or holds another value than an object.
+    """
+    check_is_file(path, kind)
+    size = tf.io.gfile.stat(path).length
+    if size > _MOST_BYTES:
+        raise ValueError(f"{path} has {size:,} bytes: a JSON {kind} has at most {_MOST_BYTES:,}")
+    if not size:
+        raise ValueError(f"{path} is empty")
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return parse_json_object(decode_utf8(file.read(), path), path)
+
+
+def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str, Any]:
+    """The object that a text holds.
+
+    Args:
+      text: JSON.
+      path: the file, or what the text is called in errors.
+      line: where the text is one line of the file, its number from 1.
+
+    Raises:
+      ValueError: it is not JSON, another value than an object, or nested too deeply; a number is too long; a text has
+        half of a surrogate pair.
+    """
+    place = path if line is None else f"{path} line {line}"
+    try:
+        value = DECODER.decode(text.removeprefix("\ufeff"))
+        escaped = json.dumps(value, ensure_ascii=False) if _SURROGATE_ESCAPE.search(text) else ""
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} line {(line or 1) + error.lineno - 1}: not JSON ({error.msg})") from error
+    except RecursionError as error:
+        raise ValueError(f"{place}: lists or objects are nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: a JSON object was expected, and not {text.strip()[:40]!r}")
+    check_characters(escaped, place)
+    return value
+
+
+def check_characters(text: str, place: str) -> None:
+    """Raises ValueError, with the place, where a text has half of a surrogate pair, which is no character."""
+    half = _SURROGATE.search(text)
+    if half:
+        raise ValueError(f"{place}: {ascii(half.group())} is half of a surrogate pair, which is no character")
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits):,} digits")
+    return int(digits)
+
+
+DECODER = json.JSONDecoder(parse_int=_whole_number)
