@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import math
 import os
 from typing import BinaryIO
@@ -92,7 +93,7 @@ def promised_bytes(path: str, file: BinaryIO) -> int:
         header = json.loads(file.read(length))
         ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
         return 8 + length + int(max(ends, default=0))
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is no safetensors file: its header cannot be read") from error
 
 
