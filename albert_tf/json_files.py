@@ -63,7 +63,7 @@ def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{place}: a JSON object was expected, and not {text.strip()[:40]!r}")
+        raise ValueError(f"{place}: expected a JSON object, got {text.strip()[:40]!r}")
     check_characters(escaped, place)
     return value
 

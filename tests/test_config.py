@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_by_name(values, message):
 
 
 @pytest.mark.parametrize("text, message", [
-    ("{", "Expecting"), ("[]", "a JSON object was expected"), ("{}", "no vocab_size")])
+    ("{", "Expecting"), ("[]", "expected a JSON object"), ("{}", "no vocab_size")])
 def test_a_bad_file_is_named(tmp_path, text, message):
     path = tmp_path / "albert_config.json"
     path.write_text(text)

@@ -59,8 +59,8 @@ BAD = {
     "a long number": (b'{"a": 1' + b"0" * 5_000 + b"}", "a number of 5,001 digits"),
     "no UTF-8": (b'{"a": "\xff"}', "not UTF-8"),
     "a cut file": (b'{"a": "b', "not JSON|was cut"),
-    "a list": (b"[1, 2]", r"JSON object was expected|expected '\{'"),
-    "a number": (b"7", r"JSON object was expected|expected '\{'"),
+    "a list": (b"[1, 2]", r"expected a JSON object|expected '\{'"),
+    "a number": (b"7", r"expected a JSON object|expected '\{'"),
     "nothing": (b"", r"is empty|expected '\{'"),
 }
 
@@ -107,7 +107,7 @@ def test_whole_surrogate_pairs_and_escaped_backslashes_are_text(tmp_path):
 
 @pytest.mark.parametrize("text, line, message", [
     ('{\n"a": 1,\n}', None, "^x.json line 3: not JSON"), ('{"a"}', 17, "^x.json line 17: not JSON"),
-    ("[]", None, r"^x.json: a JSON object was expected, and not '\[\]'$"),
+    ("[]", None, r"^x.json: expected a JSON object, got '\[\]'$"),
     ("1" * 5001, 17, "^x.json line 17: a number of 5,001 digits$")])
 def test_the_line_is_named(text, line, message):
     with pytest.raises(ValueError, match=message):
@@ -125,7 +125,7 @@ def test_a_directory_and_a_file_that_is_too_large_are_refused_unread(tmp_path):
 
 @pytest.mark.parametrize("value, message", [
     ("garbage", "^TF_CONFIG line 1: not JSON"),
-    ("[]", "^TF_CONFIG: a JSON object was expected"),
+    ("[]", "^TF_CONFIG: expected a JSON object"),
     ("[" * 100_000, "^TF_CONFIG: lists or objects are nested too deeply"),
     ('{"cluster": []}', r'^TF_CONFIG: "cluster" must be an object of lists of addresses.*\[\]'),
     ('{"cluster": {"worker": "host:1"}}', '^TF_CONFIG: "cluster" must be .*host:1'),
@@ -143,7 +143,7 @@ def test_a_tf_config_that_tensorflow_would_not_take_is_refused(monkeypatch, stra
 
 
 @pytest.mark.parametrize("reader, content, message", [
-    ("history", b"1\n", "line 1: a JSON object was expected"),
+    ("history", b"1\n", "line 1: expected a JSON object"),
     ("history", b'{"accuracy": 0.5, "global_step": 3}\n\n{"accuracy": "high", "global_step": 6}\n',
      "line 3: 'accuracy' must be a number. Received: 'high'"),
     ("history", b'{"accuracy": 0.5}\n', "line 1: 'global_step' must be a whole number. Received: None"),

@@ -141,7 +141,7 @@ def test_a_passage_that_is_not_as_it_should_be_is_named(tmp_path, content, messa
 
 @pytest.mark.parametrize("content, message", [
     ('{"article": "a",\n oops', "17.txt line 2: not JSON"),
-    ("", "17.txt line 1: not JSON"),
+    ("", "17.txt is empty"),
     (changed(answers=["A", "?"]), "17.txt, question 2: the answer must be a letter"),
 ])
 def test_a_file_of_one_passage_that_is_not_as_it_should_be_is_named(tmp_path, content, message):

@@ -58,7 +58,7 @@ def test_an_empty_file_and_a_manifest_that_is_none_are_refused(tmp_path):
         check_records([str(tmp_path / "empty.tfrecord")])
     write(tmp_path / "x.tfrecord")
     (tmp_path / "x.manifest.json").write_text("[]")
-    with pytest.raises(ValueError, match="x.manifest.json: a JSON object was expected, .*; make the records anew"):
+    with pytest.raises(ValueError, match="x.manifest.json: expected a JSON object, .*; make the records anew"):
         check_records([str(tmp_path / "x.tfrecord")])
 
 
