@@ -36,5 +36,5 @@ def test_a_copy_takes_the_place_of_what_cannot_be_written_to_and_of_itself(tmp_p
 @pytest.mark.parametrize("text", ["no JSON", "{"])
 def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
     (tmp_path / "tokenizer_config.json").write_text(text)
-    with pytest.raises(ValueError, match="tokenizer_config.json is no JSON"):
+    with pytest.raises(ValueError, match="tokenizer_config.json line 1: not JSON"):
         vocabulary_in(str(tmp_path))
