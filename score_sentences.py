@@ -8,20 +8,19 @@ grammatical sentence has the higher score, by file, by field and over all pairs.
 """
 
 import json
-import sys
 
 from albert_tf import cli
 
 import numpy as np
 from absl import flags
 
-from albert_tf import flags as shared, keras
+from albert_tf import bounds, flags as shared, keras
 from albert_tf.data.minimal_pairs import read_minimal_pairs
 from albert_tf.files import write_text
 from albert_tf.progress import progress
 from albert_tf.tasks.minimal_pairs import accuracies
 from albert_tf.tasks.sentence_scores import score_sentences
-from albert_tf.text.lines import read_lines
+from albert_tf.text.lines import read_lines, read_standard_input
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
@@ -33,7 +32,7 @@ flags.DEFINE_string("output_file", None, "JSON file for the results: {\"scores\"
 flags.DEFINE_bool("within_word_l2r", False, "Whether the pieces to the right of the masked one in the same word are "
                   "masked too. Without it, words of many pieces score too high.")
 flags.DEFINE_integer("tokens_per_batch", 8192, "Tokens that are computed together: masked copies of sentences, times "
-                     "their length.", lower_bound=1)
+                     "their length.", *bounds.TOKENS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
 
@@ -49,7 +48,7 @@ def main():
 
 def score_lines() -> dict:
     name = FLAGS.input_file or "standard input"
-    lines = list(read_lines(FLAGS.input_file)) if FLAGS.input_file else sys.stdin.read().splitlines()
+    lines = list(read_lines(FLAGS.input_file) if FLAGS.input_file else read_standard_input())
     scores = score(lines, [f"{name} line {number}" for number in range(1, len(lines) + 1)])
     for value, line in zip(scores, lines):
         print(f"{value:.4f}\t{line}")
