@@ -1,14 +1,10 @@
-"""LAMB and AdamW as the release has them: without bias correction (release: lamb_optimizer.py, optimization.py).
-
-Both are tensorflow_addons' LAMB with its beta powers held at 0; AdamW is LAMB without layer adaptation. This is the
-only file that knows tensorflow_addons.
-"""
+"""LAMB and AdamW as the release has them: without bias correction (release: lamb_optimizer.py, optimization.py)."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import warnings
+import functools
+import re
+from typing import Any, Sequence
 
 import tensorflow as tf
 
@@ -16,35 +12,136 @@ from albert_tf import keras
 from albert_tf.finite import check_finite
 from albert_tf.training.schedule import learning_rate_schedule
 
-with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
-    warnings.simplefilter("ignore")  # its notice of the end of its life is for us, not for users
-    from tensorflow_addons.optimizers import LAMB
-
 OPTIMIZERS = ("lamb", "adamw")
-BETA_1, BETA_2 = 0.9, 0.999
 # Regular expressions, searched in a variable's name; "bias" also finds output_bias.
 NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]
 
 
-class ReleaseOptimizer(LAMB):
-    """LAMB without bias correction, which can let a step pass without a change.
+@keras.utils.register_keras_serializable(package="albert_tf")
+class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
+    """Adam with decoupled weight decay, without bias correction, and with LAMB's layer adaptation (You et al., 2020).
 
-    Attributes:
-      updates: a bool tensor, or None for true. Where it is false, apply_gradients leaves variables and slots as they
-        are, bit for bit, provided that the gradients are finite; only `iterations` goes on.
+        m = beta_1 * m + (1 - beta_1) * gradient
+        v = beta_2 * v + (1 - beta_2) * gradient ** 2
+        update = m / (sqrt(v) + epsilon) + weight_decay * variable
+        variable -= learning_rate * norm(variable) / norm(update) * update
+
+    Args:
+      learning_rate: a float, or a schedule over the steps.
+      beta_1, beta_2: decay of the two moments.
+      epsilon: keeps the quotient finite.
+      weight_decay: rate of the decoupled weight decay.
+      exclude_from_weight_decay: regular expressions; variables whose name one of them matches have no weight decay.
+      exclude_from_layer_adaptation: the same for the quotient of norms, which is 1 for them. [".*"] makes it AdamW.
     """
 
-    updates = None
+    def __init__(
+        self, learning_rate=0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-6,
+        weight_decay: float = 0.01, exclude_from_weight_decay: Sequence[str] = (),
+        exclude_from_layer_adaptation: Sequence[str] = (), name: str = "lamb", **arguments,
+    ):
+        super().__init__(name, **arguments)
+        self._set_hyper("learning_rate", learning_rate)
+        self.beta_1, self.beta_2, self.epsilon, self.weight_decay = beta_1, beta_2, epsilon, weight_decay
+        self.exclude_from_weight_decay = list(exclude_from_weight_decay)
+        self.exclude_from_layer_adaptation = list(exclude_from_layer_adaptation)
+
+    def build(self, variables: Sequence[tf.Variable]) -> None:
+        """Creates the slots of these variables: a checkpoint that is restored afterwards fills them."""
+        with tf.init_scope():
+            self._create_all_weights(variables)
+
+    def apply(
+        self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], skip: tf.Tensor | None = None
+    ) -> Any:
+        """One update by gradients that are already summed over the replicas.
+
+        apply_gradients does the same without `skip`, and sums over the replicas itself.
+
+        Args:
+          gradients: one for each variable. They need not be finite in a step that is skipped.
+          variables: the variables, in the same order.
+          skip: scalar bool. Where true, variables and slots keep every bit; `iterations` goes on.
+        """
+        with tf.name_scope(self._name):
+            self.build(variables)
+            apply_state = self._prepare(variables)
+            if skip is not None:
+                # multiply_no_nan: any gradient times 0 is 0.
+                kept = tf.where(skip, 0.0, 1.0)
+                gradients = [tf.math.multiply_no_nan(each, tf.cast(kept, each.dtype)) for each in gradients]
+                apply_state = {place: _without_effect_where(skip, state) for place, state in apply_state.items()}
+            return tf.__internal__.distribute.interim.maybe_merge_call(
+                functools.partial(self._distributed_apply, apply_state=apply_state, name=None),
+                tf.distribute.get_strategy(), list(zip(gradients, variables)))
+
+    def get_config(self) -> dict[str, Any]:
+        return dict(
+            super().get_config(), learning_rate=self._serialize_hyperparameter("learning_rate"), beta_1=self.beta_1,
+            beta_2=self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay,
+            exclude_from_weight_decay=self.exclude_from_weight_decay,
+            exclude_from_layer_adaptation=self.exclude_from_layer_adaptation)
+
+    def _create_slots(self, var_list):
+        for slot in ("m", "v"):  # names in checkpoints
+            for variable in var_list:
+                self.add_slot(variable, slot)
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
-        super()._prepare_local(var_device, var_dtype, apply_state)
-        state = apply_state[var_device, var_dtype]
-        # In float32, 1 - 0.999 would be 5e-5 off.
-        state.update(beta_1_power=0.0, beta_2_power=0.0, one_minus_beta_1_t=1 - BETA_1, one_minus_beta_2_t=1 - BETA_2)
-        if self.updates is not None:
-            # A variable minus 0, and a slot times 1 plus 0, are what they were.
-            still = dict(lr_t=0.0, beta_1_t=1.0, beta_2_t=1.0, one_minus_beta_1_t=0.0, one_minus_beta_2_t=0.0)
-            state.update({name: tf.where(self.updates, state[name], value) for name, value in still.items()})
+        super()._prepare_local(var_device, var_dtype, apply_state)  # lr_t
+        # The differences are taken in float64: in float32, 1 - 0.999 would be 5e-5 off.
+        values = dict(beta_1=self.beta_1, one_minus_beta_1=1 - self.beta_1, beta_2=self.beta_2,
+                      one_minus_beta_2=1 - self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay)
+        apply_state[var_device, var_dtype].update(
+            {name: tf.constant(value, var_dtype) for name, value in values.items()})
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        place = var.device, var.dtype.base_dtype
+        coefficients = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
+        m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
+        new_variable, new_m, new_v = _updated(
+            var, m, v, grad, coefficients, decays=not _matches(self.exclude_from_weight_decay, var.name),
+            adapts=not _matches(self.exclude_from_layer_adaptation, var.name))
+        return tf.group(*[variable.assign(value, use_locking=self._use_locking, read_value=False)
+                          for variable, value in ((m, new_m), (v, new_v), (var, new_variable))])
+
+    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+        # The moments of all rows decay in every step, also of those without a gradient.
+        dense = tf.convert_to_tensor(tf.IndexedSlices(grad, indices, var.shape))
+        return self._resource_apply_dense(dense, var, apply_state)
+
+
+def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool):
+    """The new values of a variable and of its two moments: a pure function of tensors.
+
+    Order and grouping of its operations are those of tensorflow_addons' LAMB, with which it agrees in every bit.
+    """
+    m = m * coefficients["beta_1"] + gradient * coefficients["one_minus_beta_1"]
+    v = v * coefficients["beta_2"] + (gradient * gradient) * coefficients["one_minus_beta_2"]
+    update = m / (tf.sqrt(v) + coefficients["epsilon"])
+    if decays:
+        update += coefficients["weight_decay"] * variable
+    rate = coefficients["lr_t"]
+    if adapts:
+        rate = _trust_ratio(variable, update) * rate
+    return variable - rate * update, m, v
+
+
+def _trust_ratio(variable, update):
+    """norm(variable) / norm(update), 1 where either is 0."""
+    variable_norm, update_norm = tf.norm(variable, ord=2), tf.norm(update, ord=2)
+    return tf.where((variable_norm > 0) & (update_norm > 0), variable_norm / update_norm, 1.0)
+
+
+def _without_effect_where(skip, coefficients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Coefficients of an update that changes nothing: a slot times 1 plus 0, a variable minus 0."""
+    still = dict(lr_t=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
+    return dict(coefficients, **{name: tf.where(skip, tf.cast(value, coefficients[name].dtype), coefficients[name])
+                                 for name, value in still.items()})
+
+
+def _matches(expressions: Sequence[str], name: str) -> bool:
+    return any(re.search(expression, name) for expression in expressions)
 
 
 def create_optimizer(
@@ -55,7 +152,7 @@ def create_optimizer(
     start_warmup_step: int = 0,
     poly_power: float = 1.0,
     weight_decay_rate: float = 0.01,
-) -> keras.optimizers.legacy.Optimizer:
+) -> ReleaseOptimizer:
     """The release's optimizer with its schedule. It does not clip: the trainer clips to a global norm of 1 before.
 
     Args:
@@ -72,5 +169,5 @@ def create_optimizer(
     check_finite("weight_decay_rate", weight_decay_rate, 0.0)
     schedule = learning_rate_schedule(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
     return ReleaseOptimizer(
-        learning_rate=schedule, beta_1=BETA_1, beta_2=BETA_2, epsilon=1e-6, weight_decay=weight_decay_rate, name=name,
-        exclude_from_weight_decay=NOT_DECAYED, exclude_from_layer_adaptation=NOT_DECAYED if name == "lamb" else [".*"])
+        learning_rate=schedule, weight_decay=weight_decay_rate, name=name, exclude_from_weight_decay=NOT_DECAYED,
+        exclude_from_layer_adaptation=NOT_DECAYED if name == "lamb" else [".*"])

@@ -8,6 +8,7 @@ from albert_tf import keras
 from albert_tf.finite import check_finite
 
 
+@keras.utils.register_keras_serializable(package="albert_tf")
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then the polynomial decay to 0 that was under way all along.
 

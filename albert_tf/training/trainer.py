@@ -52,7 +52,7 @@ class Trainer(keras.Model):
     def compile(self, optimizer, **arguments):
         super().compile(optimizer=optimizer, **arguments)
         # Now, and not within the first step: a checkpoint is restored before it.
-        optimizer._create_all_weights(self.model.trainable_variables)
+        optimizer.build(self.model.trainable_variables)
 
     def make_train_function(self, force=False):
         """Keras' own; where shapes vary, one that fetches the batch first: within a step its shape would be unknown."""
@@ -137,10 +137,7 @@ class Trainer(keras.Model):
         """One update, or none where the gradients are not finite. Returns how many were left out so far."""
         finite = tf.math.is_finite(norm)
         clipped, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
-        clipped = [tf.where(finite, gradient, tf.zeros_like(gradient)) for gradient in clipped]
-        self.optimizer.updates = finite
-        self.optimizer.apply_gradients(zip(clipped, variables), experimental_aggregate_gradients=False)
-        self.optimizer.updates = None
+        self.optimizer.apply(clipped, variables, skip=~finite)
         skipped = tf.cast(~finite, tf.int64)
         self.skipped_steps.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row + 1) * skipped)

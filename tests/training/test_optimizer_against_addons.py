@@ -1,0 +1,79 @@
+"""Our optimizer against the LAMB of tensorflow_addons, which wrote the checkpoints of earlier versions."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.training.optimizer import NOT_DECAYED, create_optimizer
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # addons' notice of the end of its life
+addons = pytest.importorskip("tensorflow_addons", reason="tensorflow-addons is part of the first stack only",
+                             exc_type=ImportError)
+NAMES = ["lamb", "adamw"]
+STEPS = 12
+
+
+class AddonsLamb(addons.optimizers.LAMB):
+    """Without bias correction, as earlier versions of this library used it."""
+
+    def _prepare_local(self, var_device, var_dtype, apply_state):
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        apply_state[var_device, var_dtype].update(
+            beta_1_power=0.0, beta_2_power=0.0, one_minus_beta_1_t=1 - 0.9, one_minus_beta_2_t=1 - 0.999)
+
+
+@pytest.fixture(params=NAMES)
+def both(request):
+    """(ours, addons')"""
+    ours = create_optimizer(request.param, learning_rate=0.01, num_train_steps=STEPS, num_warmup_steps=3)
+    return ours, AddonsLamb(
+        ours.learning_rate, epsilon=1e-6, weight_decay=0.01, name=request.param, exclude_from_weight_decay=NOT_DECAYED,
+        exclude_from_layer_adaptation=NOT_DECAYED if request.param == "lamb" else [".*"])
+
+
+def variables():
+    rng = np.random.default_rng(1)
+    return [tf.Variable(rng.normal(size=shape).astype(np.float32), name=name) for name, shape in (
+        ("dense/kernel", [64, 300]), ("dense/bias", [300]), ("LayerNorm/gamma", [64]), ("word_embeddings", [1000, 16]),
+        ("output_bias", [2]))] + [tf.Variable(tf.zeros([4, 4]), name="zeros/kernel")]
+
+
+def gradients_of(step, of):
+    rng = np.random.default_rng([2, step])
+    return [tf.constant(rng.normal(size=variable.shape).astype(np.float32)) for variable in of]
+
+
+def take_steps(optimizer, updated, steps, in_graph):
+    def apply(*gradients):
+        optimizer.apply_gradients(zip(gradients, updated))
+
+    apply = tf.function(apply) if in_graph else apply
+    for step in steps:
+        apply(*gradients_of(step, updated))
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_every_bit_is_that_of_addons(both, in_graph):
+    results = []
+    for optimizer in both:
+        updated = variables()
+        take_steps(optimizer, updated, range(STEPS), in_graph)
+        results.append(updated + [optimizer.get_slot(variable, slot) for slot in "mv" for variable in updated])
+    assert len(results[0]) == 18
+    for ours, theirs in zip(*results):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
+
+
+def test_a_run_that_addons_began_goes_on_bit_for_bit(both, tmp_path):
+    ours, theirs = both
+    updated, restored = variables(), variables()
+    take_steps(theirs, updated, range(5), in_graph=True)
+    prefix = tf.train.Checkpoint(model=updated, optimizer=theirs, step=theirs.iterations).write(str(tmp_path / "ckpt"))
+    take_steps(theirs, updated, range(5, STEPS), in_graph=True)
+    ours.build(restored)
+    checkpoint = tf.train.Checkpoint(model=restored, optimizer=ours, step=ours.iterations)
+    checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
+    assert ours.iterations == 5
+    take_steps(ours, restored, range(5, STEPS), in_graph=True)
+    for one, other in zip(restored, updated):
+        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.name)
