@@ -60,9 +60,9 @@ class Tf2Module(tf.train.Checkpoint):
     Where `writes` is a path, every call writes a file there.
     """
 
-    def __init__(self, encoder=None, width=8, writes=None):
+    def __init__(self, encoder=None, width=8, writes=None, vocab_size=20):
         super().__init__()
-        table = tf.Variable(tf.random.normal([20, width]), name="a_table")
+        table = tf.Variable(tf.random.normal([vocab_size, width]), name="a_table")
         scale = tf.Variable(1.0, name="a_scale")
         self.variables = encoder.weights if encoder else [table, scale]
         self.trainable_variables = self.variables

@@ -1,8 +1,11 @@
-"""Many runs of one script of ours in one process, so that TensorFlow is loaded once. For tests:
+"""Many runs of our scripts in one process, so that TensorFlow is loaded once. For tests:
 
     with ScriptSession("run_classifier.py") as session:
         printed = session.run(task_name="rte", do_train=True)
         error = session.run(expect=1, task_name="no such task")
+        printed = session.run(script="fill_mask.py", init_checkpoint="rte", text="a [MASK]")
+
+Files at ram:// are the process' own: every script of the session sees them, and session.copy fills and reads them.
 """
 
 import json
@@ -12,6 +15,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import traceback
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 
@@ -20,14 +24,15 @@ class ScriptSession:
     """The test's side.
 
     Args:
-      script: its name in the repository.
+      script: its name in the repository; None if every run names its own.
+      eagerly: whether tf.functions run without being traced first. A training step costs less then, and gives the same.
       **flags: of every run, where the run does not give them itself.
     """
 
-    def __init__(self, script: str, **flags):
-        self._flags = flags
-        self._process = subprocess.Popen([sys.executable, __file__, script], text=True, stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE)
+    def __init__(self, script: str = None, eagerly: bool = False, **flags):
+        self._script, self._flags = script, flags
+        self._process = subprocess.Popen([sys.executable, __file__, json.dumps(eagerly)], text=True,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self):
         return self
@@ -36,33 +41,63 @@ class ScriptSession:
         self._process.stdin.close()
         self._process.wait()
 
-    def run(self, expect: int = 0, **flags) -> str:
-        """Runs the script; flags that are None are left out. Returns what it printed."""
+    def run(self, expect: int = 0, script: str = None, **flags) -> str:
+        """Runs a script; flags that are None are left out. Returns what it printed."""
         given = {name: value for name, value in {**self._flags, **flags}.items() if value is not None}
-        print(json.dumps([f"--{name}={value}" for name, value in given.items()]), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
+        answer = self._ask(script or self._script, [f"--{name}={value}" for name, value in given.items()])
         assert answer["status"] == expect, answer["printed"]
         return answer["printed"]
 
+    def copy(self, source, target) -> None:
+        """Copies a file or a folder, either of which may be at ram://."""
+        self._ask(None, [str(source), str(target)])
 
-def serve(script: str) -> None:
-    """The other side: runs the script for each line of arguments on stdin."""
+    def _ask(self, *request) -> dict:
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+
+def serve(eagerly: bool) -> None:
+    """The other side: runs a script, or copies, for each line on stdin."""
     sys.path.insert(0, str(REPOSITORY))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     answers = os.fdopen(os.dup(1), "w")
+    from absl import flags
     from absl.testing import flagsaver
+    import tensorflow as tf
+    import tensorflow_hub  # noqa: F401  defines flags, which stay
 
     from albert_tf import cli
 
-    main = runpy.run_path(str(REPOSITORY / script))["main"]
+    tf.config.run_functions_eagerly(eagerly)
+    not_of_scripts, loaded = set(flags.FLAGS), None
     for line in sys.stdin:
-        sys.argv = [script, *json.loads(line)]
+        script, arguments = json.loads(line)
+        if script is None:
+            copy(*arguments)
+            print(json.dumps({}), file=answers, flush=True)
+            continue
+        if script != loaded:
+            flags.FLAGS.remove_flag_values(set(flags.FLAGS) - not_of_scripts)
+            main, loaded = runpy.run_path(str(REPOSITORY / script))["main"], script
+        sys.argv = [script, *arguments]
         with tempfile.TemporaryFile("w+") as printed, flagsaver.flagsaver():
             os.dup2(printed.fileno(), 1), os.dup2(printed.fileno(), 2)
             status = status_of(cli.run, main)
             sys.stdout.flush(), sys.stderr.flush()
             printed.seek(0)
             print(json.dumps(dict(status=status, printed=printed.read())), file=answers, flush=True)
+
+
+def copy(source: str, target: str) -> None:
+    import tensorflow as tf
+
+    if not tf.io.gfile.isdir(source):
+        tf.io.gfile.makedirs(os.path.dirname(target))
+        tf.io.gfile.copy(source, target, overwrite=True)
+        return
+    for name in tf.io.gfile.listdir(source):
+        copy(os.path.join(source, name), os.path.join(target, name))
 
 
 def status_of(run, main) -> int:
@@ -72,6 +107,9 @@ def status_of(run, main) -> int:
         run(main)
     except SystemExit as end:
         return end.code or 0
+    except Exception:  # a script never ends so: whatever status is expected, it is not this one
+        traceback.print_exc()
+        return -1
     finally:
         keras.mixed_precision.set_global_policy("float32")
         keras.backend.clear_session()
@@ -79,4 +117,4 @@ def status_of(run, main) -> int:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(eagerly=json.loads(sys.argv[1]))

@@ -24,12 +24,10 @@ from typing import BinaryIO, Iterator, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_NAME
 from albert_tf.interchange import safetensors_folder, tf1
 from albert_tf.interchange.error_paths import errors_naming
-from albert_tf.interchange.hugging_face.configs import CONFIG
 from albert_tf.interchange.pickles import refuse_pickle_names
-from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VOCABULARIES
+from albert_tf.interchange.vocabulary_files import VOCABULARIES
 
 _ENDINGS = (".tar.gz", ".tgz", ".tar")
 # What compressed files begin with: the name of an archive does not tell how it was compressed.
@@ -37,8 +35,8 @@ _COMPRESSIONS = {b"\x1f\x8b": gzip.GzipFile, b"\xfd7zXZ\x00": lzma.LZMAFile, b"B
 _INDEX, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
 _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 # Files of a model's folder; those of a SavedModel's inner folders are needed by whatever name.
-_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, CONFIG_NAME, CONFIG, TOKENIZER_CONFIG, *VOCABULARIES,
-           "saved_model.pb", "fingerprint.pb")
+_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config.json", *VOCABULARIES, "saved_model.pb",
+           "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Far above what a model's archive holds, and what a file of it that has no weights.
 _MAX_MEMBERS = 100_000

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf import keras
-from albert_tf.interchange.heads import head_of
+from albert_tf.interchange.heads import head_named, head_of
+from albert_tf.interchange.hub.encoder import HubEncoder
 from albert_tf.interchange.serving import graph
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 
@@ -20,11 +22,14 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     """A flatbuffer with one signature, for one input of a fixed length.
 
     Args:
-      model: any model of albert_tf.modeling; its inputs are int32 [1, max_seq_length] under their own names, of
+      model: any model of albert_tf.modeling, or a HubEncoder; its inputs are int32 [1, max_seq_length] under their own names, of
         multiple choice [1, 4, max_seq_length]. The outputs are the model's, without those of single layers.
       precision: of PRECISIONS.
       max_seq_length: what shorter inputs must be padded to.
       max_predictions_per_seq: the number of masked_lm_positions, of a pre-trainer.
+
+    Raises:
+      ValueError: TensorFlow Lite has not all of the model's ops, as may be with the encoder of a TF-Hub module.
     """
     specs = {name: tf.TensorSpec(shape, tf.int32, name)
              for name, shape in _input_shapes(model, max_seq_length, max_predictions_per_seq).items()}
@@ -36,7 +41,11 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    return converter.convert()
+    try:
+        return converter.convert()
+    except ConverterError as error:
+        reason = next(iter(str(error).splitlines()), "it gives no reason")
+        raise ValueError(f"TensorFlow Lite cannot take this model: {reason}") from error
 
 
 def differences(
@@ -65,7 +74,7 @@ def _outputs(model: keras.Model, inputs: dict) -> dict:
 
 
 def _input_shapes(model: keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
-    head = head_of(model)
+    head = head_named("encoder") if isinstance(model, HubEncoder) else head_of(model)
     choices = [head.num_choices] if head.num_choices else []
     extra_inputs = head.extra_inputs(max_seq_length, max_predictions_per_seq)
     return {**{name: [1, *choices, max_seq_length] for name in ENCODER_INPUTS},

@@ -1,10 +1,12 @@
 """TensorFlow Lite models: their outputs, and that what layers share is stored once."""
 
 import pytest
+from hub_modules import tf2_module
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange import tflite
+from albert_tf.interchange.hub.encoder import HubEncoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -52,3 +54,9 @@ def test_what_layers_share_is_stored_once(precision, bytes_per_weight):
     model = AlbertPretrainer(config)
     weights = sum(variable.shape.num_elements() for variable in model.variables)
     assert len(tflite.convert(model, precision, 12, 3)) < 1.1 * bytes_per_weight * weights + 100_000
+
+
+def test_a_module_with_ops_that_tensorflow_lite_lacks_is_refused(tmp_path):
+    tf2_module(tmp_path / "module", None, 8, str(tmp_path / "written"))
+    with pytest.raises(ValueError, match="TensorFlow Lite cannot take this model: .*WriteFile"):
+        tflite.convert(HubEncoder(str(tmp_path / "module")), "float32", 4)

@@ -1,0 +1,97 @@
+"""Every script starts from every form of a model: it works, or it is refused in one line."""
+
+import re
+import shutil
+import tarfile
+
+import pytest
+import tensorflow as tf
+from hub_modules import tf1_module, tf2_module
+from script_session import ScriptSession
+from synthetic_records import write_records
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import save
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=64)
+_TRAINING = dict(do_train=True, train_batch_size=2, train_step=1, save_checkpoints_steps=1)
+# The flags of each script, formatted with the folders of `folder`, and the flag of what it writes.
+SCRIPTS = {
+    "fill_mask.py": (dict(text="the [MASK] of"), None),
+    "score_sentences.py": (dict(input_file="{folder}/lines.txt"), None),
+    "extract_embeddings.py": (dict(input_file="{folder}/lines.txt"), "output_file"),
+    "export_to_tflite.py": (dict(precision="float32", max_seq_length=8), "output_dir"),
+    "export_to_tfhub.py": ({}, "export_path"),
+    "convert_checkpoint.py": (dict(to="hugging_face"), "output_dir"),
+    "run_pretraining.py": (dict(input_file="{folder}/train.tfrecord", train_batch_size=2, num_train_steps=1,
+                                num_warmup_steps=0, max_seq_length=16, max_predictions_per_seq=3), "output_dir"),
+    "run_classifier.py": (dict(_TRAINING, task_name="rte", data_dir="{golden}/glue", cached_dir="{folder}/cached",
+                               max_seq_length=24), "output_dir"),
+    "run_squad.py": (dict(_TRAINING, train_file="{golden}/squad/dev_v1.json", cached_dir="{folder}/cached",
+                          max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1), "output_dir"),
+    "run_race.py": (dict(_TRAINING, data_dir="{golden}/race", cached_dir="{folder}/cached", max_seq_length=48,
+                         max_qa_length=24, warmup_step=0, do_eval=False), "output_dir"),
+}
+FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
+         "trusted_module", "unknown_module", "served")
+_NO_PRETRAINER = "trusted_module is used as the encoder it is, and cannot become AlbertPretrainer"
+_NOT_TRUSTED = "is a TF2 module whose variables have names of their own"
+# What is said where a script does not work.
+REFUSALS = {
+    **{("unknown_module", script): _NOT_TRUSTED for script in SCRIPTS},
+    **{("served", script): "served carries no albert_config.json" for script in SCRIPTS},
+    ("trusted_module", "fill_mask.py"): _NO_PRETRAINER,
+    ("trusted_module", "score_sentences.py"): _NO_PRETRAINER,
+    ("trusted_module", "run_pretraining.py"): _NO_PRETRAINER,
+    ("trusted_module", "export_to_tfhub.py"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
+    ("trusted_module", "convert_checkpoint.py"): "can be used as an encoder, and not be converted",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(golden, tmp_path_factory):
+    """One tiny model in all forms, and what the scripts read."""
+    folder = tmp_path_factory.mktemp("sources")
+    vocabulary_file = str(golden / "tiny_spm/tiny.model")
+    model = AlbertPretrainer(CONFIG)
+    for form, name in dict(tf1="tf1", hugging_face="hugging_face", tf_hub="tf2_module", ours="run").items():
+        save(model, str(folder / name), form, VocabularyFiles(vocabulary_file, None, True))
+    bert = CONFIG.replace(embedding_size=CONFIG.hidden_size, cross_layer_sharing="none")
+    save(AlbertPretrainer(bert), str(folder / "bert"), "tf1_bert", VocabularyFiles(vocabulary_file, None, True))
+    for name in ("tf1", "bert"):
+        with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
+            archive.add(folder / name, f"{name}_tiny")
+    tf1_module(folder / "tf1_module", vocabulary_file, CONFIG, lower=True)
+    for name, writes in dict(trusted_module=None, unknown_module=str(folder / "written")).items():
+        tf2_module(folder / name, None, CONFIG.hidden_size, writes, CONFIG.vocab_size)
+        shutil.copy(vocabulary_file, folder / name / "assets")
+    (folder / "lines.txt").write_text("a line\nanother line\n")
+    write_records(folder / "train.tfrecord", 8)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session(folder):
+    with ScriptSession(eagerly=True) as session:
+        session.run(script="fill_mask.py", init_checkpoint=folder / "tf1", export_dir=folder / "served")
+        yield session
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder, tmp_path, script, form):
+    flags, output = SCRIPTS[script]
+    flags = {name: str(value).format(folder=folder, golden=golden) for name, value in flags.items()}
+    flags.update({output: tmp_path / "output.npy"} if output else {})
+    source = "albert_hub_module_handle" if form == "trusted_module" else "init_checkpoint"
+    flags["albert_directory" if script == "export_to_tfhub.py" else source] = folder / form
+    refusal = REFUSALS.get((form, script))
+    printed = session.run(script=script, expect=1 if refusal else 0, **flags)
+    if refusal:
+        assert printed.splitlines()[-1].startswith(f"{script}: error: ") and refusal in printed.splitlines()[-1]
+    else:
+        assert re.search(rf"{folder}/{form}\S*: \d+ variables restored", printed)
+    assert not (folder / "written").exists()
