@@ -36,10 +36,6 @@ class Head:
       has_pooler: whether Hugging Face's model has the pooler.
       arguments: arguments of the model's constructor, besides the config, that a source tells: a function of the
         source for each.
-      extra_inputs: shapes of the inputs besides the encoder's, for one example: a function of the sequence length and
-        of the number of predictions.
-      num_choices: rows of the encoder's inputs for one example, or None where there is one row without an axis of its
-        own.
     """
 
     name: str
@@ -49,8 +45,6 @@ class Head:
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
     arguments: dict[str, Callable[[Source], int]] = dataclasses.field(default_factory=dict)
-    extra_inputs: Callable[[int, int], dict[str, list[int]]] = lambda max_seq_length, max_predictions_per_seq: {}
-    num_choices: int | None = None
 
 
 def _num_labels(source: Source) -> int:
@@ -74,17 +68,13 @@ HEADS = (
               bert={"cls/predictions": ("cls.predictions", (None, "output_bias")),
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
-                    "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
-         extra_inputs=lambda max_seq_length, max_predictions_per_seq: dict(
-             masked_lm_positions=[max_predictions_per_seq])),
+                    "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)})),
     Head("classifier", AlbertClassifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels)),
     Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",), _same_for_both("cls/squad", "qa_outputs"),
          has_pooler=False),
-    Head("conditional_span", AlbertConditionalSpan, ("start_logits/",),
-         extra_inputs=lambda max_seq_length, max_predictions_per_seq: dict(p_mask=[max_seq_length])),
-    Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",), _same_for_both("", "classifier"),
-         num_choices=4),
+    Head("conditional_span", AlbertConditionalSpan, ("start_logits/",)),
+    Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",), _same_for_both("", "classifier")),
 )
 MODELS = {head.name: head.model for head in HEADS}
 _BY_NAME = {head.name: head for head in HEADS}

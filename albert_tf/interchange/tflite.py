@@ -7,10 +7,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf import keras
-from albert_tf.interchange.heads import head_named, head_of
-from albert_tf.interchange.hub.encoder import HubEncoder
 from albert_tf.interchange.serving import graph
-from albert_tf.modeling.inputs import ENCODER_INPUTS
 
 # float16: weights of half the size. int8: dynamic range; weights of a quarter, multiplied with 8-bit activations.
 PRECISIONS = ("float32", "float16", "int8")
@@ -74,8 +71,5 @@ def _outputs(model: keras.Model, inputs: dict) -> dict:
 
 
 def _input_shapes(model: keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
-    head = head_named("encoder") if isinstance(model, HubEncoder) else head_of(model)
-    choices = [head.num_choices] if head.num_choices else []
-    extra_inputs = head.extra_inputs(max_seq_length, max_predictions_per_seq)
-    return {**{name: [1, *choices, max_seq_length] for name in ENCODER_INPUTS},
-            **{name: [1, *shape] for name, shape in extra_inputs.items()}}
+    specs = model.input_specs(1, max_seq_length, max_predictions_per_seq)
+    return {name: spec.shape.as_list() for name, spec in specs.items()}

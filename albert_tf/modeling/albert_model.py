@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import Encoder
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import Dense, dropouts
 
 
-class AlbertModel(keras.Model):
+@register
+class AlbertModel(ConfiguredModel):
     """ALBERT without a head (Lan et al., 2020; release: modeling.AlbertModel).
 
     The compute dtype is that of the global Keras policy when the model is made; variables are float32 always.
@@ -33,9 +34,10 @@ class AlbertModel(keras.Model):
       pooled = model(dict(input_ids=ids, input_mask=mask, segment_ids=segments))["pooled_output"]
     """
 
+    HEAD_OUTPUTS = ("pooled_output", "sequence_output")
+
     def __init__(self, config: AlbertConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         self.gradient_checkpointing = False
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)

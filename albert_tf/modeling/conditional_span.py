@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.inputs import required
 from albert_tf.modeling.layers import Dense, LayerNorm, dropouts
 
@@ -17,7 +17,8 @@ from albert_tf.modeling.layers import Dense, LayerNorm, dropouts
 BARRED_LOGIT = -1e30
 
 
-class AlbertConditionalSpan(keras.Model):
+@register
+class AlbertConditionalSpan(ConfiguredModel):
     """AlbertModel with start logits, end logits conditioned on a start, and an answerability logit.
 
     Args:
@@ -39,10 +40,13 @@ class AlbertConditionalSpan(keras.Model):
       ValueError: an input is missing or misshapen, or the sequence is shorter than the beam is wide.
     """
 
+    HEAD_OUTPUTS = ("start_log_probs", "end_log_probs", "start_top_log_probs", "start_top_index", "end_top_log_probs",
+                    "end_top_index", "cls_logits")
+    ARGUMENTS = ("start_n_top", "end_n_top", "dropout_prob")
+
     def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1,
                  **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         size, spread = config.hidden_size, config.initializer_range
         # Logits are float32: in bfloat16 the scores of many questions would be equal.
@@ -52,8 +56,12 @@ class AlbertConditionalSpan(keras.Model):
         self.end = Dense("end_logits/dense_1", size, 1, spread, dtype=tf.float32)
         self.answer_hidden = Dense("answer_class/dense_0", 2 * size, size, spread)
         self.answer = Dense("answer_class/dense_1", size, 1, spread, use_bias=False, dtype=tf.float32)
-        self._start_n_top, self._end_n_top, self._dropout_prob = start_n_top, end_n_top, dropout_prob
+        self.start_n_top, self.end_n_top, self.dropout_prob = start_n_top, end_n_top, dropout_prob
         self.built = True
+
+    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        p_mask = tf.TensorSpec([batch_size, seq_length], tf.int32, "p_mask")
+        return dict(super().input_specs(batch_size, seq_length), p_mask=p_mask)
 
     def call(self, inputs, training=False):
         _, p_mask = required(inputs, ("input_ids", "p_mask"), "[batch, seq]")
@@ -72,14 +80,14 @@ class AlbertConditionalSpan(keras.Model):
         return dict(outputs, **self._beam(tokens, start_log_probs, barred), cls_logits=cls_logits)
 
     def _beam(self, tokens, start_log_probs, barred):
-        seq, widest = tokens.shape[1], max(self._start_n_top, self._end_n_top)
+        seq, widest = tokens.shape[1], max(self.start_n_top, self.end_n_top)
         if seq is not None and seq < widest:
             raise ValueError(f"the beam is {widest} wide, and the sequence has {seq} tokens")
-        start_top_log_probs, start_top_index = tf.math.top_k(start_log_probs, self._start_n_top)
+        start_top_log_probs, start_top_index = tf.math.top_k(start_log_probs, self.start_n_top)
         start_tokens = tf.gather(tokens, start_top_index, batch_dims=1)  # [batch, start_n_top, H]
         end_log_probs = self._end_log_probs(tokens, start_tokens, barred)  # [batch, start_n_top, seq]
-        end_top_log_probs, end_top_index = tf.math.top_k(end_log_probs, self._end_n_top)
-        flat = [-1, self._start_n_top * self._end_n_top]
+        end_top_log_probs, end_top_index = tf.math.top_k(end_log_probs, self.end_n_top)
+        flat = [-1, self.start_n_top * self.end_n_top]
         return dict(start_top_log_probs=start_top_log_probs, start_top_index=start_top_index,
                     end_top_log_probs=tf.reshape(end_top_log_probs, flat),
                     end_top_index=tf.reshape(end_top_index, flat))
@@ -97,7 +105,7 @@ class AlbertConditionalSpan(keras.Model):
         weights = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
         expected_start = tf.einsum("bsh,bs->bh", tokens, weights)
         hidden = tf.tanh(self.answer_hidden(tf.concat([expected_start, tokens[:, 0]], axis=-1)))
-        return tf.squeeze(self.answer(dropout(hidden, self._dropout_prob)), -1)
+        return tf.squeeze(self.answer(dropout(hidden, self.dropout_prob)), -1)
 
 
 def _bar(logits: tf.Tensor, barred: tf.Tensor) -> tf.Tensor:

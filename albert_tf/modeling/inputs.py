@@ -9,6 +9,11 @@ import tensorflow as tf
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
+def encoder_input_specs(batch_size: int | None = None, seq_length: int | None = None) -> dict[str, tf.TensorSpec]:
+    """The encoder's inputs, int32 [batch_size, seq_length] each; None stands for any number."""
+    return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
+
+
 def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
     """The tensors of some names, which must have one shape.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
 from albert_tf.modeling.layers import OutputDense, dropouts
 
@@ -14,7 +14,8 @@ from albert_tf.modeling.layers import OutputDense, dropouts
 MISSING_CHOICE = -1e9
 
 
-class AlbertMultipleChoice(keras.Model):
+@register
+class AlbertMultipleChoice(ConfiguredModel):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
 
     Args:
@@ -30,26 +31,32 @@ class AlbertMultipleChoice(keras.Model):
       ValueError: the inputs have neither shape.
     """
 
+    HEAD_OUTPUTS = ("logits",)
+    ARGUMENTS = ("dropout_prob", "num_choices")
+
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, num_choices: int = 4, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
-        self._dropout_prob, self._num_choices = dropout_prob, num_choices
+        self.dropout_prob, self.num_choices = dropout_prob, num_choices
         self.built = True
+
+    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        return {name: tf.TensorSpec([batch_size, self.num_choices, seq_length], tf.int32, name)
+                for name in ENCODER_INPUTS}
 
     def call(self, inputs, training=False):
         rows, choices = self._rows(inputs)
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(rows, dropout)
-        logits = self.classifier(dropout(outputs["pooled_output"], self._dropout_prob))  # [batch * choices, 1]
+        logits = self.classifier(dropout(outputs["pooled_output"], self.dropout_prob))  # [batch * choices, 1]
         is_there = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
         return dict(outputs, logits=tf.reshape(tf.where(is_there, logits, MISSING_CHOICE), [-1, choices]))
 
     def _rows(self, inputs) -> tuple[dict, int]:
         """The inputs as [batch * choices, seq], and how many choices there are."""
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
-            tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self._num_choices
+            tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.num_choices
             length = tensors[0].shape[1] or tf.shape(tensors[0])[1]
             seq, rest = length // choices, 0 if tf.is_tensor(length) else length % choices
         else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.inputs import required
 from albert_tf.modeling.layers import Dense, LayerNorm, OutputDense, ReleaseLayer, activation, dropouts
 
@@ -35,7 +35,8 @@ class MaskedLmHead(ReleaseLayer):
         return tf.reshape(logits, tf.concat([tf.shape(positions), [logits.shape[-1]]], axis=0))
 
 
-class AlbertPretrainer(keras.Model):
+@register
+class AlbertPretrainer(ConfiguredModel):
     """AlbertModel with both heads of pre-training.
 
     Called with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. Returns AlbertModel's
@@ -43,13 +44,18 @@ class AlbertPretrainer(keras.Model):
     float32.
     """
 
+    HEAD_OUTPUTS = ("mlm_logits", "sop_logits")
+
     def __init__(self, config: AlbertConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.masked_lm = MaskedLmHead(config)
         self.sentence_order = OutputDense("cls/seq_relationship/", config.hidden_size, 2, config.initializer_range)
         self.built = True
+
+    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        positions = tf.TensorSpec([batch_size, num_predictions], tf.int32, "masked_lm_positions")
+        return dict(super().input_specs(batch_size, seq_length), masked_lm_positions=positions)
 
     def call(self, inputs, training=False):
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.layers import OutputDense, dropouts
 
 
-class AlbertSpan(keras.Model):
+@register
+class AlbertSpan(ConfiguredModel):
     """AlbertModel and a dense layer to a start and an end logit for each token.
 
     Called with AlbertModel's inputs; returns its outputs, start_logits and end_logits, float32 [batch, seq].
     """
 
+    HEAD_OUTPUTS = ("start_logits", "end_logits")
+
     def __init__(self, config: AlbertConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.span = OutputDense("cls/squad/", config.hidden_size, 2, config.initializer_range)
         self.built = True

@@ -9,7 +9,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.inputs import ENCODER_INPUTS, required
+from albert_tf.modeling.inputs import ENCODER_INPUTS, encoder_input_specs, required
 from albert_tf.modeling.layers import dropouts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -54,6 +54,10 @@ class HubEncoder(keras.Model):
         tables = [variable.shape[0] for variable in self.weights if variable.shape.rank == 2]
         return AlbertConfig(vocab_size=max(tables, default=1), hidden_size=outputs["pooled_output"].shape[-1],
                             num_hidden_layers=len(outputs["encoder_outputs"]), num_attention_heads=1)
+
+    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None) -> dict[str, tf.TensorSpec]:
+        """As ConfiguredModel.input_specs."""
+        return encoder_input_specs(batch_size, seq_length)
 
     def call(self, inputs, training=False):
         return self.encode(inputs, dropouts(inputs, training))

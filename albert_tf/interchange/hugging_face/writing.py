@@ -16,6 +16,7 @@ from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyFiles, copy_vocabulary
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 
 
@@ -54,7 +55,7 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
         tensors[f"{mapping}.bias"] = np.zeros(config.hidden_size, np.float32)
     if not head.has_pooler:
         tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{names.prefix}pooler.")}
-    if not head.variables and not head.num_choices:  # the encoder alone
+    if head.model is AlbertModel:
         tensors = {key[len(names.prefix):]: value for key, value in tensors.items()}
     return tensors
 

@@ -1,0 +1,180 @@
+"""The models as Keras users use them: saved and loaded, cloned, compiled and fitted, as a layer of a model of one's own."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)
+MODELS = {
+    "encoder": lambda: AlbertModel(TINY, name="my_albert"),
+    "classifier": lambda: AlbertClassifier(TINY, num_labels=3, classifier_dropout_prob=0.3),
+    "span": lambda: AlbertSpan(TINY),
+    "conditional_span": lambda: AlbertConditionalSpan(TINY, start_n_top=2, end_n_top=3),
+    "multiple_choice": lambda: AlbertMultipleChoice(TINY, num_choices=2),
+    "pretrainer": lambda: AlbertPretrainer(TINY.replace(cross_layer_sharing="none")),
+}
+SparseCrossEntropy = keras.losses.SparseCategoricalCrossentropy
+
+
+def features(kind=None, rows=16, seq=6):
+    """Rows whose label is whether their first piece is above 9; [rows, seq] each, of multiple choice [rows, 2, seq]."""
+    random = np.random.default_rng(1)
+    shape = [rows, 2, seq] if kind == "multiple_choice" else [rows, seq]
+    inputs = dict(input_ids=random.integers(0, 20, shape, np.int32), input_mask=np.ones(shape, np.int32),
+                  segment_ids=np.zeros(shape, np.int32))
+    if kind == "pretrainer":
+        inputs["masked_lm_positions"] = random.integers(0, seq, [rows, 2], np.int32)
+    if kind == "conditional_span":
+        inputs["p_mask"] = np.zeros(shape, np.int32)
+    return inputs
+
+
+def labels_of(inputs):
+    return (inputs["input_ids"][:, 0] > 9).astype(np.int32)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_saved_model_is_loaded_with_the_same_outputs(tmp_path, kind):
+    model, inputs = MODELS[kind](), features(kind)
+    before = model(inputs)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert type(again) is type(model) and again.config == model.config and again.name == model.name
+    after = again(inputs)
+    assert before.keys() == after.keys()
+    for name in before:
+        for old, new in zip(tf.nest.flatten(before[name]), tf.nest.flatten(after[name])):
+            np.testing.assert_array_equal(old, new, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_config_makes_the_same_model(kind):
+    model = MODELS[kind]()
+    again = type(model).from_config(model.get_config())
+    assert again.get_config() == model.get_config()
+    assert [(v.name, v.shape) for v in again.weights] == [(v.name, v.shape) for v in model.weights]
+
+
+def test_frozen_weights_stay_frozen_in_the_config():
+    model = MODELS["encoder"]()
+    model.trainable = False
+    assert not AlbertModel.from_config(model.get_config()).trainable_weights
+
+
+def test_a_clone_has_weights_of_its_own():
+    model = MODELS["classifier"]()
+    clone = keras.models.clone_model(model)
+    assert clone.get_config() == model.get_config()
+    clone.set_weights(model.get_weights())
+    inputs = features()
+    np.testing.assert_array_equal(clone(inputs)["logits"], model(inputs)["logits"])
+    clone.classifier.kernel.assign_add(tf.ones_like(clone.classifier.kernel))
+    assert not np.array_equal(clone(inputs)["logits"], model(inputs)["logits"])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_input_specs_name_what_the_model_takes(kind):
+    inputs = features(kind)
+    specs = MODELS[kind]().input_specs(16, 6, 2)
+    assert {name: spec.shape.as_list() for name, spec in specs.items()} == {
+        name: list(value.shape) for name, value in inputs.items()}
+
+
+def test_the_summary_shows_the_number_of_weights():
+    lines, model = [], MODELS["classifier"]()
+    model.summary(print_fn=lines.append)
+    assert any(f"{model.count_params():,}" in line for line in lines)
+    assert not any("unused" in line or "not built" in line for line in lines)
+
+
+def test_as_a_saved_model_it_serves_what_it_computes(tmp_path):
+    model, inputs = MODELS["classifier"](), features()
+    expected = model(inputs)["logits"]
+    model.export(str(tmp_path / "exported"))
+    exported = tf.saved_model.load(str(tmp_path / "exported"))
+    served = exported.serve({name: tf.constant(value) for name, value in inputs.items()})
+    assert served.keys() == {"logits"}
+    np.testing.assert_allclose(served["logits"], expected, atol=1e-6)
+    model.save(str(tmp_path / "saved"), save_format="tf")
+    np.testing.assert_allclose(keras.models.load_model(str(tmp_path / "saved"))(inputs)["logits"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss, metrics, label_names", [
+    (SparseCrossEntropy(from_logits=True), ["accuracy"], None),
+    ({"logits": SparseCrossEntropy(from_logits=True)}, {"logits": ["accuracy"]}, None),
+    ({"logits": SparseCrossEntropy(from_logits=True)}, {"logits": ["accuracy"]}, ["logits"])],
+    ids=["a loss", "a loss by output", "labels by output"])
+def test_a_classifier_learns_by_compile_and_fit(loss, metrics, label_names):
+    keras.utils.set_random_seed(1)
+    model, inputs = AlbertClassifier(TINY, num_labels=2, classifier_dropout_prob=0.0), features(rows=64)
+    labels = labels_of(inputs)
+    model.compile(keras.optimizers.Adam(5e-3), loss=loss, metrics=metrics)
+    history = model.fit(inputs, {"logits": labels} if label_names else labels, batch_size=16, epochs=12, verbose=0)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+    results = model.evaluate(inputs, labels, verbose=0, return_dict=True)
+    predicted = model.predict(inputs, verbose=0)
+    assert predicted.keys() == {"logits"}
+    accuracy = np.mean(predicted["logits"].argmax(-1) == labels)
+    assert accuracy > 0.9
+    assert accuracy == pytest.approx(next(value for name, value in results.items() if name.endswith("accuracy")))
+
+
+def test_the_loss_is_that_of_the_logits_and_sample_weights_count():
+    model, inputs = AlbertClassifier(TINY, num_labels=2), features()
+    labels, weights = labels_of(inputs), np.linspace(0, 1, 16)
+    model.compile(loss=SparseCrossEntropy(from_logits=True))
+    loss = model.evaluate(inputs, labels, sample_weight=weights, batch_size=16, verbose=0)
+    logits = tf.nn.log_softmax(model(inputs)["logits"]).numpy()
+    expected = -np.mean(weights * logits[np.arange(16), labels])
+    assert loss == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_regression_is_fitted_to_numbers():
+    keras.utils.set_random_seed(1)
+    model, inputs = AlbertClassifier(TINY, num_labels=1, classifier_dropout_prob=0.0), features(rows=64)
+    model.compile(keras.optimizers.Adam(5e-3), loss="mse")
+    history = model.fit(inputs, labels_of(inputs).astype(np.float32), epochs=12, batch_size=16, verbose=0)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+
+
+def test_spans_are_fitted_to_starts_and_ends_by_name():
+    model, inputs = AlbertSpan(TINY), features()
+    labels = dict(start_logits=np.arange(16) % 6, end_logits=np.arange(16) % 3)
+    model.compile(loss=SparseCrossEntropy(from_logits=True))
+    results = model.evaluate(inputs, labels, batch_size=16, verbose=0, return_dict=True)
+    outputs = model(inputs)
+    expected = {name: np.mean(-tf.nn.log_softmax(outputs[name]).numpy()[np.arange(16), label])
+                for name, label in labels.items()}
+    assert results["loss"] == pytest.approx(sum(expected.values()), abs=1e-5)
+    model.compile(keras.optimizers.Adam(1e-3), loss=SparseCrossEntropy(from_logits=True))
+    assert np.isfinite(model.fit(inputs, labels, verbose=0).history["loss"][-1])
+
+
+def test_as_a_layer_of_a_functional_model_it_has_gradients(tmp_path):
+    keras.utils.set_random_seed(1)
+    tensors = {name: keras.Input([6], dtype="int32", name=name) for name in ("input_ids", "input_mask", "segment_ids")}
+    pooled = AlbertModel(TINY)(tensors)["pooled_output"]
+    model = keras.Model(tensors, keras.layers.Dense(1, activation="sigmoid")(pooled))
+    inputs = features(rows=64)
+    labels = labels_of(inputs)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(keras.losses.binary_crossentropy(labels[:, None], model(inputs, training=True)))
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert len(gradients) == len(AlbertModel(TINY).trainable_variables) + 2
+    assert all(gradient is not None for gradient in gradients)
+    model.compile(keras.optimizers.Adam(5e-3), loss="binary_crossentropy")
+    history = model.fit(inputs, labels, epochs=12, batch_size=16, verbose=0)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(inputs), model(inputs))
