@@ -12,6 +12,7 @@ from typing import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.epochs import endless_batches
 from albert_tf.data.records import RecordFile
 
 # Records that are mixed at a time; the files' order changes with the epoch, too.
@@ -48,28 +49,31 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
 
+    As epochs.endless_batches says, no batch has a record twice, unless there are fewer records than batch_size.
+
     Args:
       files: the records, counted.
       parse: for a string tensor of serialized records [rows], the global numbers of the rows (int64 [rows]), gives
-        the batch as a dict. The global number is the position in the endless order, so it differs in each epoch.
+        the batch as a dict. The global number is step * batch_size + row, so a record has another one in each epoch.
       batch_size: over all replicas.
       seed: of the order.
       first_step: steps that were taken before.
       context: says which rows of each batch this process and its replicas have.
     """
-    total = sum(file.count for file in files)
-    epoch, used = divmod(first_step * batch_size, total)
     paths = tf.constant([file.path for file in files])
+    first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
+
+    def numbered(file):
+        return tf.data.TFRecordDataset(paths[file]).enumerate(first_numbers[file])
 
     def shuffled(epoch):
         tf.random.set_seed(seed + 1)  # of this function's graph, in the place of the process' seed; 0 would mean none
-        order = tf.random.experimental.stateless_shuffle(paths, seed=[seed, epoch])
-        return tf.data.TFRecordDataset(order).shuffle(_SHUFFLE_BUFFER, seed=epoch)
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(files)), seed=[seed, epoch])
+        return tf.data.Dataset.from_tensor_slices(order).flat_map(numbered).shuffle(_SHUFFLE_BUFFER, seed=epoch)
 
-    epochs = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(shuffled)
-    batches = epochs.skip(used).batch(batch_size, drop_remainder=True).enumerate(first_step)
-    numbers = tf.range(batch_size, dtype=tf.int64)
-    batches = batches.map(lambda step, records: (records, step * batch_size + numbers))
+    batches = endless_batches(shuffled, sum(file.count for file in files), batch_size, first_step)
+    rows = tf.range(batch_size, dtype=tf.int64)
+    batches = batches.enumerate(first_step).map(lambda step, examples: (examples[1], step * batch_size + rows))
     # Several workers keep the static batch size only of a data set that says that it has no end.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return per_replica(batches, parse, batch_size, context).apply(endless)

@@ -1,9 +1,9 @@
 """Batches of a FeatureTable, padded to the smallest bucket that holds them.
 
 Padding costs as much as text does. So examples of about one length come together, in training within a window of
-batches so that the order stays a random one, and a batch is padded to one of a few lengths, for each of which the
-step has one program. Which examples a step gets does not depend on the buckets: --pad_to_max_length changes the
-padding and nothing else. As in data/batching.py, the order is a pure function of (seed, step).
+batches of one epoch (length_order.py), and a batch is padded to one of a few lengths. The step has one program for each
+of these lengths. Which examples a step gets does not depend on the buckets: --pad_to_max_length changes the padding and
+nothing else. As in data/batching.py, the order is a pure function of (seed, step).
 
     buckets = bucket_lengths(max_seq_length)
     training_batches(table, batch_size, buckets, seed, first_step, context)
@@ -15,7 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.batching import per_replica
+from albert_tf.data.epochs import endless_batches
 from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.length_order import LengthOrder
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 # Batches among which examples are sorted by length.
@@ -39,6 +41,8 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
 
+    No batch has an example twice, unless there are fewer examples than batch_size (see epochs.endless_batches).
+
     Args:
       table: the examples.
       batch_size: over all replicas.
@@ -47,23 +51,8 @@ def training_batches(
       first_step: steps that were taken before.
       context: says which rows of each batch this process and its replicas have.
     """
-    window, before = divmod(first_step, WINDOW)
-    epoch, used = divmod(window * WINDOW * batch_size, len(table))
-    lengths = tf.constant(table.lengths)
-
-    def shuffled(epoch):
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(table), dtype=tf.int64), seed=[seed, epoch])
-        return tf.data.Dataset.from_tensor_slices(order)
-
-    def batches_of(window, rows):
-        rows = tf.gather(rows, tf.argsort(tf.gather(lengths, rows), stable=True))
-        batches = tf.reshape(rows, [WINDOW, batch_size])
-        batches = tf.random.experimental.stateless_shuffle(batches, seed=[seed, -1 - window])
-        return tf.data.Dataset.from_tensor_slices(batches)
-
-    rows = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(shuffled).skip(used)
-    windows = rows.batch(WINDOW * batch_size, drop_remainder=True).enumerate(window)
-    batches = windows.flat_map(batches_of).skip(before)
+    order = LengthOrder(table.lengths, batch_size, WINDOW, seed)
+    batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, WINDOW)
     # Several workers keep the static batch size only of a data set that says that it has no end.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return _padded(batches, table, batch_size, buckets, context).apply(endless)

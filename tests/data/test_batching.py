@@ -44,6 +44,24 @@ def test_a_batch_depends_on_seed_and_step_and_not_on_where_reading_began(files):
     assert batches(files, 20, seed=2) != whole
 
 
+@pytest.mark.parametrize("batch_size", [4, 16, 23, 32])
+def test_a_batch_has_no_record_twice_and_all_are_taken_equally_often(files, batch_size):
+    """With fewer records than batch_size: each of them floor or ceil of batch_size / 23 times."""
+    counts = np.zeros(23, int)
+    for batch, _ in batches(files, 23, batch_size=batch_size):
+        in_batch = np.bincount(batch, minlength=23)
+        assert in_batch.min() >= batch_size // 23 and in_batch.max() <= -(-batch_size // 23)
+        counts += in_batch
+        assert counts.max() - counts.min() <= 1
+    assert set(counts) == {batch_size}
+
+
+@pytest.mark.parametrize("batch_size, first_step", [(16, 2), (32, 3)])
+def test_small_sets_are_resumed_at_any_step(files, batch_size, first_step):
+    whole = batches(files, first_step + 3, batch_size=batch_size)
+    assert batches(files, 3, first_step, batch_size=batch_size) == whole[first_step:]
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_order_does_not_depend_on_tensorflows_own_seed(files, seed):
     tf.random.set_seed(0)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, features, table
 
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.length_buckets import WINDOW, bucket_lengths, evaluation_batches, training_batches
 
 ALONE = tf.distribute.InputContext()
@@ -56,8 +57,48 @@ def test_examples_of_one_length_come_together(examples):
     assert np.mean(spread) < 2  # of four random ones: about 20
 
 
+def table_of(count):
+    """Without records: lengths as those of sentences, most of them short."""
+    lengths = np.random.default_rng(0).geometric(0.15, count).clip(1, MAX_SEQ_LENGTH)
+    ids = tf.RaggedTensor.from_row_lengths(np.arange(lengths.sum(), dtype=np.int32), lengths)
+    return FeatureTable(FeatureSchema(MAX_SEQ_LENGTH, {}, dict(input_ids=0)), dict(input_ids=ids), {})
+
+
+def examples_taken(examples, batch_size, steps, first_step=0, pad_to_max_length=False):
+    buckets = bucket_lengths(MAX_SEQ_LENGTH, pad_to_max_length)
+    batches = taken(training_batches(examples, batch_size, buckets, 1, first_step, ALONE), steps)
+    return np.array([batch["example"] for batch in batches])
+
+
+@pytest.mark.parametrize("batch_size", [8, 16, 32])
+@pytest.mark.parametrize("count", [20, 100, 635, 2490])
+def test_a_batch_has_no_example_twice_and_all_are_taken_equally_often(count, batch_size):
+    """With fewer examples than batch_size: each of them floor or ceil of batch_size / count times."""
+    counts = np.zeros(count, int)
+    for batch in examples_taken(table_of(count), batch_size, 2 * count // batch_size + 10):
+        in_batch = np.bincount(batch, minlength=count)
+        assert in_batch.min() >= batch_size // count and in_batch.max() <= -(-batch_size // count)
+        counts += in_batch
+        assert counts.max() - counts.min() <= 1
+
+
+@pytest.mark.parametrize("count, batch_size, step", [(20, 32, 3), (20, 16, 5), (635, 32, 21)])
+def test_small_sets_have_the_same_order_for_both_paddings_and_after_a_restart(count, batch_size, step):
+    examples = table_of(count)
+    whole = examples_taken(examples, batch_size, step + 3)
+    np.testing.assert_array_equal(examples_taken(examples, batch_size, step + 3, pad_to_max_length=True), whole)
+    np.testing.assert_array_equal(examples_taken(examples, batch_size, 3, first_step=step), whole[step:])
+
+
+def test_the_batch_in_which_an_epoch_ends_is_of_about_one_length_too():
+    examples, batch_size = table_of(635), 32
+    batches = examples_taken(examples, batch_size, 20 * 635 // batch_size)
+    ends = [epoch * 635 // batch_size for epoch in range(1, 20) if epoch * 635 % batch_size]
+    ranges = np.ptp(examples.lengths[batches], axis=1)
+    assert ranges[ends].mean() < 8 and ranges.mean() < 4  # of 32 random ones: about 25
+
+
 def test_every_epoch_has_every_example_once_in_another_order(examples):
-    """Windows are cut from epochs laid end to end, so over whole windows counts differ by one at most."""
     rows = [row for batch in training(examples, 4 * WINDOW) for row in batch["example"]]
     counts = np.bincount(rows, minlength=COUNT)
     assert counts.sum() == 4 * WINDOW * BATCH and counts.max() - counts.min() <= 1

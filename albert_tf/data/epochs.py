@@ -1,0 +1,133 @@
+"""Batches cut from shuffled epochs that follow one another without end; no batch has an example twice.
+
+A batch in which one epoch ends and the next begins could have an example twice. The second occurrence then waits for
+the next batch, and a later example takes its place. Batches of 4, epochs of 6 examples:
+
+    shuffled    a b c d e f, e a c b f d
+    batches     a b c d, e f a c, e b f d
+
+A batch takes nothing of an epoch before it has taken all that remains of the previous one. So after any number of
+batches the examples have been taken equally often, to within one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable
+
+import tensorflow as tf
+
+# Examples as tensors [rows], or [batches, rows]; the first are their numbers in the set, int64.
+Examples = tuple[tf.Tensor, ...]
+
+
+def endless_batches(
+    epoch_of: Callable[[tf.Tensor], tf.data.Dataset], num_examples: int, batch_size: int, first_step: int,
+    arrange: Callable[[tf.Tensor, Examples], Examples] | None = None, window: int = 1,
+) -> tf.data.Dataset:
+    """Endless batches, from that of `first_step` on: the same ones whatever `first_step` is.
+
+    With fewer examples than batch_size, a batch has each of them floor(batch_size / num_examples) times or once more.
+
+    Args:
+      epoch_of: for the number of an epoch, int64 [], the examples in the order of that epoch. An example is a tuple of
+        scalars, the first of which is its number in the set, from 0 to num_examples - 1.
+      num_examples: examples of an epoch.
+      batch_size: examples of a batch.
+      first_step: steps that were taken before.
+      arrange: exchanges examples between the batches of a window, and the batches. It is called with the first step of
+        the window, int64 [], and the examples, [batches, rows], and returns examples of the same shape.
+      window: the largest number of batches that `arrange` gets. They are consecutive batches of one epoch.
+
+    Returns:
+      Examples [batch_size].
+    """
+    copies = (batch_size - 1) // num_examples  # of the whole set, in each batch
+    cut = _Cut(num_examples, batch_size - copies * num_examples, window)
+    start = int(cut.window_of(tf.constant(first_step, tf.int64))[0]) if arrange else first_step
+    batches = _distinct(epoch_of, cut, start)
+    if arrange:
+        batches = _arranged(batches, cut, start, arrange)
+    batches = batches.skip(first_step - start)
+    if copies:
+        whole_set = tf.data.Dataset.range(1).flat_map(epoch_of).batch(num_examples, drop_remainder=True)
+        whole_set = whole_set.cache().repeat()
+        batches = tf.data.Dataset.zip((batches, whole_set)).map(
+            lambda drawn, whole: tuple(tf.concat([a, *[b] * copies], axis=0) for a, b in zip(drawn, whole)))
+    return batches
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cut:
+    """How epochs that follow one another are cut into batches and windows.
+
+    Args:
+      num_examples: examples of an epoch.
+      batch_size: examples of a batch, at most num_examples.
+      window: the largest number of batches of a window.
+    """
+
+    num_examples: int
+    batch_size: int
+    window: int
+
+    def spans_epochs(self, step):
+        """Whether the batch of a step (int, or int64 tensor) begins in one epoch and ends in the next."""
+        return step * self.batch_size % self.num_examples + self.batch_size > self.num_examples
+
+    def window_of(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """First step and number of batches of the window that a step, int64 [], belongs to.
+
+        The batches that lie within an epoch are divided into windows of equal size, to within one. A batch that spans
+        epochs is a window of its own.
+        """
+        epoch = step * self.batch_size // self.num_examples
+        first = -(-epoch * self.num_examples // self.batch_size)
+        within = tf.maximum((epoch + 1) * self.num_examples // self.batch_size - first, 1)
+        windows = -(-within // self.window)
+        index = (step - first) * windows // within
+        begin, end = (first - (-i * within // windows) for i in (index, index + 1))
+        return begin, tf.where(self.spans_epochs(step), tf.ones_like(step), end - begin)
+
+
+def _distinct(epoch_of: Callable[[tf.Tensor], tf.data.Dataset], cut: _Cut, first_step: int) -> tf.data.Dataset:
+    """Batches of distinct examples in the order of the epochs, from that of `first_step` on."""
+    start = first_step
+    while start and cut.spans_epochs(start - 1):
+        start -= 1  # which examples wait after a batch that spans epochs depends on the batches before
+    epoch, used = divmod(start * cut.batch_size, cut.num_examples)
+    examples = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(epoch_of).skip(used)
+
+    def take(waiting, arriving):
+        both = tuple(tf.concat(parts, axis=0) for parts in zip(waiting, arriving))  # [2 * batch_size]
+        taken = _first_places(both[0])[: cut.batch_size]
+        waits = tf.tensor_scatter_nd_update(tf.ones_like(both[0]), taken[:, None], tf.zeros_like(taken)) > 0
+        kept = tf.reshape(tf.where(waits), [cut.batch_size])
+        return tuple(tuple(tf.gather(values, places) for values in both) for places in (kept, taken))
+
+    # The first batch that waits is of examples that do not exist. It is taken and left out.
+    nothing = [tf.zeros([cut.batch_size], spec.dtype) for spec in examples.element_spec]
+    nothing = (-1 - tf.range(cut.batch_size, dtype=tf.int64), *nothing[1:])
+    batches = examples.batch(cut.batch_size, drop_remainder=True).scan(nothing, take)
+    return batches.skip(1 + first_step - start)
+
+
+def _first_places(numbers: tf.Tensor) -> tf.Tensor:
+    """int64 [rows]: where each distinct number occurs first, in order; what follows the last of them means nothing."""
+    _, distinct = tf.unique(numbers)  # numbered in the order of their first occurrence
+    places = tf.range(tf.size(numbers, tf.int64))
+    return tf.math.unsorted_segment_min(places, distinct, tf.size(numbers))
+
+
+def _arranged(
+    batches: tf.data.Dataset, cut: _Cut, first_step: int, arrange: Callable[[tf.Tensor, Examples], Examples]
+) -> tf.data.Dataset:
+    """The batches, arranged window by window; `first_step` is the first of a window."""
+    def arranged(first, window):
+        batched = window.map(lambda _, examples: examples).batch(cut.window)
+        return batched.flat_map(lambda *examples: tf.data.Dataset.from_tensor_slices(arrange(first, examples)))
+
+    return batches.map(lambda *examples: examples).enumerate(first_step).group_by_window(
+        key_func=lambda step, _: cut.window_of(step)[0],
+        reduce_func=arranged,
+        window_size_func=lambda first: cut.window_of(first)[1])
