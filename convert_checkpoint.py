@@ -36,7 +36,10 @@ def main():
     path, output_dir = shared.starting_point(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are wanted")
-    convert(open_source(path, shared.is_trusted(path)), output_dir, FLAGS.to, FLAGS.model, shared.config(), shared.vocabulary())
+    config, vocabulary = shared.config(), shared.vocabulary()
+    if vocabulary:
+        shared.check_vocabulary(vocabulary.tokenizer(), config)
+    convert(open_source(path, shared.is_trusted(path)), output_dir, FLAGS.to, FLAGS.model, config, vocabulary)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,12 @@ def check_is_file(path: str, kind: str = "file") -> None:
         raise ValueError(f"{path} is a directory, and should be a {kind}")
 
 
+def listed(paths: list[str]) -> str:
+    """The first paths and the number of the others, for a message: "a.txt, b.txt, c.txt and 7 more"."""
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more
+
+
 def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     """The text of a file's bytes, or of some lines of them.
 

@@ -199,17 +199,32 @@ def _vocabulary(path: str | None) -> VocabularyFiles:
 def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:
     """Raises ValueError where a tokenizer has pieces that the model has not."""
     if tokenizer.vocab_size > given.vocab_size:
-        raise ValueError(f"the vocabulary has {tokenizer.vocab_size:,} pieces, and the config's vocab_size is "
-                         f"{given.vocab_size:,}: they are of different models")
+        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, and the config's "
+                         f"vocab_size is {given.vocab_size:,}: they are of different models")
 
 
 def set_up() -> tf.distribute.Strategy:
-    """Sets seed and precision, and gives the strategy: to be called before anything is built."""
+    """Sets seed and precision, and gives the strategy: to be called before anything is built.
+
+    Raises:
+      ValueError: as create_strategy; or a batch size that is used cannot be divided among the replicas.
+    """
     strategy = create_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy,
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
+    _check_batch_sizes(strategy.num_replicas_in_sync)
     keras.utils.set_random_seed(FLAGS.random_seed)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     return strategy
+
+
+def _check_batch_sizes(replicas: int) -> None:
+    for purpose in ("train", "eval", "predict"):
+        name, used = f"{purpose}_batch_size", f"do_{purpose}"
+        parts = FLAGS.gradient_accumulation_steps if purpose == "train" else 1
+        if used in FLAGS and FLAGS[used].value and FLAGS[name].value % (replicas * parts):
+            accumulation = f" times {parts} --gradient_accumulation_steps" if parts > 1 else ""
+            raise ValueError(f"--{name} must be a multiple of {replicas} replica(s){accumulation}. "
+                             f"Received: {FLAGS[name].value}")
 
 
 def new_trainer(

@@ -274,4 +274,4 @@ def test_a_vocabulary_of_another_model_is_refused(script, folder, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, vocab_size=50)))
     printed = script.run(expect=1, task_name="rte", output_dir=tmp_path / "out", do_train=True,
                          albert_config_file=tmp_path / "config.json")
-    assert "the vocabulary has 2,000 pieces, and the config's vocab_size is 50: they are of different models" in printed
+    assert "tiny.model has 2,000 pieces, and the config's vocab_size is 50: they are of different models" in printed

@@ -129,5 +129,5 @@ def _count(path: str) -> int:
     try:
         return int(tf.data.TFRecordDataset(path).reduce(np.int64(0), lambda count, _: count + 1))
     except tf.errors.DataLossError as error:
-        reason = error.message.splitlines()[0]
+        reason = error.message.splitlines()[0].partition(" name:")[0]
         raise ValueError(f"{path} was cut or changed, or is no TFRecord file: {reason}") from error

@@ -8,7 +8,7 @@ from typing import Iterator
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.files import written_whole
+from albert_tf.files import listed, written_whole
 from albert_tf.text.lines import read_lines
 from albert_tf.text.normalization import preprocess_text
 
@@ -46,13 +46,17 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     sentences = _sentences(input_files, do_lower_case)
     first = next(sentences, None)
     if first is None:
-        raise ValueError(f"there is no text in {', '.join(input_files)}")
+        raise ValueError(f"there is no text in {listed(input_files)}")
+    mistakes = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_chain(first, sentences), model_writer=model, vocab_size=vocab_size,
+            sentence_iterator=_chain(first, sentences, mistakes), model_writer=model, vocab_size=vocab_size,
             max_sentence_length=_LONGEST_SENTENCE, minloglevel=1, **_OPTIONS)
     except RuntimeError as error:
-        raise ValueError(f"no vocabulary of {vocab_size} pieces from this text: {_reason(error)}") from error
+        if mistakes:  # SentencePiece has made a text of the error, with its stack trace
+            raise mistakes[0] from None
+        raise ValueError(f"no vocabulary of {vocab_size} pieces (--vocab_size) from the text of {listed(input_files)}: "
+                         f"{_reason(error)}") from error
     _write(model_prefix, model.getvalue())
 
 
@@ -64,9 +68,14 @@ def _sentences(input_files: list[str], do_lower_case: bool) -> Iterator[str]:
                 yield sentence
 
 
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
+def _chain(first: str, rest: Iterator[str], mistakes: list[ValueError]) -> Iterator[str]:
+    """All sentences. An error while they are read is noted in `mistakes`, too."""
     yield first
-    yield from rest
+    try:
+        yield from rest
+    except ValueError as error:
+        mistakes.append(error)
+        raise
 
 
 def _reason(error: RuntimeError) -> str:

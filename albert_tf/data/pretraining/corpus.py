@@ -140,8 +140,15 @@ def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> tuple[np.ndarr
     return np.concatenate(encoded).astype(np.int32), lengths[lengths != 0]
 
 
-def write_corpus(batches: Iterable[tuple[np.ndarray, np.ndarray]], folder: str) -> Corpus:
+def write_corpus(
+    batches: Iterable[tuple[np.ndarray, np.ndarray]], folder: str, name: str = "the input files"
+) -> Corpus:
     """Writes what tokenize_lines gave, batch after batch, to a folder.
+
+    Args:
+      batches: ids and lengths.
+      folder: gets the files of the corpus.
+      name: of the text, for the error.
 
     Raises:
       ValueError: there is no token in it.
@@ -163,5 +170,5 @@ def write_corpus(batches: Iterable[tuple[np.ndarray, np.ndarray]], folder: str) 
             num_sentences += len(ends) - 1
             num_tokens = int(ends[-1])
     if not num_tokens:
-        raise ValueError("there is no text in the input files")
+        raise ValueError(f"there is no text in {name}")
     return Corpus(folder)

@@ -25,6 +25,7 @@ from albert_tf.data.pretraining.shuffle import sorted_records
 from albert_tf.data.pretraining.worker import CreationOptions, examples_of_parts, start_worker, tokenize_lines
 from albert_tf.data.records import all_or_none, record_writer
 from albert_tf.data.worker_pool import Run, worker_pool
+from albert_tf.files import listed
 from albert_tf.progress import progress
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -108,7 +109,7 @@ def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
                 yield ids, lengths
                 done(num_bytes)
 
-        return corpus_files.write_corpus(encoded(), work)
+        return corpus_files.write_corpus(encoded(), work, listed(input_files))
 
 
 def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:

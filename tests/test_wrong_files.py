@@ -1,0 +1,138 @@
+"""A file of another kind, a directory or nothing at all: each script refuses it in one line that names file or flag."""
+
+import io
+import json
+import sys
+
+import pytest
+from in_process import loaded
+from synthetic_records import VOCAB_SIZE, write_records
+
+from albert_tf.config import AlbertConfig
+from albert_tf.files import listed
+from albert_tf.interchange.conversion import save
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.lines import read_standard_input
+
+CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=64)
+SOURCE_FLAGS = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
+TUNING_FLAGS = (*SOURCE_FLAGS, "recipe")
+# The flags of each script, formatted with its folders, and its flags for files that it reads.
+SCRIPTS = {
+    "create_pretraining_data.py": (dict(
+        input_file="{text}", output_file="{out}/x.tfrecord", spm_model_file="{spm}", num_workers=1, max_seq_length=16,
+        max_predictions_per_seq=3), ("spm_model_file",)),
+    "train_vocabulary.py": (dict(input_file="{text}", model_prefix="{out}/x", vocab_size=40), ("input_file",)),
+    "model_sizes.py": ({}, ("albert_config_file",)),
+    "fill_mask.py": (dict(init_checkpoint="{model}", text="the [MASK] of"), SOURCE_FLAGS),
+    "score_sentences.py": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
+    "extract_embeddings.py": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
+                              SOURCE_FLAGS),
+    "convert_checkpoint.py": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
+    "export_to_tfhub.py": (dict(albert_directory="{model}", export_path="{out}"),
+                           ("albert_directory", "spm_model_file", "vocab_file")),
+    "export_to_tflite.py": (dict(init_checkpoint="{model}", output_dir="{out}"),
+                            ("init_checkpoint", "albert_config_file")),
+    "run_pretraining.py": (dict(
+        albert_config_file="{folder}/config.json", input_file="{folder}/x.tfrecord", output_dir="{out}",
+        max_seq_length=16, max_predictions_per_seq=3, train_batch_size=2),
+        (*SOURCE_FLAGS, "input_file", "eval_input_file")),
+    "run_classifier.py": (dict(task_name="rte", data_dir="{golden}/glue", init_checkpoint="{model}", output_dir="{out}",
+                               max_seq_length=16, do_train=True), (*TUNING_FLAGS, "data_dir", "task_config")),
+    "run_squad.py": (dict(train_file="{golden}/squad/train.json", init_checkpoint="{model}", output_dir="{out}",
+                          num_workers=1, do_train=True, max_seq_length=64, doc_stride=16, max_query_length=16),
+                     (*TUNING_FLAGS, "train_file", "predict_file", "context_file")),
+    "run_race.py": (dict(data_dir="{golden}/race", init_checkpoint="{model}", output_dir="{out}", do_eval=False,
+                         max_seq_length=48), (*TUNING_FLAGS, "data_dir")),
+}
+# What a flag needs beside it, or cannot have.
+BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
+          "predict_file": dict(do_eval=True), "context_file": dict(ask=True),
+          "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None)}
+TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "context_file"))
+
+
+@pytest.fixture(scope="module")
+def paths(golden, tmp_path_factory):
+    """Good files by name, and in wrong/ one of each kind that no flag takes."""
+    folder = tmp_path_factory.mktemp("wrong_files")
+    spm = golden / "tiny_spm/tiny.model"
+    save(AlbertPretrainer(CONFIG), str(folder / "model"), "tf1", VocabularyFiles(str(spm)))
+    write_records(folder / "x.tfrecord", 8)
+    (folder / "config.json").write_text(CONFIG.replace(vocab_size=VOCAB_SIZE).to_json_string())
+    (folder / "text.txt").write_text("A kettle stood on the stove.\nNobody had filled it.\n\nA letter lay there.\n" * 5)
+    wrong = folder / "wrong"
+    (wrong / "directory").mkdir(parents=True)
+    (wrong / "empty").touch()
+    (wrong / "binary").write_bytes(bytes(range(128, 256)) * 20)
+    (wrong / "nested.json").write_text("[" * 100_000)
+    (wrong / "half.json").write_text('{"sentence_good": "\\ud83d", "text_a": "\\ud83d"}')
+    return dict(folder=folder, model=folder / "model", spm=spm, golden=golden, text=folder / "text.txt")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script):
+    base, names = SCRIPTS[script]
+    base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in base.items()}
+    kinds = [*sorted((paths["folder"] / "wrong").iterdir()), paths["folder"] / "wrong" / "missing"]
+    with loaded(script) as run:
+        for name in names:
+            for wrong in kinds:
+                if wrong.suffix == ".json" and (script, name) in TAKES_ANY_TEXT:
+                    continue
+                status = run(**{**base, **BESIDE.get(name, {}), name: wrong})
+                printed = capsys.readouterr().err
+                lines = [line for line in printed.splitlines() if "error: " in line]
+                assert status == 1 and len(lines) == 1 and "Traceback" not in printed, (name, wrong, printed)
+                assert str(wrong) in lines[0] and len(lines[0]) < len(str(wrong)) + 400, lines[0]
+    assert not list(tmp_path.glob("out/*.tfrecord")) and not list(tmp_path.glob("out/model.ckpt*"))
+
+
+def test_text_with_half_of_a_surrogate_pair_is_refused_by_flag(paths, capsys):
+    with loaded("fill_mask.py") as run:
+        assert run(init_checkpoint="nowhere", text=["the [MASK] of", "a \ud83d [MASK]"]) == 1
+    assert r"error: --text: '\ud83d' is half of a surrogate pair" in capsys.readouterr().err
+
+
+def test_standard_input_that_is_no_utf8_is_refused_by_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"fine\r\nalso \xf0\x9f\x98\x80\n\xed\xa0\xbd\n")))
+    lines = read_standard_input()
+    assert [next(lines), next(lines)] == ["fine", "also \U0001F600"]
+    with pytest.raises(ValueError, match="^standard input line 3: not UTF-8"):
+        next(lines)
+
+
+@pytest.mark.parametrize("script, values, message", [
+    ("run_pretraining.py", dict(train_batch_size=8, gradient_accumulation_steps=3),
+     "--train_batch_size must be a multiple of 1 replica(s) times 3 --gradient_accumulation_steps. Received: 8"),
+    ("run_pretraining.py", dict(distribution_strategy="mirrored", do_eval=True, eval_batch_size=7),
+     "--eval_batch_size must be a multiple of 2 replica(s). Received: 7"),
+    ("run_race.py", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, do_predict=True,
+                         data_dir="nowhere", predict_batch_size=7), "--predict_batch_size must be a multiple of 2"),
+])
+def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(capsys, script, values, message):
+    with loaded(script) as run:
+        assert run(output_dir="nowhere", **values) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content, message", [
+    (dict(learning_rate=None), "--learning_rate has no value"),
+    (dict(train_batch_size=0), "flag --train_batch_size=0: 0 is not an integer in the range"),
+    (dict(max_seq_length="long"), "flag --max_seq_length=long: "),
+    (dict(do_train=[1]), "flag --do_train="),
+    (dict(no_such_flag=1), "no_such_flag")])
+def test_a_recipe_is_checked_as_the_command_line_is(tmp_path, capsys, content, message):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(content))
+    with loaded("run_classifier.py") as run:
+        assert run(recipe=path, data_dir="nowhere", output_dir="nowhere", task_name="rte") == 1
+    error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert f"{path}: " in error and message in error
+
+
+def test_many_paths_are_the_first_ones_and_a_number():
+    assert listed(["a", "b", "c"]) == "a, b, c"
+    assert listed([str(i) for i in range(2003)]) == "0, 1, 2 and 2,000 more"
