@@ -5,7 +5,7 @@
 writes float32 [lines, hidden_size], the pooled output of each line. With --per_token, vectors.npy has float32 [tokens,
 hidden_size], the sequence output of all lines one after the other, [CLS] and [SEP] included; beside it are
 vectors.input_ids.npy, int32 [tokens], and vectors.row_splits.npy, int64 [lines + 1]: line i has the rows from
-row_splits[i] to row_splits[i + 1].
+row_splits[i] to row_splits[i + 1]. vectors.npy.manifest.json says what the vectors were made from.
 """
 
 import os
@@ -16,7 +16,8 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, keras
-from albert_tf.files import written_whole
+from albert_tf.array_files import array_writer, write_array
+from albert_tf.manifests import check_output, write_manifest
 from albert_tf.progress import progress
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.lines import read_lines
@@ -30,12 +31,15 @@ flags.DEFINE_integer("max_seq_length", 512, "What is longer is cut, tokens.", *b
 flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
+_MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "per_token", "max_seq_length", "precision")
 
 
 def main():
     stem, ending = os.path.splitext(FLAGS.output_file)
     if ending != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
+    row_splits_file, input_ids_file = f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
+    check_output(FLAGS.output_file, *([row_splits_file, input_ids_file] if FLAGS.per_token else []))
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained("encoder")
@@ -44,25 +48,20 @@ def main():
     if not rows:
         raise ValueError(f"{FLAGS.input_file} has no lines")
     row_splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    height = row_splits[-1] if FLAGS.per_token else len(rows)
-    with written_whole(FLAGS.output_file) as temporary, progress("embedding", len(rows), " lines") as done:
-        vectors = np.lib.format.open_memmap(temporary, "w+", np.float32, (int(height), model.config.hidden_size))
-        for found in embed(model, rows, FLAGS.batch_size):
-            if FLAGS.per_token:
-                vectors[row_splits[found.text] : row_splits[found.text + 1]] = found.tokens
-            else:
-                vectors[found.text] = found.pooled
-            done(1)
-        vectors.flush()
+    height = int(row_splits[-1]) if FLAGS.per_token else len(rows)
+    with array_writer(FLAGS.output_file, (height, model.config.hidden_size)) as write:
+        with progress("embedding", len(rows), " lines") as done:
+            for vectors in embed(model, rows, FLAGS.batch_size):
+                if FLAGS.per_token:
+                    write(row_splits[vectors.text], vectors.tokens)
+                else:
+                    write(vectors.text, vectors.pooled[None])
+                done(1)
     if FLAGS.per_token:
-        write_array(f"{stem}.row_splits.npy", row_splits)
-        write_array(f"{stem}.input_ids.npy", np.concatenate(rows))
+        write_array(row_splits_file, row_splits)
+        write_array(input_ids_file, np.concatenate(rows))
+    write_manifest(FLAGS.output_file, {name: FLAGS[name].value for name in _MADE_FROM})
     logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
-
-
-def write_array(path: str, array: np.ndarray) -> None:
-    with written_whole(path) as temporary, open(temporary, "wb") as file:
-        np.save(file, array, allow_pickle=False)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, load_dataset, survey
+from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
 from albert_tf.finite import define_float
 from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -45,8 +45,8 @@ flags.DEFINE_enum("squad_version", None, VERSIONS, "1.1 or 2.0: the head, the lo
                   "file says.")
 flags.DEFINE_string("train_feature_file", None, "Records of the training features; default: in --cached_dir.")
 flags.DEFINE_string("predict_feature_file", None, "Records of the features to predict; default: in --cached_dir.")
-flags.DEFINE_string("predict_feature_left_file", None, "What belongs to them besides, as JSON lines; default: beside "
-                    "them.")
+flags.DEFINE_string("predict_feature_left_file", None, "The questions and where their windows' tokens stand in the "
+                    "text, as JSON lines that answers are cut out by; default: beside --predict_feature_file.")
 flags.DEFINE_integer("doc_stride", 128, "Pieces between the starts of two windows of a paragraph.",
                      *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("max_query_length", 64, "Pieces that are left of a question.",
@@ -120,7 +120,7 @@ def surveys() -> dict[str, Survey]:
         raise ValueError("--ask wants --context_file, the text to ask about")
     if FLAGS.ask and not any(map(str.strip, read_lines(FLAGS.context_file))):
         raise ValueError(f"{FLAGS.context_file} is empty: there is nothing to ask about")
-    found = {name: survey(FLAGS[name].value) for name in wanted if wanted[name]}
+    found = {name: survey(FLAGS[name].value, with_answers=name == "predict_file") for name in wanted if wanted[name]}
     if FLAGS.do_eval and not found["predict_file"].has_answers:
         raise ValueError(f"{FLAGS.predict_file} has no answers to score with: --do_predict writes predictions")
     return found
@@ -195,10 +195,10 @@ class Prediction:
 
     def __init__(self, file: Survey, version: str, tokenizer):
         self._version = version
-        self._table, self._left_path = prediction_table(
+        self._table, self._questions_path = prediction_table(
             source("predict_file", file, tokenizer, is_training=False), tuning.cached_dir(), FLAGS.predict_feature_file,
             FLAGS.predict_feature_left_file)
-        self.dataset = load_dataset(FLAGS.predict_file) if file.has_answers else None
+        self.dataset = file.dataset if file.has_answers else None
 
     def evaluate(self, predict) -> dict[str, float]:
         """What FineTuning asks for: results, from a function that predicts a table."""
@@ -219,7 +219,7 @@ class Prediction:
 
     def _answers(self, predict):
         result_sets = predict(self._table) if self._table else [{}]
-        return answers(FLAGS.predict_file, self._left_path, result_sets, answer_options(self._version))
+        return answers(self._questions_path, result_sets, answer_options(self._version))
 
     def _results(self, found) -> Results:
         results = Results(self._version, FLAGS.release_compatible)

@@ -5,63 +5,61 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import secrets
 from typing import Iterator
 
 from albert_tf.lazy import tensorflow as tf
+from albert_tf.temporary_files import temporary_file, temporary_folder
+
+# A file in each folder that folder_written_whole wrote.
+_MARK = ".written_by_albert_tf"
 
 
 @contextlib.contextmanager
 def written_whole(path: str) -> Iterator[str]:
     """Gives a temporary path beside `path`, and renames it to `path` when the block ends without an error.
 
-    Works for local paths and for those that tf.io.gfile knows (gs://). On an error the temporary file is
-    removed and whatever was at `path` before stays as it was.
+    Works for local paths and for those that tf.io.gfile knows (gs://). There is an empty file at the temporary path.
+    On an error it is removed and whatever was at `path` before stays as it was.
     """
-    directory = os.path.dirname(path)
-    if directory:
-        tf.io.gfile.makedirs(directory)
-    temporary = temporary_path(path)
-    try:
+    with temporary_file(path) as temporary:
         yield temporary
         tf.io.gfile.rename(temporary, path, overwrite=True)
-    except BaseException:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
-        raise
 
 
 @contextlib.contextmanager
 def folder_written_whole(path: str) -> Iterator[str]:
     """Gives a temporary folder beside `path`, and renames it to `path` when the block ends without an error.
 
-    A SavedModel at `path` is replaced.
+    A folder that this function wrote before is replaced.
 
     Raises:
       ValueError: there is something else at `path`: a file, or a folder that is not empty.
     """
     path = path.rstrip("/")
     is_replaced = tf.io.gfile.exists(path)
-    if is_replaced and not tf.io.gfile.exists(os.path.join(path, "saved_model.pb")):
+    if is_replaced and not tf.io.gfile.exists(os.path.join(path, _MARK)):
         if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
-            raise ValueError(f"{path} exists and is no SavedModel: name another place, or remove it")
-    temporary = temporary_path(path)
-    try:
-        tf.io.gfile.makedirs(temporary)
+            raise ValueError(f"{path} exists and is not an earlier export: name another path, or remove it")
+    with temporary_folder(path) as temporary:
         yield temporary
+        write_text(os.path.join(temporary, _MARK), "")
         if is_replaced:
             tf.io.gfile.rmtree(path)
         tf.io.gfile.rename(temporary, path)
-    except BaseException:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
-        raise
 
 
-def temporary_path(path: str) -> str:
-    """A new name beside `path`, .NAME.PID-RANDOM.tmp: processes in two containers can have the same pid."""
-    directory, name = os.path.split(path)
-    return os.path.join(directory, f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+def check_name(name: str, what: str) -> None:
+    """Checks that a name can be part of a file's name.
+
+    Args:
+      name: any text.
+      what: what the name is of, for the error.
+
+    Raises:
+      ValueError: it is empty, or a path.
+    """
+    if name in ("", os.curdir, os.pardir) or any(mark in name for mark in "/\\\0"):
+        raise ValueError(f"{what} must be a plain file name, without a folder. Received: {name!r}")
 
 
 def write_text(path: str, text: str) -> None:

@@ -62,7 +62,7 @@ def test_a_vector_of_each_line(released, lines, vectors, tmp_path):
     run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         batch_size=2)
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), [found.pooled for found in vectors[1]], atol=1e-5)
-    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
 def test_a_vector_of_each_token(released, lines, vectors, tmp_path):

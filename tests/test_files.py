@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from albert_tf.files import expand_globs, write_text, written_whole
+from albert_tf.files import check_name, expand_globs, folder_written_whole, write_text, written_whole
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -51,3 +51,31 @@ def test_processes_of_the_same_pid_write_to_different_temporary_files(tmp_path):
 def test_what_is_not_there_is_named(pattern, message):
     with pytest.raises(ValueError, match=message):
         expand_globs(pattern)
+
+
+def export(path, content):
+    with folder_written_whole(str(path)) as temporary:
+        with open(os.path.join(temporary, "saved_model.pb"), "w") as file:
+            file.write(content)
+
+
+def test_a_folder_is_replaced_by_a_later_export(tmp_path):
+    export(tmp_path / "model", "first")
+    export(tmp_path / "model", "second")
+    assert (tmp_path / "model/saved_model.pb").read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/saved_model.pb").write_text("precious")
+    with pytest.raises(ValueError, match="model exists and is not an earlier export: name another path, or remove it"):
+        export(tmp_path / "model", "new")
+    assert (tmp_path / "model/saved_model.pb").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/etc/passwd", "a\\b", "a\0"])
+def test_a_name_that_is_a_path_is_refused(name):
+    with pytest.raises(ValueError, match="the task must be a plain file name, without a folder. Received: "):
+        check_name(name, "the task")
+    check_name("sst-2.v1 (mine)", "the task")

@@ -9,16 +9,18 @@ The manifest beside a file says what it was made from. A file without one, as th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.data.records import check_records, record_writer
+from albert_tf.data.records import CountingWriter, check_records, record_writer
+from albert_tf.files import check_name
 from albert_tf.text.tokenization import FullTokenizer
 
 # Goes up whenever the same files and flags give other features.
@@ -34,7 +36,11 @@ def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema
       name: what a person reads, as "sst-2_train".
       made_from: what the features depend on, JSON values.
       schema: what they hold.
+
+    Raises:
+      ValueError: the name is a path.
     """
+    check_name(name, "the name of a task")
     key = digest(json.dumps(_all_made_from(made_from, schema), sort_keys=True).encode())
     return os.path.join(directory, f"{name}_{key[:12]}.tfrecord")
 
@@ -53,13 +59,46 @@ def cached_table(
     Raises:
       ValueError: there are no features, or a file without a manifest does not fit the schema.
     """
-    made_from = _all_made_from(made_from, schema)
-    if not _is_current(path, made_from):
-        with record_writer(path, made_from) as writer:
+    if not is_current(path, made_from, schema):
+        with cache_writer(path, made_from, schema) as writer:
             for features in make():
                 writer.write(schema.serialize(features))
-        logging.info("%s: %s records made", path, f"{writer.count:,}")
+    return read_table(path, schema)
+
+
+@contextlib.contextmanager
+def cache_writer(path: str, made_from: dict, schema: FeatureSchema) -> Iterator[CountingWriter]:
+    """Gives a writer of the records of a cache, see record_writer; the arguments are those of cached_table."""
+    with record_writer(path, _all_made_from(made_from, schema)) as writer:
+        yield writer
+    logging.info("%s: %s records made", path, f"{writer.count:,}")
+
+
+def read_table(path: str, schema: FeatureSchema) -> FeatureTable:
+    """The features at a path.
+
+    Raises:
+      ValueError: there are none, or they do not fit the schema.
+    """
     return FeatureTable.from_records(check_records([path])[0], schema)
+
+
+def is_current(path: str, made_from: dict, schema: FeatureSchema) -> bool:
+    """Whether there are whole records at a path that were made from the same; those without a manifest are taken."""
+    if not tf.io.gfile.exists(path):
+        return False
+    try:
+        file = check_records([path])[0]
+    except ValueError as error:
+        logging.warning("%s", error)
+        return False
+    if file.count is None:
+        return True
+    wanted = _all_made_from(made_from, schema)
+    changed = sorted(key for key in {*wanted, *file.made_from} if wanted.get(key) != file.made_from.get(key))
+    if changed:
+        logging.info("%s was made with another %s: it is made anew", path, ", ".join(changed))
+    return not changed
 
 
 def fingerprint(path: str) -> str:
@@ -87,22 +126,6 @@ def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     model = tokenizer.sp_model
     vocabulary = model.serialized_model_proto() if model else "\n".join(tokenizer.vocab).encode()
     return dict(vocabulary=digest(vocabulary), do_lower_case=tokenizer.do_lower_case)
-
-
-def _is_current(path: str, made_from: dict) -> bool:
-    if not tf.io.gfile.exists(path):
-        return False
-    try:
-        file = check_records([path])[0]
-    except ValueError as error:
-        logging.warning("%s", error)
-        return False
-    if file.count is None:
-        return True
-    changed = sorted(key for key in {*made_from, *file.made_from} if made_from.get(key) != file.made_from.get(key))
-    if changed:
-        logging.info("%s was made with another %s: it is made anew", path, ", ".join(changed))
-    return not changed
 
 
 def _all_made_from(made_from: dict, schema: FeatureSchema) -> dict:

@@ -16,8 +16,9 @@ from typing import Iterator
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.files import check_is_file, write_text, written_whole
+from albert_tf.files import check_is_file
 from albert_tf.json_files import read_json_object
+from albert_tf.manifests import manifest_path, written_with_manifest
 
 # A TFRecord has a length of 8 bytes and two checksums of 4, beside its content.
 _SMALLEST_RECORD = 16
@@ -39,23 +40,21 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
     """Gives a writer of the records of `path`. File and manifest appear when the block ends without an error.
 
     Args:
-      path: the file to be. An older manifest of it goes first, so that it never stands beside other records.
+      path: the file to be.
       made_from: what a reader may want to know: sequence length, objective, source. JSON values.
+
+    Raises:
+      ValueError: there is another file at `path`, see check_output.
 
     Example:
       with record_writer("x.tfrecord", dict(max_seq_length=128)) as writer:
           writer.write(example.SerializeToString())
     """
-    manifest = manifest_path(path)
-    with written_whole(path) as temporary:
+    with written_with_manifest(path, made_from) as (temporary, manifest):
         with tf.io.TFRecordWriter(temporary) as writer:
             counting = CountingWriter(writer)
             yield counting
-        size = tf.io.gfile.stat(temporary).length
-        if tf.io.gfile.exists(manifest):
-            tf.io.gfile.remove(manifest)
-    content = dict(count=counting.count, size=size, made_from=made_from)
-    write_text(manifest, json.dumps(content, indent=2, sort_keys=True))
+        manifest["count"] = counting.count
 
 
 @contextlib.contextmanager
@@ -77,12 +76,6 @@ class RecordFile:
     path: str
     count: int | None
     made_from: dict
-
-
-def manifest_path(path: str) -> str:
-    """x.tfrecord -> x.manifest.json; another ending stays in the name."""
-    stem = path[: -len(".tfrecord")] if path.endswith(".tfrecord") else path
-    return stem + ".manifest.json"
 
 
 def check_records(paths: list[str]) -> list[RecordFile]:

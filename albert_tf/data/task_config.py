@@ -18,6 +18,7 @@ from typing import Any, Iterable, Mapping
 
 from albert_tf.data.glue_tasks import Source, Task
 from albert_tf.data.tables import Column, as_text
+from albert_tf.files import check_name
 from albert_tf.json_files import read_json_object
 
 SPLITS = ("train", "dev", "test")
@@ -49,6 +50,7 @@ def _from_config(config: dict[str, Any]) -> Task:
         kind, called = _CONFIG_KEYS[key]
         if not isinstance(value, kind):
             raise ValueError(f"{key} must be {called}. Received: {value!r}")
+    check_name(config["name"], "name")
     files, columns = config["files"], config["columns"]
     test_columns = config.get("test_columns", columns)
     _check_keys("split in files", files, SPLITS)

@@ -77,7 +77,7 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
     path = files.spm_model_file or files.vocab_file
     target = os.path.join(directory, name or os.path.basename(path))
     with written_whole(target) as temporary:  # also where source and target are the same, or the target read-only
-        tf.io.gfile.copy(path, temporary)
+        tf.io.gfile.copy(path, temporary, overwrite=True)
     if files.do_lower_case is not None:
         write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(dict(do_lower_case=files.do_lower_case)))
 

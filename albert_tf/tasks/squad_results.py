@@ -12,8 +12,7 @@ from typing import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.squad.cache import read_left_part
-from albert_tf.data.squad.reading import read_paragraphs
+from albert_tf.data.squad.question_windows import read_questions
 from albert_tf.files import write_text, written_whole
 from albert_tf.tasks.squad_answers import Answer, AnswerOptions, answer_question
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
@@ -23,33 +22,21 @@ BEST_METRIC = "f1"
 
 
 def answers(
-    predict_file: str, left_path: str, result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]], options: AnswerOptions
+    questions_path: str, result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]], options: AnswerOptions
 ) -> Iterator[Answer]:
     """The answer of every question of a file, in order.
 
     Args:
-      predict_file: the JSON.
-      left_path: of data/squad/cache.py, of the same file.
+      questions_path: see data/squad/question_windows.py.
       result_sets: of each checkpoint, by name, the candidates of each feature in order; see answer_question.
       options: how answers are chosen.
-
-    Raises:
-      ValueError: the left part is of another file.
     """
-    left, row = read_left_part(left_path), 0
-    part = next(left, None)
-    for examples in read_paragraphs(predict_file, is_training=False):
-        for example in examples:
-            features = []
-            while part is not None and part.qas_id == example.qas_id:
-                features.append(part)
-                part = next(left, None)
-            of_question = [[{name: values[row + i] for name, values in results.items()} for i in range(len(features))]
-                           for results in result_sets]
-            row += len(features)
-            yield answer_question(example.qas_id, example.paragraph_text, features, of_question, options)
-    if part is not None:
-        raise ValueError(f"{left_path} is not of {predict_file}: it has question {part.qas_id!r}; remove it")
+    row = 0
+    for question in read_questions(questions_path):
+        rows = range(row, row + len(question.windows))
+        of_question = [[{name: values[i] for name, values in results.items()} for i in rows] for results in result_sets]
+        row = rows.stop
+        yield answer_question(question.qas_id, question.paragraph_text, question.windows, of_question, options)
 
 
 class Results:

@@ -8,7 +8,8 @@ from typing import Iterator
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.files import listed, written_whole
+from albert_tf.files import listed, write_text
+from albert_tf.manifests import check_output, written_with_manifest
 from albert_tf.text.lines import read_lines
 from albert_tf.text.normalization import preprocess_text
 
@@ -31,7 +32,7 @@ _LONGEST_SENTENCE = 16_384
 
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
                      do_lower_case: bool = True) -> None:
-    """Writes model_prefix.model and model_prefix.vocab, each whole or not at all.
+    """Writes model_prefix.model, with its manifest, and model_prefix.vocab, each whole or not at all.
 
     Args:
       input_files: UTF-8 text, one sentence a line; it is normalised as preprocess_text does.
@@ -40,8 +41,10 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
       do_lower_case: whether to lower the case of the text.
 
     Raises:
-      ValueError: there is no text, it is not UTF-8, or it is too small for the vocabulary.
+      ValueError: there is no text, it is not UTF-8, it is too small for the vocabulary, or an output would replace a
+        file that is not an earlier output.
     """
+    check_output(f"{model_prefix}.model", f"{model_prefix}.vocab")
     model = io.BytesIO()
     sentences = _sentences(input_files, do_lower_case)
     first = next(sentences, None)
@@ -57,7 +60,8 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
             raise mistakes[0] from None
         raise ValueError(f"no vocabulary of {vocab_size} pieces (--vocab_size) from the text of {listed(input_files)}: "
                          f"{_reason(error)}") from error
-    _write(model_prefix, model.getvalue())
+    _write(model_prefix, model.getvalue(),
+           dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case))
 
 
 def _sentences(input_files: list[str], do_lower_case: bool) -> Iterator[str]:
@@ -83,10 +87,10 @@ def _reason(error: RuntimeError) -> str:
     return str(error).rpartition("] ")[2].strip() or "SentencePiece gives no reason"
 
 
-def _write(model_prefix: str, model: bytes) -> None:
+def _write(model_prefix: str, model: bytes, made_from: dict) -> None:
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
     lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
-    for ending, content in ((".vocab", "".join(lines).encode("utf-8")), (".model", model)):
-        with written_whole(model_prefix + ending) as temporary:
-            with tf.io.gfile.GFile(temporary, "wb") as file:
-                file.write(content)
+    write_text(f"{model_prefix}.vocab", "".join(lines))
+    with written_with_manifest(f"{model_prefix}.model", made_from) as (temporary, _):
+        with tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(model)

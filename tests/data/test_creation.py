@@ -1,6 +1,7 @@
 """Text to records: what they hold, that only the seed decides, and what is refused."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from albert_tf.data.pretraining.creation import CreationOptions, create_pretrain
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import SegmentOptions
 from albert_tf.data.records import pretraining_features
+from albert_tf.temporary_files import temporary_path
 from albert_tf.text.tokenization import FullTokenizer
 
 SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",
@@ -162,3 +164,25 @@ def test_what_gives_no_records_is_refused_and_leaves_nothing(tmp_path, text, cre
 def test_an_output_named_twice_is_refused(text, create):
     with pytest.raises(ValueError, match="named twice"):
         create("a.tfrecord", "a.tfrecord")
+
+
+def test_the_text_is_not_replaced_by_records(tmp_path, text, create):
+    with pytest.raises(ValueError, match="text.txt exists, and no .* says that it is an earlier output"):
+        create("out.tfrecord", "text.txt")
+    assert text.read_text().startswith(SENTENCES[0]) and [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_an_earlier_output_is_replaced(tmp_path, text, create):
+    create()
+    create(seed=7)
+    assert json.loads((tmp_path / "out.manifest.json").read_text())["made_from"]["random_seed"] == 7
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path, text, create):
+    folder, file = (pathlib.Path(temporary_path(str(tmp_path / name)))
+                    for name in ("create_pretraining_data", "out.tfrecord"))
+    folder.mkdir()
+    for path in (folder / "ids", file):
+        path.write_bytes(b"part")
+    create()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]

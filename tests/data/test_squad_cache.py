@@ -4,8 +4,12 @@ import json
 
 import pytest
 
-from albert_tf.data.squad.cache import FeatureSource, prediction_table, read_left_part, training_table
+from albert_tf.data.squad import cache, reading
+from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.squad.question_windows import read_questions
+from albert_tf.tasks.squad_answers import AnswerOptions
+from albert_tf.tasks.squad_results import answers
 
 
 @pytest.fixture
@@ -29,16 +33,34 @@ def test_training_records_hold_the_releases_features(golden, tokenizer, tmp_path
         assert table.sequences[name].to_list() == without_padding, name
 
 
-def test_the_left_part_has_a_line_for_each_feature(golden, tokenizer, tmp_path):
+def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, tokenizer, tmp_path):
     expected = json.loads((golden / "squad/features_predict.json").read_text())["features"]
     files = source(golden / "squad/dev.json", tokenizer, release_compatible=True)
-    _, left_path = prediction_table(files, str(tmp_path))
-    parts = list(read_left_part(left_path))
-    assert len(parts) == len(expected)
-    for part, feature in zip(parts, expected):
-        assert (part.starts, part.ends) == (feature["tok_start_to_orig_index"], feature["tok_end_to_orig_index"])
-        marks = {str(part.doc_offset + i): mark for i, mark in enumerate(part.is_max_context)}
-        assert (part.qas_id, marks) == (feature["qas_id"], feature["token_is_max_context"])
+    _, questions_path = prediction_table(files, str(tmp_path))
+    questions = list(read_questions(questions_path))
+    examples = [example for paragraph in reading.read_paragraphs(files.input_file, False) for example in paragraph]
+    assert [question[:2] for question in questions] == [(each.qas_id, each.paragraph_text) for each in examples]
+    windows = [(question.qas_id, window) for question in questions for window in question.windows]
+    assert len(windows) == len(expected)
+    for (qas_id, window), feature in zip(windows, expected):
+        assert (window.starts, window.ends) == (feature["tok_start_to_orig_index"], feature["tok_end_to_orig_index"])
+        marks = {str(window.doc_offset + i): mark for i, mark in enumerate(window.is_max_context)}
+        assert (qas_id, marks) == (feature["qas_id"], feature["token_is_max_context"])
+
+
+def test_a_file_is_parsed_twice_at_most_and_its_features_are_made_once(golden, tokenizer, tmp_path, monkeypatch):
+    """Once to look through it, once for its features; then never again, however often it is evaluated."""
+    parsed, made = [], []
+    stream, make = reading.stream_array, cache.paragraphs_with_features
+    monkeypatch.setattr(reading, "stream_array", lambda *arguments: parsed.append(1) or stream(*arguments))
+    monkeypatch.setattr(cache, "paragraphs_with_features", lambda *arguments: made.append(1) or make(*arguments))
+    files = source(golden / "squad/dev.json", tokenizer)
+    for times_parsed in (2, 3):  # the second time there are features
+        assert reading.survey(files.input_file, with_answers=True).dataset
+        _, questions_path = prediction_table(files, str(tmp_path))
+        for _ in range(2):
+            assert len(list(answers(questions_path, [], AnswerOptions("1.1")))) == 24
+        assert (len(parsed), len(made)) == (times_parsed, 1)
 
 
 def test_features_are_made_once_and_anew_where_anything_changed(golden, tokenizer, tmp_path, caplog):
@@ -55,22 +77,33 @@ def test_features_are_made_once_and_anew_where_anything_changed(golden, tokenize
     assert made(changed) and made(changed, doc_stride=8) and not made(changed)
 
 
-def test_a_left_part_that_was_cut_is_made_anew(golden, tokenizer, tmp_path):
+@pytest.mark.parametrize("which", ["tfrecord", "questions.jsonl"])
+def test_of_two_files_one_that_was_cut_is_made_anew(golden, tokenizer, tmp_path, which):
     files = source(golden / "squad/dev.json", tokenizer)
-    table, left_path = prediction_table(files, str(tmp_path))
-    whole = open(left_path, encoding="utf-8").read()
-    with open(left_path, "w", encoding="utf-8") as file:
-        file.write(whole[:1000])
+    table, _ = prediction_table(files, str(tmp_path))
+    (path,) = tmp_path.glob(f"*.{which}")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000])
     again, _ = prediction_table(files, str(tmp_path))
-    assert len(again) == len(table) and open(left_path, encoding="utf-8").read() == whole
+    assert len(again) == len(table) and path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("which", ["mine.tfrecord", "mine.jsonl"])
+def test_a_file_of_someone_else_is_not_replaced(golden, tokenizer, tmp_path, which):
+    (tmp_path / which).write_text("precious, " * 10)
+    with pytest.raises(ValueError, match=f"{which} (exists, and no|was cut or changed, or is no TFRecord file)"):
+        prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path), str(tmp_path / "mine.tfrecord"),
+                         str(tmp_path / "mine.jsonl"))
+    assert (tmp_path / which).read_text() == "precious, " * 10
 
 
 def test_files_of_ones_own_are_made_anew_where_anything_changed(golden, tokenizer, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     for length in (64, 40, 64):
-        files = source(golden / "squad/dev.json", tokenizer, max_seq_length=length)
-        table, left_path = prediction_table(files, str(tmp_path), path)
-        tokens = [part.doc_offset + len(part.starts) + 1 for part in read_left_part(left_path)]
+        files = source(golden / "squad/dev.json", tokenizer, max_seq_length=length, doc_stride=20)
+        table, questions_path = prediction_table(files, str(tmp_path), path)
+        tokens = [window.doc_offset + len(window.starts) + 1 for question in read_questions(questions_path)
+                  for window in question.windows]
         assert tokens == table.lengths.tolist() and max(tokens) == length
 
 
@@ -95,5 +128,7 @@ def test_a_file_of_empty_contexts_has_no_table(tokenizer, tmp_path):
     question = dict(id="a", question="Who?")
     data = dict(data=[dict(paragraphs=[dict(context=" ", qas=[question])])])
     (tmp_path / "empty.json").write_text(json.dumps(data))
-    table, left_path = prediction_table(source(tmp_path / "empty.json", tokenizer), str(tmp_path))
-    assert table is None and not list(read_left_part(left_path))
+    for _ in range(2):
+        table, questions_path = prediction_table(source(tmp_path / "empty.json", tokenizer), str(tmp_path))
+        assert table is None and list(read_questions(questions_path)) == [("a", " ", [])]
+    assert not list(tmp_path.glob("*.tfrecord"))

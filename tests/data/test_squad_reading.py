@@ -5,7 +5,8 @@ import json
 import pytest
 
 from albert_tf.data.squad import json_stream, read_squad_examples
-from albert_tf.data.squad.reading import ReadingNotes, Survey, load_dataset, read_paragraphs, survey
+from albert_tf.data.squad.reading import ReadingNotes, Survey, read_paragraphs, survey
+from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
 
 
 def question(qas_id="a", text="Who?", answer=("Ada", 0), **fields):
@@ -91,12 +92,26 @@ def test_answers_may_be_null_where_there_are_none(tmp_path):
     assert survey(file_of(tmp_path, dict(question(), answers=None))) == Survey("1.1", 1, has_answers=False)
 
 
+def test_what_scores_depend_on_is_kept_and_nothing_else(tmp_path):
+    several = question(answer=("Ada", 0))
+    several["answers"] += [dict(text="Ada", answer_start=8), dict(text="ada", answer_start=0)]
+    path = file_of(tmp_path, several, question("b", answer=None))
+    found = survey(path, with_answers=True)
+    assert found.dataset == (
+        dict(paragraphs=[dict(qas=[dict(id="a", answers=[dict(text="Ada"), dict(text="ada")])])]),
+        dict(paragraphs=[dict(qas=[dict(id="b", answers=[])])]))
+    predictions, na_probs = dict(a="ADA", b="Ada"), dict(a=0.1, b=0.2)
+    whole = json.load(open(path, encoding="utf-8"))["data"]
+    assert evaluate_v2(found.dataset, predictions, na_probs) == evaluate_v2(whole, predictions, na_probs)
+    assert evaluate_v1(found.dataset, predictions) == evaluate_v1(whole, predictions)
+
+
 def test_a_file_is_read_in_blocks_of_any_size(tmp_path, monkeypatch):
     path = file_of(tmp_path, *(question(str(i), text="Wér? \ud83e\udda6" * i) for i in range(20)), version="1.1")
-    whole = load_dataset(path)
+    whole = survey(path, with_answers=True)
     for size in (1, 7, 100):
         monkeypatch.setattr(json_stream, "_BLOCK", size)
-        assert load_dataset(path) == whole
+        assert survey(path, with_answers=True) == whole
         assert len(read_squad_examples(path, is_training=True)) == 20
 
 

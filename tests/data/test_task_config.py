@@ -93,6 +93,7 @@ def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
     (dict(columns=dict(text_a=1.5, label=0)), "a column is a name, or a number from 0. Received: 1.5"),
     (dict(labels=None), 'give "labels", or "regression": true, and not both'),
     (dict(name=7), "name must be a string. Received: 7"),
+    (dict(name="../up"), "name must be a plain file name, without a folder. Received: '../up'"),
     (dict(files="train.csv"), "files must be an object. Received: 'train.csv'"),
     (dict(files=dict(train=7)), "files must be names. Received: 7"),
     (dict(has_header="no"), "has_header must be true or false. Received: 'no'"),

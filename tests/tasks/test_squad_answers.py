@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.squad import convert_examples_to_features, read_squad_examples
-from albert_tf.data.squad.cache import WindowPlaces
+from albert_tf.data.squad.question_windows import WindowPlaces
 from albert_tf.tasks.squad import SpanTask
 from albert_tf.tasks.squad_answers import AnswerOptions, answer_question
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2, raw_scores
@@ -129,7 +129,7 @@ def test_a_threshold_of_ones_own_is_what_scores_are_of(golden):
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 TEXT = "  one two three"
-WINDOW = WindowPlaces("q", doc_offset=3, starts=[0, 5, 9], ends=[4, 8, 14], is_max_context=[True, True, True])
+WINDOW = WindowPlaces(doc_offset=3, starts=[0, 5, 9], ends=[4, 8, 14], is_max_context=[True, True, True])
 
 
 def result(starts, ends, **more):

@@ -54,3 +54,10 @@ def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message)
     with pytest.raises(ValueError, match=message):
         train_vocabulary([str(path)], str(tmp_path / "mine"), size)
     assert [file.name for file in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_vocabulary_of_someone_else_is_not_replaced(tmp_path, text):
+    (tmp_path / "v.model").write_bytes(b"precious")
+    with pytest.raises(ValueError, match="v.model exists, and no .*v.model.manifest.json says"):
+        train_vocabulary([text], str(tmp_path / "v"), vocab_size=60)
+    assert (tmp_path / "v.model").read_bytes() == b"precious"

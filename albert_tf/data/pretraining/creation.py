@@ -26,7 +26,9 @@ from albert_tf.data.pretraining.worker import CreationOptions, examples_of_parts
 from albert_tf.data.records import all_or_none, record_writer
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.files import listed
+from albert_tf.manifests import check_output
 from albert_tf.progress import progress
+from albert_tf.temporary_files import temporary_folder
 from albert_tf.text.tokenization import FullTokenizer
 
 # Tokens of small documents that one task of a worker takes. Sentences after which a document is cut, so that workers
@@ -52,11 +54,14 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
       counts: documents, examples, tokens, masked, swapped, short, left_out (chunks of one word).
 
     Raises:
-      ValueError: there is no text, a line is not UTF-8, or the corpus is too small for the objective.
+      ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective, or an output would
+        replace a file that is not an earlier output.
       OSError: a file cannot be written.
     """
     if len(set(output_files)) < len(output_files):
         raise ValueError("an output file is named twice")
+    for path in output_files:
+        check_output(path)
     with _working_directory(output_files[0]) as work:
         with worker_pool(num_workers, start_worker, tokenizer, work) as run:
             corpus = _tokenize(run, input_files, work)
@@ -85,17 +90,15 @@ def summary(statistics: collections.Counter) -> str:
 @contextlib.contextmanager
 def _working_directory(output_file: str) -> Iterator[str]:
     """A folder beside the output, where there is room for it, or in the system's place where the output is remote."""
-    directory = os.path.dirname(output_file) or os.curdir
+    directory = os.path.dirname(output_file)
     if "://" in directory:
-        directory = None
-    else:
-        os.makedirs(directory, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".create_pretraining_data.", dir=directory) as work:
+        directory = tempfile.gettempdir()
+    with temporary_folder(os.path.join(directory, "create_pretraining_data")) as work:
         try:
             yield work
         except OSError as error:
             if error.errno and not error.filename:
-                error.filename = os.path.dirname(work)  # a full disk does not say which one
+                error.filename = os.path.dirname(work) or os.curdir  # a full disk does not say which one
             raise
 
 

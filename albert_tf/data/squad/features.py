@@ -37,7 +37,8 @@ class FeatureOptions:
       release_compatible: whether the questions of a paragraph that the release cannot align are left out.
 
     Raises:
-      ValueError: a length makes no sense, or the longest question leaves no room for the paragraph.
+      ValueError: a length makes no sense, the longest question leaves no tokens for the paragraph, or doc_stride is
+        more than a window beside the longest question holds, so that windows would not overlap.
     """
 
     max_seq_length: int
@@ -53,6 +54,12 @@ class FeatureOptions:
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length={self.max_seq_length} has no room for a paragraph beside a question of "
                              f"max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
+        shortest_window = self.max_seq_length - self.max_query_length - SPECIAL_TOKENS
+        if self.doc_stride > shortest_window:
+            raise ValueError(f"doc_stride={self.doc_stride} is more than the {shortest_window} pieces of a window beside "
+                             f"the longest question (max_seq_length={self.max_seq_length}, max_query_length="
+                             f"{self.max_query_length}): windows would not overlap, and answers across two of them would "
+                             f"be lost. Give a doc_stride of at most {shortest_window}")
 
 
 def convert_examples_to_features(
@@ -92,11 +99,19 @@ def feature_blocks(
       tokenizer, options: see convert_examples_to_features.
       num_workers: processes.
     """
+    return (block for _, block in paragraphs_with_features(paragraphs, tokenizer, options, num_workers))
+
+
+def paragraphs_with_features(
+    paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
+) -> Iterator[tuple[list[list[SquadExample]], FeatureBlock]]:
+    """Some paragraphs after the other with the block of their features; the arguments are those of feature_blocks."""
     left_out = 0
+    chunks, tasks = itertools.tee(_chunks(paragraphs))
     with worker_pool(num_workers, _start_worker, tokenizer, options) as run:
-        for block, unplaced in run(_features_of_chunk, _chunks(paragraphs)):
+        for (block, unplaced), (chunk, _) in zip(run(_features_of_chunk, tasks), chunks):
             left_out += unplaced
-            yield block
+            yield chunk, block
     if left_out:
         logging.warning("%d questions left out: %s", left_out, "their answer or paragraph could not be aligned")
 

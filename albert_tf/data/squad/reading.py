@@ -7,7 +7,7 @@ want to know about the questions and need not stop for is counted in ReadingNote
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from absl import logging
 
@@ -122,20 +122,27 @@ class Survey(NamedTuple):
       version: "1.1" or "2.0": what the file says, else 2.0 where a question has is_impossible.
       questions: their number.
       has_answers: whether there are answers to score with.
+      dataset: with with_answers, a "data" list for tasks/squad_metrics.py that has nothing but what scores depend on:
+        the questions' ids and the texts of their answers.
     """
 
     version: str
     questions: int
     has_answers: bool
+    dataset: Sequence[dict] = ()
 
 
-def survey(input_file: str) -> Survey:
+def survey(input_file: str, with_answers: bool = False) -> Survey:
     """Looks through a file.
+
+    Args:
+      input_file: the JSON.
+      with_answers: whether to keep what scores depend on.
 
     Raises:
       ValueError: it is no SQuAD file, has no questions, or an answer has no text.
     """
-    said, article, questions, has_is_impossible, has_answers = None, 0, 0, False, False
+    said, article, questions, has_is_impossible, has_answers, dataset = None, 0, 0, False, False, []
     for key, value in stream_array(input_file, "data"):
         if key == "version":
             said = str(value).lstrip("v")
@@ -144,16 +151,16 @@ def survey(input_file: str) -> Survey:
                 for i, question in enumerate(_field(paragraph, "qas", list, place)):
                     questions += 1
                     fields = question if isinstance(question, dict) else {}  # reading it tells what is wrong
+                    texts = _answer_texts(fields, f"{place}.qas[{i}]")
                     has_is_impossible |= "is_impossible" in fields
-                    has_answers |= _has_answers(fields, f"{place}.qas[{i}]")
+                    has_answers |= bool(texts)
+                    if with_answers:
+                        answers = [dict(text=text) for text in dict.fromkeys(texts)]
+                        dataset.append(dict(paragraphs=[dict(qas=[dict(id=fields.get("id"), answers=answers)])]))
             article += 1
     _check_not_empty(input_file, article, questions)
-    return Survey(said if said in VERSIONS else "2.0" if has_is_impossible else "1.1", questions, has_answers)
-
-
-def load_dataset(input_file: str) -> list:
-    """The "data" list of a file, as tasks/squad_metrics.py takes it."""
-    return [article for key, article in stream_array(input_file, "data") if key == "data"]
+    version = said if said in VERSIONS else "2.0" if has_is_impossible else "1.1"
+    return Survey(version, questions, has_answers, tuple(dataset))
 
 
 def _raw_paragraphs(input_file: str) -> Iterator[tuple[str, dict]]:
@@ -178,14 +185,12 @@ def _paragraphs_of(article: Any, place: str) -> Iterator[tuple[str, dict]]:
         yield f"{place}.paragraphs[{i}]", paragraph
 
 
-def _has_answers(question: dict, place: str) -> bool:
-    """Whether there is something to score with. What is no answer is told here, and not when training is over."""
+def _answer_texts(question: dict, place: str) -> list[str]:
+    """What there is to score with. What is no answer is told here, and not when training is over."""
     if question.get("answers") is None:
-        return False
-    answers = _field(question, "answers", list, place)
-    for i, answer in enumerate(answers):
-        _field(answer, "text", str, f"{place}.answers[{i}]")
-    return bool(answers)
+        return []
+    return [_field(answer, "text", str, f"{place}.answers[{i}]")
+            for i, answer in enumerate(_field(question, "answers", list, place))]
 
 
 def _example(question: Any, context: str, place: str, is_training: bool) -> SquadExample:

@@ -1,0 +1,123 @@
+"""The questions of a SQuAD file as JSON lines: paragraphs, and where the tokens of their windows stand in them.
+
+Answers are cut out by this file, so that the SQuAD file itself is not read again (release: predict_feature_left_file, a
+pickle). One line is one question; "context" is missing where it is that of the line before:
+
+    {"id": "a", "context": "Ada wrote it.", "windows": [{"doc_offset": 6, "starts": [0, 4], "ends": [3, 9],
+     "is_max_context": "11"}]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, Iterable, Iterator, NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.data.squad.feature_block import SquadFeature
+from albert_tf.data.squad.reading import SquadExample
+from albert_tf.manifests import read_manifest, written_with_manifest
+
+# Goes up whenever the lines hold something else.
+_VERSION = 2
+
+
+class WindowPlaces(NamedTuple):
+    """Where a feature's tokens stand in the original paragraph. A SquadFeature has all of it, and will do as well.
+
+    Args:
+      doc_offset: the first token of the paragraph.
+      starts, ends: [pieces of the window], first and last original character of each.
+      is_max_context: [pieces of the window], whether a piece has more context here than in other windows.
+    """
+
+    doc_offset: int
+    starts: list[int]
+    ends: list[int]
+    is_max_context: list[bool]
+
+
+class QuestionWindows(NamedTuple):
+    """A question with the windows of its paragraph, one for each of its features in their order.
+
+    Args:
+      qas_id, paragraph_text: of the question.
+      windows: none where the paragraph is empty or the question was left out.
+    """
+
+    qas_id: str
+    paragraph_text: str
+    windows: list[WindowPlaces]
+
+
+class QuestionWriter:
+    """Writes the lines of questions to a file."""
+
+    def __init__(self, file: tf.io.gfile.GFile):
+        self._file, self._paragraph_text = file, None
+        self.num_windows = 0
+
+    def write(self, paragraphs: Iterable[list[SquadExample]], features: Iterable[SquadFeature]) -> None:
+        """Adds questions.
+
+        Args:
+          paragraphs: the questions of each paragraph.
+          features: those of all the questions, in their order.
+        """
+        features = iter(features)
+        feature = next(features, None)
+        for example in (example for examples in paragraphs for example in examples):
+            windows = []
+            while feature is not None and feature.qas_id == example.qas_id:
+                windows.append(_window_json(feature))
+                feature = next(features, None)
+            context = {} if example.paragraph_text == self._paragraph_text else dict(context=example.paragraph_text)
+            self._file.write(json.dumps(dict(id=example.qas_id, **context, windows=windows)) + "\n")
+            self._paragraph_text = example.paragraph_text
+            self.num_windows += len(windows)
+
+
+@contextlib.contextmanager
+def question_writer(path: str, made_from: dict) -> Iterator[QuestionWriter]:
+    """Gives a writer of the file at `path`. File and manifest appear when the block ends without an error.
+
+    Raises:
+      ValueError: there is another file at `path`, see check_output.
+    """
+    with written_with_manifest(path, dict(made_from, version=_VERSION)) as (temporary, manifest):
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            writer = QuestionWriter(file)
+            yield writer
+        manifest["num_windows"] = writer.num_windows
+
+
+def count_windows(path: str, made_from: dict) -> int | None:
+    """The number of windows in the file at `path`; None where it is missing, damaged or made from something else."""
+    manifest = read_manifest(path)
+    if not manifest or manifest["made_from"] != dict(made_from, version=_VERSION):
+        return None
+    if not tf.io.gfile.exists(path) or tf.io.gfile.stat(path).length != manifest["size"]:
+        return None
+    return manifest.get("num_windows")
+
+
+def read_questions(path: str) -> Iterator[QuestionWindows]:
+    """What a QuestionWriter wrote, one question in memory at a time."""
+    paragraph_text = ""
+    with tf.io.gfile.GFile(path) as file:
+        for line in file:
+            question = json.loads(line)
+            paragraph_text = question.get("context", paragraph_text)
+            yield QuestionWindows(question["id"], paragraph_text, list(map(_window, question["windows"])))
+
+
+def _window_json(feature: SquadFeature) -> dict[str, Any]:
+    marks = "".join("1" if mark else "0" for mark in feature.is_max_context.tolist())
+    return dict(doc_offset=feature.doc_offset, starts=feature.starts.tolist(), ends=feature.ends.tolist(),
+                is_max_context=marks)
+
+
+def _window(values: dict[str, Any]) -> WindowPlaces:
+    return WindowPlaces(values["doc_offset"], values["starts"], values["ends"],
+                        [mark == "1" for mark in values["is_max_context"]])

@@ -1,0 +1,83 @@
+"""Manifests: x.manifest.json beside x.tfrecord says what a file was made from and how many bytes it has.
+
+It also says that the file is this program's. Files without one are not overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Iterator
+
+from albert_tf.files import write_text, written_whole
+from albert_tf.lazy import tensorflow as tf
+
+
+def manifest_path(path: str) -> str:
+    """x.tfrecord -> x.manifest.json; another ending stays in the name."""
+    return path.removesuffix(".tfrecord") + ".manifest.json"
+
+
+@contextlib.contextmanager
+def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dict]]:
+    """Gives a temporary path beside `path` as written_whole does, and a dict for further entries of the manifest.
+
+    File and manifest appear when the block ends without an error. An older manifest goes before the file is replaced, so
+    that it never stands beside a file that it does not describe.
+
+    Args:
+      path, made_from: see write_manifest.
+
+    Raises:
+      ValueError: there is another file at `path`, see check_output.
+    """
+    check_output(path)
+    more = {}
+    with written_whole(path) as temporary:
+        yield temporary, more
+        if tf.io.gfile.exists(manifest_path(path)):
+            tf.io.gfile.remove(manifest_path(path))
+    write_manifest(path, made_from, **more)
+
+
+def write_manifest(path: str, made_from: dict, **more) -> None:
+    """Writes the manifest of a file.
+
+    Args:
+      path: the file, which is whole.
+      made_from: the files and flags that it depends on, JSON values.
+      **more: further entries, such as the count of records.
+    """
+    content = dict(more, size=tf.io.gfile.stat(path).length, made_from=made_from)
+    write_text(manifest_path(path), json.dumps(content, indent=2, sort_keys=True))
+
+
+def check_output(*paths: str) -> None:
+    """Checks that files may be written: there is none yet, or an empty one, or an earlier output of this program.
+
+    Args:
+      *paths: the file that gets the manifest, and others that are written with it.
+
+    Raises:
+      ValueError: there is a directory, or another file.
+    """
+    manifest = manifest_path(paths[0])
+    for path in (manifest, *paths):
+        if tf.io.gfile.isdir(path):
+            raise ValueError(f"{path} is a directory, and should be a file")
+        if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length and not read_manifest(paths[0]):
+            raise ValueError(f"{path} exists, and no {manifest} says that it is an earlier output: name another path, "
+                             "or remove it")
+
+
+def read_manifest(path: str) -> dict | None:
+    """The manifest of a file; None where there is none, or another file in its place."""
+    manifest = manifest_path(path)
+    if not tf.io.gfile.exists(manifest):
+        return None
+    with tf.io.gfile.GFile(manifest, "rb") as file:
+        try:
+            content = json.loads(file.read())
+        except ValueError:
+            return None
+    return content if isinstance(content, dict) and {"size", "made_from"} <= content.keys() else None
