@@ -179,7 +179,7 @@ def test_what_can_be_learned_is_learned(script, run, tmp_path):
 def test_questions_from_the_terminal_are_answered(run, folder):
     version, directory, _ = run
     flags = dict(init_checkpoint=directory, output_dir=directory, squad_version=version, ask=True, max_seq_length=64,
-                 max_query_length=16, context_file=folder / "context.txt")
+                 doc_stride=24, max_query_length=16, context_file=folder / "context.txt")
     command = [sys.executable, REPOSITORY / "run_squad.py", *(f"--{name}={value}" for name, value in flags.items())]
     done = subprocess.run(command, input="Who built it?\n\nnot read\n", text=True, capture_output=True)
     assert done.returncode == 0, done.stderr

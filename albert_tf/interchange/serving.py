@@ -53,7 +53,7 @@ def export_model(
         not what `outputs` gives: a text cut out of the input by its offsets.
 
     Raises:
-      ValueError: there is something at export_dir that is no SavedModel.
+      ValueError: there is something at export_dir that is not an earlier export.
 
     Example:
       export_model("served", model, tokenizer, sequence_features(128),

@@ -176,9 +176,9 @@ def test_ids_in_the_graph_are_those_of_masked_ids(tokenizer):
         assert ids[mask == 1].tolist() == masked_ids(tokenizer, text)
 
 
-def test_what_is_no_saved_model_is_not_replaced(tmp_path, tokenizer, pretrainer):
+def test_what_is_not_an_earlier_export_is_not_replaced(tmp_path, tokenizer, pretrainer):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("precious")
-    with pytest.raises(ValueError, match="mine exists and is no SavedModel"):
+    with pytest.raises(ValueError, match="mine exists and is not an earlier export"):
         export_mask_filling(str(tmp_path / "mine"), pretrainer, tokenizer)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -44,7 +44,7 @@ def export_encoder(export_path: str, model: AlbertModel | AlbertPretrainer, toke
       tokenizer: its vocabulary file is the asset. Config and casing are extra assets.
 
     Raises:
-      ValueError: there is something at export_path that is no SavedModel.
+      ValueError: there is something at export_path that is not an earlier export.
     """
     encoder = model.albert if isinstance(model, AlbertPretrainer) else model
     module = _EncoderModule(encoder, tokenizer)
@@ -73,7 +73,7 @@ def export_preprocessing(
       seq_length: of a row, tokens.
 
     Raises:
-      ValueError: there is something at export_path that is no SavedModel.
+      ValueError: there is something at export_path that is not an earlier export.
     """
     module = _PreprocessingModule(tokenizer, seq_length)
     texts = tf.TensorSpec([None], tf.string, "texts")
