@@ -33,7 +33,7 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
         def write(first: int, values: np.ndarray) -> None:
             values = np.ascontiguousarray(values, dtype)
             if values.shape[1:] != row_shape or not 0 <= first <= first + len(values) <= shape[0]:
-                raise ValueError(f"values of shape {values.shape} do not fit at row {first} of an array of shape {shape}")
+                raise ValueError(f"values of shape {values.shape} do not fit at row {first} of shape {shape}")
             file.seek(start + first * row_bytes)
             file.write(values)
 

@@ -10,6 +10,7 @@ import json
 from typing import Iterator
 
 from albert_tf.files import write_text, written_whole
+from albert_tf.json_files import read_json_object
 from albert_tf.lazy import tensorflow as tf
 
 
@@ -22,8 +23,8 @@ def manifest_path(path: str) -> str:
 def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dict]]:
     """Gives a temporary path beside `path` as written_whole does, and a dict for further entries of the manifest.
 
-    File and manifest appear when the block ends without an error. An older manifest goes before the file is replaced, so
-    that it never stands beside a file that it does not describe.
+    File and manifest appear when the block ends without an error. An older manifest goes before the file is replaced:
+    it never stands beside a file that it does not describe.
 
     Args:
       path, made_from: see write_manifest.
@@ -72,12 +73,8 @@ def check_output(*paths: str) -> None:
 
 def read_manifest(path: str) -> dict | None:
     """The manifest of a file; None where there is none, or another file in its place."""
-    manifest = manifest_path(path)
-    if not tf.io.gfile.exists(manifest):
+    try:
+        content = read_json_object(manifest_path(path), "manifest")
+    except ValueError:
         return None
-    with tf.io.gfile.GFile(manifest, "rb") as file:
-        try:
-            content = json.loads(file.read())
-        except ValueError:
-            return None
-    return content if isinstance(content, dict) and {"size", "made_from"} <= content.keys() else None
+    return content if {"size", "made_from"} <= content.keys() else None

@@ -1,4 +1,4 @@
-"""Temporary files and folders beside the outputs that they become. One that a killed run left is removed by the next run.
+"""Temporary files and folders beside the outputs that they become. The next run removes what a killed run left.
 
 A process locks its temporary files (flock). The lock ends with the process, however that ends: what can be locked has
 no owner. A name tells the computer too, since some network file systems do not pass locks on to other computers; what
@@ -39,7 +39,7 @@ def temporary_file(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """Gives the path of an empty folder beside `path`. When the block ends, it is removed unless it has been renamed."""
+    """The same with a folder."""
     with _temporary(path, is_folder=True) as temporary:
         yield temporary
 

@@ -12,7 +12,8 @@ from albert_tf.array_files import array_writer, write_array
 ROOT = str(pathlib.Path(__file__).parents[1])
 
 
-@pytest.mark.parametrize("shape, dtype", [((5, 3), np.float32), ((5,), np.int64), ((5, 2, 2), np.int32), ((0, 3), float)])
+@pytest.mark.parametrize("shape, dtype", [
+    ((5, 3), np.float32), ((5,), np.int64), ((5, 2, 2), np.int32), ((0, 3), float)])
 def test_rows_come_back_whatever_their_order(tmp_path, shape, dtype):
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     with array_writer(str(tmp_path / "x.npy"), shape, dtype) as write:

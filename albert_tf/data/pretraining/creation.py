@@ -2,9 +2,9 @@
 
     text --(workers)--> Corpus on disk --(workers: segments, masking, examples)--> buckets --> TFRecords
 
-What the workers do is in worker.py. Every example is a function of the seed, of its place in the corpus and of how often
-the corpus was used before, so the number of workers changes nothing; and no pass holds more than a few megabytes of
-the data.
+What the workers do is in worker.py. Every example is a function of the seed, of its place in the corpus and of how
+often the corpus was used before, so the number of workers changes nothing; and no pass holds more than a few megabytes
+of the data.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ def _make_prediction_files(source: FeatureSource, made_from: dict, questions_pat
     with contextlib.ExitStack() as stack:
         questions = stack.enter_context(question_writer(questions_path, made_from))
         for paragraphs, block in source.paragraphs_with_features():
-            questions.write(paragraphs, block.features(source.tokenizer, source.options.max_seq_length, unique_id, False))
+            length = source.options.max_seq_length
+            questions.write(paragraphs, block.features(source.tokenizer, length, unique_id, is_training=False))
             if path and len(block):
                 records = records or stack.enter_context(cache_writer(path, made_from, source.schema))
                 for features in _records(source, block, unique_id):

@@ -56,10 +56,10 @@ class FeatureOptions:
                              f"max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
         shortest_window = self.max_seq_length - self.max_query_length - SPECIAL_TOKENS
         if self.doc_stride > shortest_window:
-            raise ValueError(f"doc_stride={self.doc_stride} is more than the {shortest_window} pieces of a window beside "
-                             f"the longest question (max_seq_length={self.max_seq_length}, max_query_length="
-                             f"{self.max_query_length}): windows would not overlap, and answers across two of them would "
-                             f"be lost. Give a doc_stride of at most {shortest_window}")
+            raise ValueError(f"doc_stride={self.doc_stride} is more than the {shortest_window} pieces of a window "
+                             f"beside the longest question (max_seq_length={self.max_seq_length}, max_query_length="
+                             f"{self.max_query_length}): windows would not overlap, and answers across two of them "
+                             f"would be lost. Give a doc_stride of at most {shortest_window}")
 
 
 def convert_examples_to_features(
