@@ -16,7 +16,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.data.graph_packing import pack_texts
+from albert_tf.text.graph_packing import pack_texts
 from albert_tf.data.task_config import load_task_config
 from albert_tf.finite import define_float
 from albert_tf.interchange.serving import export_model, sequence_features

@@ -12,7 +12,7 @@ from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.data.pair_packing import SPECIAL_TOKENS
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.flags import at_start, is_trusted, new_trainer, starting_point
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.data.choice_examples import BLANK
-from albert_tf.data.graph_packing import cut, pack_ids
-from albert_tf.data.pair_packing import SPECIAL_TOKENS
+from albert_tf.text.graph_packing import cut, pack_ids
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.graph_tokenization import GraphTokenizer
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -27,8 +28,8 @@ class Vectors(NamedTuple):
 
 def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: int) -> list[np.ndarray]:
     """[CLS] text [SEP] for each text, int32 [tokens]; what is longer than max_seq_length is cut."""
-    first, last = np.array([tokenizer.cls_id], np.int32), np.array([tokenizer.sep_id], np.int32)
-    return [np.concatenate([first, ids[: max_seq_length - 2], last]) for ids in tokenizer.encode_batch(list(texts))]
+    special_tokens = SpecialTokens(tokenizer)
+    return [special_tokens.around(ids[: max_seq_length - 2]) for ids in tokenizer.encode_batch(list(texts))]
 
 
 def embed(model: AlbertModel, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.text.packing import SpecialTokens
+
 MASK = "[MASK]"
 _WORD_START = "\u2581"
 
@@ -50,14 +52,14 @@ def masked_ids(tokenizer, text: str) -> list[int]:
     goes on with the mask's word (the full stop in "a [MASK]."), so there that mark is taken off again.
     """
     before, *after = text.split(MASK)
-    ids = [tokenizer.cls_id, *tokenizer.encode(before)]
+    ids = tokenizer.encode(before)
     for part in after:
         ids.append(tokenizer.mask_id)
         pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode(part))
         if pieces and not part[0].isspace():
             pieces[:1] = filter(None, [inside_word(tokenizer, pieces[0])])
         ids += tokenizer.convert_tokens_to_ids(pieces)
-    return [*ids, tokenizer.sep_id]
+    return SpecialTokens(tokenizer).around(ids).tolist()
 
 
 def inside_word(tokenizer, piece: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 
@@ -67,7 +68,8 @@ def score_sentences(
     first_of = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
     unique = sorted(first_of.values())
     starts_word = word_starts(tokenizer) if within_word_l2r else None
-    framed = [np.array([tokenizer.cls_id, *rows[number], tokenizer.sep_id], np.int32) for number in unique]
+    special_tokens = SpecialTokens(tokenizer)
+    framed = [special_tokens.around(rows[number]) for number in unique]
     log_probabilities, scores = _log_probabilities(model), np.zeros(len(rows))
     for copies in masked_copies(framed, tokenizer.mask_id, starts_word, tokens_per_batch):
         values = log_probabilities(copies.ids, copies.positions, copies.targets)

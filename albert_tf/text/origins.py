@@ -41,6 +41,21 @@ class TracedPieces(NamedTuple):
     forms: list[str] | str
 
 
+    @property
+    def offsets(self) -> np.ndarray:
+        """The characters of the original text that each piece stands for: first and one past the last, int32 [pieces, 2].
+
+        A piece that stands for none, as a blank that was put in, has both at the end of the piece before it.
+        """
+        offsets, last_end, start = np.zeros([len(self.ids), 2], np.int32), 0, 0
+        for i, length in enumerate(self.lengths):
+            origins = self.origins[start : start + length]
+            origins = origins[origins != NOWHERE]
+            offsets[i] = (origins[0], origins[-1] + 1) if len(origins) else (last_end, last_end)
+            last_end, start = offsets[i, 1], start + length
+        return offsets
+
+
 def trace_pieces(tokenizer: FullTokenizer, texts: list[str]) -> list[TracedPieces]:
     """`tokenizer.encode_batch` of raw texts, with the origin of every character."""
     if tokenizer.sp_model is None:

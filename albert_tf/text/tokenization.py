@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import numpy as np
 
 from albert_tf.text import wordpiece
+from albert_tf.text.batches import pack_texts
 from albert_tf.text.normalization import preprocess_text
-from albert_tf.text.sentencepieces import DigitCommaTable, encode_ids, encode_pieces, load_model
+from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable, encode_ids, encode_pieces, load_model
 
 __all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text"]
 
@@ -27,6 +30,7 @@ class FullTokenizer:
     Example:
       tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
       tokenizer.tokenize(preprocess_text("Hello, World", lower=True))     ["▁hello", ",", "▁world"]
+      inputs = tokenizer(["A text.", "Another one."])                     what every model here takes
     """
 
     def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None):
@@ -45,6 +49,29 @@ class FullTokenizer:
         self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
         self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
         self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(wordpiece.UNKNOWN)
+
+    def __call__(
+        self, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None = None, max_seq_length: int = 512,
+        padding: str = "longest", return_offsets: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """Raw texts to a model's inputs, packed as the release packs them.
+
+        Args:
+          texts: one text, or several for a batch.
+          text_pairs: the second text of each row; None or "" for a row without one.
+          max_seq_length: longer rows are cut, the longer text first.
+          padding: "longest" pads to the longest row of the batch, "max_length" to max_seq_length.
+          return_offsets: whether the result has the offsets of the pieces in the raw texts.
+
+        Returns:
+          input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on the second text and its [SEP]), int32
+          [batch, seq]. With return_offsets also offsets, int32 [batch, seq, 2]: the first character of each piece in its
+          own text and one past its last; (0, 0) for special tokens and padding.
+
+        Raises:
+          ValueError: there are not as many pairs as texts, padding is unknown, or max_seq_length is too small.
+        """
+        return pack_texts(self, texts, text_pairs, max_seq_length, padding, return_offsets)
 
     @property
     def vocab_size(self) -> int:
@@ -83,6 +110,18 @@ class FullTokenizer:
         if out:
             raise ValueError(f"id {out[0]} is out of the vocabulary of {self.vocab_size} pieces")
         return [self._pieces[int(i)] for i in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without [CLS], [SEP] and padding. What normalisation removed does not come back.
+
+        Raises:
+          ValueError: an id is out of the vocabulary.
+        """
+        left_out = (self.cls_id, self.sep_id, self.pad_id)
+        pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in left_out])
+        if self.sp_model:
+            return "".join(pieces).replace(WORD_START, " ").strip()
+        return " ".join(pieces).replace(" ##", "")
 
     def encode(self, text: str) -> list[int]:
         """Raw text to ids: normalisation by the tokenizer's casing, pieces, ids."""

@@ -6,7 +6,7 @@ import pytest
 
 from albert_tf import FullTokenizer
 from albert_tf.data.glue import convert_examples_to_features, read_examples
-from albert_tf.data.pair_packing import PairPacker
+from albert_tf.text.packing import PairPacker
 from albert_tf.text.normalization import preprocess_text
 
 CASES = [("cola", 3), ("mnli", 3), ("mismnli", 3), ("mrpc", 3), ("rte", 3), ("sst-2", 3), ("sts-b", 3), ("qqp", 3),

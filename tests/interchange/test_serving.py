@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.graph_packing import pack_texts
-from albert_tf.data.pair_packing import PairPacker
+from albert_tf.text.graph_packing import pack_texts
+from albert_tf.text.packing import PairPacker
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.serving import export_model, sequence_features

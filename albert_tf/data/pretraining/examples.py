@@ -9,6 +9,7 @@ import numpy as np
 from albert_tf.data.pretraining.masking import Masker, MaskingOptions
 from albert_tf.data.pretraining.segments import Pair
 from albert_tf.data.tf_example import serialize
+from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -23,7 +24,7 @@ class ExampleMaker:
     """
 
     def __init__(self, tokenizer: FullTokenizer, starts_word: np.ndarray, max_seq_length: int, options: MaskingOptions):
-        self._cls, self._sep = (np.array([i], np.int32) for i in (tokenizer.cls_id, tokenizer.sep_id))
+        self._special_tokens = SpecialTokens(tokenizer)
         self._pad_id = tokenizer.pad_id
         self._starts_word = starts_word
         self._max_seq_length, self._options = max_seq_length, options
@@ -31,7 +32,7 @@ class ExampleMaker:
 
     def make(self, pair: Pair, rng: np.random.Generator, statistics: collections.Counter) -> bytes:
         """The record of a pair; what it holds is added to the statistics."""
-        ids = np.concatenate([self._cls, pair.a, self._sep, pair.b, self._sep])
+        ids = self._special_tokens.around(pair.a, pair.b)
         length, second = len(ids), len(pair.a) + 2
         special = np.zeros(length, bool)
         special[[0, second - 1, length - 1]] = True

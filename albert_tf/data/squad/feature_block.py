@@ -10,6 +10,7 @@ import numpy as np
 
 from albert_tf.data.squad.alignment import AlignedParagraph
 from albert_tf.data.squad.windows import Window
+from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 
 # The span, in pieces of the paragraph, of a question that has no answer.
@@ -89,11 +90,11 @@ class BlockBuilder:
     """Puts a block together.
 
     Args:
-      cls_id, sep_id: of the vocabulary.
+      tokenizer: gives the ids of [CLS] and [SEP].
     """
 
-    def __init__(self, cls_id: int, sep_id: int):
-        self._cls, self._sep = (np.array([i], np.int32) for i in (cls_id, sep_id))
+    def __init__(self, tokenizer: FullTokenizer):
+        self._special_tokens = SpecialTokens(tokenizer)
         self._qas_ids, self._scalars = [], []
         self._token_ids, self._starts, self._ends, self._is_max_context = [], [], [], []
 
@@ -108,7 +109,7 @@ class BlockBuilder:
             self._qas_ids.append(qas_id)
             self._scalars.append((example_index, doc_span_index, doc_offset + window.length + 1, doc_offset, start, end,
                                   not has_answer))
-            self._token_ids += (self._cls, query, self._sep, paragraph.ids[of_window], self._sep)
+            self._token_ids.append(self._special_tokens.around(query, paragraph.ids[of_window]))
             self._starts.append(paragraph.starts[of_window])
             self._ends.append(paragraph.ends[of_window])
             self._is_max_context.append(window.is_max_context)

@@ -144,7 +144,7 @@ def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int)
     tokenizer, options = _worker
     aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
     queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
-    builder, left_out = BlockBuilder(tokenizer.cls_id, tokenizer.sep_id), 0
+    builder, left_out = BlockBuilder(tokenizer), 0
     for examples, paragraph in zip(paragraphs, aligned):
         is_dropped = options.release_compatible and not paragraph.is_matched
         for example in examples:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.data.graph_packing import cut
 from albert_tf.data.squad.features import SPECIAL_TOKENS, FeatureOptions
+from albert_tf.text.graph_packing import cut, with_special_tokens
 from albert_tf.text.graph_tokenization import GraphTokenizer
 
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
@@ -81,9 +81,10 @@ def _rows(
     tokenizer: GraphTokenizer, queries: tf.RaggedTensor, pieces: tf.Tensor, begin: tf.Tensor, length: tf.Tensor
 ) -> tf.RaggedTensor:
     """[CLS] query [SEP] window [SEP]: int32 [windows, (tokens)]."""
-    cls, sep = (tf.fill([tf.size(begin), 1], token_id) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
     places = tf.ragged.range(begin, begin + length)
-    return tf.concat([cls, queries, sep, places.with_values(tf.gather(pieces, places.values)), sep], axis=1)
+    windows = places.with_values(tf.gather(pieces, places.values))
+    ids, _ = with_special_tokens(tokenizer, queries, windows, has_b=tf.ones_like(begin))
+    return ids
 
 
 def _is_max_context(place, length, in_window, piece, num_pieces):

@@ -13,7 +13,7 @@ import os
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME
-from albert_tf.data.graph_packing import pack_ids
+from albert_tf.text.graph_packing import pack_ids
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.hub.reading import EXTRA_ASSETS
 from albert_tf.interchange.serving import graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.pair_packing import SPECIAL_TOKENS
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.graph_tokenization import GraphTokenizer
 
 
@@ -36,19 +36,33 @@ def pack_ids(
     has_b = tf.cast(ids_b.row_lengths() > 0, tf.int64)  # [batch]
     room = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - has_b
     length_a, length_b = _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), room)
+    ids, segments = with_special_tokens(tokenizer, cut(ids_a, length_a), cut(ids_b, length_b), has_b)
+    shape = None if padded_length is None else tf.stack([tf.constant(-1, tf.int64), tf.cast(padded_length, tf.int64)])
+    return dict(input_ids=ids.to_tensor(tokenizer.pad_id, shape=shape), segment_ids=segments.to_tensor(0, shape=shape),
+                input_mask=tf.ones_like(ids).to_tensor(0, shape=shape))
+
+
+def with_special_tokens(
+    tokenizer: GraphTokenizer, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor, has_b: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """[CLS] a [SEP] b [SEP] and its segment ids, int32 [batch, (tokens)].
+
+    Args:
+      tokenizer: gives the special ids.
+      ids_a, ids_b: int32 [batch, (pieces)].
+      has_b: int64 [batch], 0 where a row ends with the [SEP] after a.
+    """
     one = tf.ones_like(has_b)
     parts = [  # ids and segment of each part of a row
         (_repeated(tokenizer.cls_id, one), 0),
-        (cut(ids_a, length_a), 0),
+        (ids_a, 0),
         (_repeated(tokenizer.sep_id, one), 0),
-        (cut(ids_b, length_b), 1),
+        (ids_b, 1),
         (_repeated(tokenizer.sep_id, has_b), 1),
     ]
     ids = tf.concat([ids for ids, _ in parts], axis=1)
     segments = tf.concat([ids.with_values(tf.fill(tf.shape(ids.values), segment)) for ids, segment in parts], axis=1)
-    shape = None if padded_length is None else tf.stack([tf.constant(-1, tf.int64), tf.cast(padded_length, tf.int64)])
-    return dict(input_ids=ids.to_tensor(tokenizer.pad_id, shape=shape), segment_ids=segments.to_tensor(0, shape=shape),
-                input_mask=tf.ones_like(ids).to_tensor(0, shape=shape))
+    return ids, segments
 
 
 def cut(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
@@ -59,7 +73,7 @@ def cut(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, room: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """pair_packing.truncated_lengths, for int64 [batch] each."""
+    """packing.truncated_lengths, for int64 [batch] each."""
     half = room // 2
     return (tf.minimum(length_a, tf.maximum(room - length_b, room - half)),
             tf.minimum(length_b, tf.maximum(room - length_a, half)))

@@ -1,0 +1,68 @@
+"""Raw texts to a batch of a model's inputs: what calling a tokenizer does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Sequence
+
+import numpy as np
+
+from albert_tf.text.packing import PairPacker
+
+if TYPE_CHECKING:
+    from albert_tf.text.tokenization import FullTokenizer
+
+PADDINGS = ("longest", "max_length")
+
+
+def pack_texts(
+    tokenizer: FullTokenizer, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None, max_seq_length: int,
+    padding: str, return_offsets: bool,
+) -> dict[str, np.ndarray]:
+    """FullTokenizer.__call__."""
+    if padding not in PADDINGS:
+        raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Received: {padding!r}")
+    texts = _as_list("texts", texts)
+    pairs = [""] * len(texts) if text_pairs is None else _as_list("text_pairs", text_pairs)
+    if len(texts) != len(pairs):
+        raise ValueError(f"there must be one text_pairs for each of texts. Received: {len(pairs)} and {len(texts)}")
+    packer = PairPacker(tokenizer, max_seq_length, pad=False)
+    encoded = [_encode(tokenizer, each, return_offsets) for each in (texts, pairs)]
+    rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
+    length = max_seq_length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
+    fills = dict(input_ids=tokenizer.pad_id, input_mask=0, segment_ids=0)
+    batch = {name: _padded([row[name] for row in rows], [len(rows), length], fill) for name, fill in fills.items()}
+    if return_offsets:
+        offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]
+        batch["offsets"] = _padded(offsets, [len(rows), length, 2], 0)
+    return batch
+
+
+def _as_list(name: str, texts: str | Sequence[str]) -> list[str]:
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"{name} must be strings. Received: {name}[{i}]={text!r}")
+    return texts
+
+
+def _encode(tokenizer: FullTokenizer, texts: list[str], with_offsets: bool):
+    """Ids and, where they are wanted, offsets of each text."""
+    if not with_offsets:
+        return tokenizer.encode_batch(texts), [None] * len(texts)
+    from albert_tf.text.origins import trace_pieces  # which imports the tokenizer
+
+    traced = trace_pieces(tokenizer, texts)
+    return [each.ids for each in traced], [each.offsets for each in traced]
+
+
+def _row_offsets(packer: PairPacker, offsets_a: np.ndarray, offsets_b: np.ndarray) -> np.ndarray:
+    length_a, length_b = packer.lengths(len(offsets_a), len(offsets_b))
+    special = np.zeros([1, 2], np.int32)
+    return np.concatenate([special, offsets_a[:length_a], special, offsets_b[:length_b]])
+
+
+def _padded(rows: list, shape: list[int], fill: int) -> np.ndarray:
+    padded = np.full(shape, fill, np.int32)
+    for target, row in zip(padded, rows):
+        target[: len(row)] = row
+    return padded
