@@ -1,5 +1,10 @@
 """How a script starts and ends: its own lines only, and one for a mistake."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import tensorflow as tf
 from absl import app, logging
@@ -30,3 +35,21 @@ def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):
             None, None, "{{function_node __wrapped__SaveV2_device_/job:a}} x.data;\nFile too large [Op:SaveV2]")
 
     assert run(main) == (1, "script.py: error: x.data; File too large\n")
+
+
+START_UP = b"""WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795285292.661818   31256 port.cc:153] oneDNN custom operations are on.
+"""
+
+
+@pytest.mark.parametrize("level, start_up", [(None, b""), ("3", b""), ("0", START_UP)])
+@pytest.mark.parametrize("end", ["", "raise ImportError('no wheel')"])
+def test_start_up_messages_are_dropped_and_all_else_is_kept(tmp_path, level, start_up, end):
+    """TensorFlow is here a module that writes what TensorFlow 2.21 writes when it is imported."""
+    (tmp_path / "tensorflow.py").write_text(f"import os; os.write(2, {START_UP!r} + b'out of memory\\n')\n{end}")
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment.update(dict(PYTHONPATH=str(tmp_path)), **(dict(TF_CPP_MIN_LOG_LEVEL=level) if level else {}))
+    run = subprocess.run([sys.executable, "-c", "from albert_tf import cli"], cwd=Path(__file__).parents[1],
+                         env=environment, capture_output=True)
+    assert run.stderr.startswith(start_up + b"out of memory\n")
+    assert run.stderr.endswith(b"ImportError: no wheel\n" if end else b"out of memory\n")

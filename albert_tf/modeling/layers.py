@@ -60,7 +60,9 @@ class Dense(ReleaseLayer):
         return self.in_compute_dtype(self.kernel), self.in_compute_dtype(self.bias)
 
     def call(self, x):
-        x = tf.matmul(self.in_compute_dtype(x), self.in_compute_dtype(self.kernel))
+        # Not tf.matmul: TensorFlow 2.21 multiplies [batch, 1, seq, H] by [H, outputs] wrongly, outside of its memory
+        # (tensorflow issue 117700). tensordot multiplies matrices.
+        x = tf.tensordot(self.in_compute_dtype(x), self.in_compute_dtype(self.kernel), 1)
         return x if self.bias is None else tf.nn.bias_add(x, self.in_compute_dtype(self.bias))
 
 
