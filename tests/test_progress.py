@@ -13,15 +13,71 @@ def lines(monkeypatch):
     return found
 
 
-def test_lines_come_now_and_then(lines, monkeypatch):
-    clock = iter([0.0, 10.0, 40.0, 50.0, 60.0])
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+@pytest.fixture
+def clock(monkeypatch):
+    """A function that lets seconds pass."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+
+    def wait(seconds):
+        now[0] += seconds
+
+    return wait
+
+
+def rate_after(clock, *updates):
+    """The rate per second after (seconds of waiting, how much is done then)."""
+    rate = module.MovingRate()
+    for seconds, done in updates:
+        clock(seconds)
+        rate.update(done)
+    return rate.per_second
+
+
+def test_the_rate_is_unknown_before_the_second_update(clock):
+    assert module.MovingRate().time_left(10) == "?"
+    assert rate_after(clock, (100, 5)) == rate_after(clock, (100, 5), (0, 6)) == 0
+
+
+def test_the_rate_leaves_out_what_came_before_the_first_update(clock):
+    assert rate_after(clock, (1000, 7), (2, 8), (2, 9)) == 0.5
+
+
+def test_the_rate_is_that_of_the_last_minute(clock):
+    slow, fast = [(30, done) for done in range(5)], [(0.125, done) for done in range(5, 5 + 60 * 8)]
+    assert rate_after(clock, *slow) == 1 / 30
+    assert rate_after(clock, *slow, *fast) == 8
+
+
+def test_the_rate_of_updates_minutes_apart_is_that_of_the_last_two(clock):
+    assert rate_after(clock, (300, 1), (300, 2), (120, 3)) == 1 / 120
+
+
+def test_time_left_follows_the_rate(clock):
+    rate = module.MovingRate()
+    for seconds, done in ((50, 10), (10, 15)):
+        clock(seconds)
+        rate.update(done)
+    assert rate.time_left(60) == "02:00"
+
+
+def test_lines_come_now_and_then(lines, clock):
     with module.progress("reading", 200, " files") as done:
-        for _ in range(3):
+        for seconds in (10, 30, 10):
+            clock(seconds)
             done(20)
+        clock(10)
     assert len(lines) == 2
-    assert lines[0].startswith("reading:  20%") and "40.0/200 [00:40<02:40" in lines[0]
+    assert lines[0].startswith("reading:  20%") and "40.0/200 [00:40<04:00" in lines[0]  # 20 files in the last 30 seconds
     assert lines[1] == "reading: 60 files in 01:00"
+
+
+def test_a_bar_has_the_same_rate(clock):
+    with module.Bar(total=200, unit=" files") as bar:
+        for seconds in (100, 5, 5):
+            clock(seconds)
+            bar.update(20)
+        assert bar.format_dict["rate"] == 4 and "<00:35" in str(bar)
 
 
 def test_a_job_that_failed_does_not_say_that_it_is_done(lines):

@@ -8,14 +8,13 @@ import time
 
 import tensorflow as tf
 from absl import logging
-from tqdm import tqdm
 
 from albert_tf import keras
+from albert_tf.progress import LINE_SECONDS, Bar, MovingRate
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 
-# Steps between two points of a curve, and seconds between two log lines.
+# Steps between two points of a curve.
 _CURVE_STEPS = 20
-_LINE_SECONDS = 30
 
 
 class StepCallback(keras.callbacks.Callback):
@@ -43,22 +42,22 @@ class Progress(StepCallback):
         self._total, self._batch_size = num_train_steps, batch_size
         self._bar = None
         if sys.stderr.isatty():
-            self._bar = tqdm(total=num_train_steps, initial=first_step, unit="step", desc="training")
-        self._start = self._last_line = time.monotonic()
+            self._bar = Bar(total=num_train_steps, initial=first_step, unit="step", desc="training")
+        self._rate, self._last_line = MovingRate(), time.monotonic()
 
     def on_step(self, step, logs):
+        self._rate.update(step)
+        examples_per_second = f"{self._rate.per_second * self._batch_size:.1f}" if self._rate.per_second else "?"
         if self._bar is not None:
-            examples_per_second = (self._bar.format_dict["rate"] or 0.0) * self._batch_size
-            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}, {examples_per_second:.0f} examples/s", refresh=False)
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}, {examples_per_second} examples/s", refresh=False)
             self._bar.update(step - self._bar.n)
             return
         now = time.monotonic()
-        if now - self._last_line >= _LINE_SECONDS or step == self._total:
+        if now - self._last_line >= LINE_SECONDS or step == self._total:
             self._last_line = now
-            seconds_per_step = (now - self._start) / (step - self._first_step)
-            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %.1f examples/s, %s left", step, self._total,
-                         logs["loss"], logs["learning_rate"], self._batch_size / seconds_per_step,
-                         tqdm.format_interval((self._total - step) * seconds_per_step))
+            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %s examples/s, %s left", step, self._total,
+                         logs["loss"], logs["learning_rate"], examples_per_second,
+                         self._rate.time_left(self._total - step))
 
     def on_train_end(self, logs=None):
         if self._bar is not None:

@@ -105,3 +105,18 @@ def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
     fit([2.0] * 5, callbacks.Progress(0, 5, batch_size=1))
     shown = capsys.readouterr().err
     assert "5/5" in shown and "examples/s" in shown and "loss" in shown
+
+
+def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    now = [0.0]
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
+    progress = callbacks.Progress(10, 100, batch_size=8)
+    for step in range(11, 101):
+        now[0] += 600 if step == 11 else 2  # the first step is compiled
+        progress.on_step(step, dict(loss=0.5, learning_rate=0.1))
+    assert [record.getMessage() for record in caplog.records][:3] == [
+        "step 11 of 100, loss 0.5000, learning rate 0.1, ? examples/s, ? left",
+        "step 26 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 02:28 left",
+        "step 41 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 01:58 left"]
+    assert caplog.records[-1].getMessage().endswith("4.0 examples/s, 00:00 left")
