@@ -4,8 +4,11 @@ import os
 import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for each core
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 import pytest
+import script_process
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 
@@ -46,6 +49,9 @@ def two_cpu_devices():
     """Two logical devices, for tests of the mirrored strategy; they must be asked for before TensorFlow is used."""
     import tensorflow as tf
 
+    from albert_tf import keras
+
+    script_process.preload(keras.layers.__name__)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 

@@ -1,13 +1,11 @@
 """Runs of run_pretraining.py for tests: a tiny model, with all that a restart could get wrong switched on."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import tensorflow as tf
+from script_process import ScriptProcess, arguments_of, start
 from synthetic_records import VOCAB_SIZE, write_records
 
 RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
@@ -35,18 +33,14 @@ class Runs:
         path.write_text(json.dumps({**CONFIG, **changes}))
         return str(path)
 
-    def start(self, output_dir: str, environment=None, **flags) -> subprocess.Popen:
+    def start(self, output_dir: str, environment=None, **flags) -> ScriptProcess:
         flags = {**self.flags, "output_dir": self.folder / output_dir, **flags}
-        arguments = [f"--{name}={value}" for name, values in flags.items()
-                     for value in (values if isinstance(values, list) else [values])]
-        command = [sys.executable, str(RUNNER), "run_pretraining.py", *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                env={**os.environ, **{name: str(value) for name, value in (environment or {}).items()}})
+        return start(RUNNER, ["run_pretraining.py", *arguments_of(flags)], environment=environment, merged=True)
 
     def run(self, output_dir: str, environment=None, expect=0, **flags) -> str:
         """Runs to the end and returns what was printed."""
-        process = self.start(output_dir, environment, **flags)
-        printed, _ = process.communicate(timeout=300)
+        with self.start(output_dir, environment, **flags) as process:
+            printed, _ = process.communicate()
         assert process.returncode == expect, printed
         return printed
 

@@ -1,4 +1,4 @@
-"""Many runs of our scripts in one process, so that TensorFlow is loaded once. For tests:
+"""Many runs of our scripts in one process (see script_process.py), so that nothing is set up twice. For tests:
 
     with ScriptSession("run_classifier.py") as session:
         printed = session.run(task_name="rte", do_train=True)
@@ -10,14 +10,12 @@ Files at ram:// are the process' own: every script of the session sees them, and
 
 import json
 import os
-import pathlib
 import runpy
-import subprocess
 import sys
 import tempfile
 import traceback
 
-REPOSITORY = pathlib.Path(__file__).parent.parent
+from script_process import REPOSITORY, start
 
 
 class ScriptSession:
@@ -31,15 +29,15 @@ class ScriptSession:
 
     def __init__(self, script: str = None, eagerly: bool = False, **flags):
         self._script, self._flags = script, flags
-        self._process = subprocess.Popen([sys.executable, __file__, json.dumps(eagerly)], text=True,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = start(__file__, [json.dumps(eagerly)], input=None)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process as process:
+            process.stdin.close()
+            process.wait()
 
     def run(self, expect: int = 0, script: str = None, **flags) -> str:
         """Runs a script; flags that are None are left out. Returns what it printed."""
@@ -54,7 +52,7 @@ class ScriptSession:
 
     def _ask(self, *request) -> dict:
         print(json.dumps(request), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+        return json.loads(self._process.readline())
 
 
 def serve(eagerly: bool) -> None:

@@ -1,12 +1,10 @@
 """create_pretraining_data.py, run as a user runs it. What it makes is tested in data/test_creation.py."""
 
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
+import script_process
 import tensorflow as tf
 
 from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data
@@ -14,21 +12,16 @@ from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 
-ROOT = pathlib.Path(__file__).parents[1]
-TINY = ROOT / "tests/golden/tiny_spm/tiny.model"
+TINY = script_process.REPOSITORY / "tests/golden/tiny_spm/tiny.model"
 SENTENCES = ["The kettle stood on the stove.", "Nobody had filled it since the morning.",
              "A letter lay beside the lamp, unopened.", "She read the name on it twice.",
              "Outside, the ferry sounded its horn.", "It was later than they had agreed."]
 
 
-def arguments(tmp_path, **flags):
+def create(tmp_path, *, run=script_process.run, max_file_size=None, **flags):
     flags = dict(dict(input_file=tmp_path / "text.txt", output_file=tmp_path / "out.tfrecord", spm_model_file=TINY,
                       max_seq_length=32, max_predictions_per_seq=5, dupe_factor=3, num_workers=2), **flags)
-    return [sys.executable, "create_pretraining_data.py", *(f"--{name}={value}" for name, value in flags.items())]
-
-
-def create(tmp_path, **flags):
-    return subprocess.run(arguments(tmp_path, **flags), cwd=ROOT, capture_output=True, text=True)
+    return run("create_pretraining_data.py", flags, max_file_size=max_file_size)
 
 
 @pytest.fixture
@@ -77,8 +70,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
-    limited = ["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "-", *arguments(tmp_path, dupe_factor=20)]
-    done = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True)
+    done = create(tmp_path, max_file_size=4096, dupe_factor=20)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"create_pretraining_data.py: error: {tmp_path}: File too large"
     assert leftovers(tmp_path) == set()
@@ -93,11 +85,11 @@ def test_where_one_output_cannot_be_written_none_is_left(tmp_path, text):
 
 
 def test_sigterm_leaves_nothing(tmp_path, text):
-    process = subprocess.Popen(arguments(tmp_path, dupe_factor=100_000), cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.time() + 60
-    while not leftovers(tmp_path) and time.time() < deadline:
-        time.sleep(0.1)
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 1
+    with create(tmp_path, run=script_process.start, dupe_factor=100_000) as process:
+        deadline = time.time() + 60
+        while not leftovers(tmp_path) and time.time() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 1
     assert leftovers(tmp_path) == set()

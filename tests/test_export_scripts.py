@@ -1,12 +1,10 @@
 """The scripts by which a model leaves: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
 
-import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import script_process
 import tensorflow as tf
 import tensorflow_hub as hub
 import tensorflow_text  # noqa: F401  registers the ops of the tokenization
@@ -18,7 +16,6 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
 LINES = ["The name of the file", "", "of the"]
 
 
@@ -38,8 +35,7 @@ def released(tmp_path_factory, golden):
 
 
 def run(script, expect=0, **flags):
-    command = [sys.executable, str(REPOSITORY / script), *(f"--{name}={value}" for name, value in flags.items())]
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = script_process.run(script, flags, merged=True)
     assert done.returncode == expect, done.stdout
     return done.stdout
 

@@ -45,16 +45,14 @@ def test_killed_again_and_again_at_any_moment(place):
     chance = random.Random(1)
     kills = 0
     while True:
-        process = runs.start("killed", environment, **flags)
-        for line in process.stdout:
-            if "training from step" in line or "nothing to train" in line:
-                break
-        try:
-            process.communicate(timeout=chance.uniform(0, 12))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            kills += 1
+        with runs.start("killed", environment, **flags) as process:
+            process.wait_for("training from step", "nothing to train")
+            try:
+                process.communicate(timeout=chance.uniform(0, 12))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                kills += 1
         if process.returncode == 0:
             break
     assert kills

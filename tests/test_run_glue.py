@@ -1,15 +1,12 @@
 """run_glue.py: all tasks of a folder, the small ones from MNLI, and the paper's table."""
 
 import json
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
+import script_process
 
-RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
 
@@ -17,8 +14,7 @@ CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_laye
 def run(golden, **flags):
     flags = dict(spm_model_file=golden / "tiny_spm" / "tiny.model", max_seq_length=24, train_batch_size=4, train_step=2,
                  warmup_step=0, save_checkpoints_steps=1, **flags)
-    command = [sys.executable, str(RUNNER), "run_glue.py", *(f"--{name}={value}" for name, value in flags.items())]
-    return subprocess.run(command, capture_output=True, text=True)
+    return script_process.run("run_glue.py", flags)
 
 
 @pytest.mark.slow
@@ -43,10 +39,11 @@ def test_what_is_a_tasks_own_wins_over_what_is_given_for_all(tmp_path):
     (tmp_path / "mnli").mkdir()
     (tmp_path / "mnli" / "eval_runs.json").write_text(json.dumps(dict(best_run="seed_8")))
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
-    program = ("import json, sys; sys.path.insert(0, sys.argv[1]); import run_glue; run_glue.FLAGS(sys.argv[1:]); "
-               "print(json.dumps({name: run_glue.arguments(name) for name in ('rte', 'cola')}))")
-    done = subprocess.run([sys.executable, "-c", program, str(RUNNER.parent.parent),
-                           *(f"--{name}={value}" for name, value in given.items())], capture_output=True, text=True)
+    (tmp_path / "arguments_of.py").write_text(
+        f"import json, sys; sys.path.insert(0, {str(script_process.REPOSITORY)!r}); import run_glue; "
+        "run_glue.FLAGS(sys.argv); print(json.dumps({name: run_glue.arguments(name) for name in ('rte', 'cola')}))")
+    done = script_process.run(tmp_path / "arguments_of.py", given)
+    assert done.returncode == 0, done.stderr
     arguments = json.loads(done.stdout)
     shared = {"--data_dir=glue", "--seed=7", "--random_seed=7", "--do_train", "--do_eval"}
     assert set(arguments["rte"]) == shared | {

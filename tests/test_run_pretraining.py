@@ -1,11 +1,11 @@
 """run_pretraining.py as a user runs it: results, mistakes, signals, several processes."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
 import socket
-import time
 
 import numpy as np
 import pytest
@@ -103,13 +103,10 @@ def test_evaluation_of_a_released_checkpoint(runs, golden):
 
 
 def test_sigterm_saves_and_ends(runs):
-    process = runs.start("terminated", num_train_steps=10**6, save_checkpoints_steps=10**6)
-    for line in process.stdout:
-        if "training from step 0" in line:
-            break
-    time.sleep(1)  # the handler is set right after that line
-    process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=120)
+    with runs.start("terminated", num_train_steps=10**6, save_checkpoints_steps=10**6) as process:
+        process.wait_for("training from step 0")  # the handler is set before that line
+        process.send_signal(signal.SIGTERM)
+        printed, _ = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, printed
     step = int(tf.train.latest_checkpoint(str(runs.folder / "terminated")).rsplit("-", 1)[1])
     assert f"step {step} is saved" in printed
@@ -123,11 +120,12 @@ def test_two_workers_train_as_one_process(runs):
     ports = [free_port(), free_port()]
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
     tasks = [{"type": "worker", "index": index} for index in (0, 1)]
-    workers = [runs.start("workers", dict(TF_CONFIG=json.dumps({"cluster": cluster, "task": task})), **flags)
-               for task in tasks]
-    for worker in workers:
-        printed, _ = worker.communicate(timeout=300)
-        assert worker.returncode == 0, printed
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(runs.start(
+            "workers", dict(TF_CONFIG=json.dumps({"cluster": cluster, "task": task})), **flags)) for task in tasks]
+        for worker in workers:
+            printed, _ = worker.communicate()
+            assert worker.returncode == 0, printed
     runs.run("one_process", **flags)
     ours, expected = runs.end_of("workers", 4), runs.end_of("one_process", 4)
     assert ours.keys() == expected.keys()

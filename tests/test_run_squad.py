@@ -1,21 +1,18 @@
 """run_squad.py as a user runs it: both versions trained, scored and predicted, exported and asked; mistakes."""
 
 import json
-import pathlib
 import random
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
+from script_process import REPOSITORY, run as run_script
 from script_session import ScriptSession
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
-REPOSITORY = pathlib.Path(__file__).parents[1]
 FILES = {"1.1": "dev_v1.json", "2.0": "train.json"}
 CONTEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 8
 
@@ -180,8 +177,7 @@ def test_questions_from_the_terminal_are_answered(run, folder):
     version, directory, _ = run
     flags = dict(init_checkpoint=directory, output_dir=directory, squad_version=version, ask=True, max_seq_length=64,
                  doc_stride=24, max_query_length=16, context_file=folder / "context.txt")
-    command = [sys.executable, REPOSITORY / "run_squad.py", *(f"--{name}={value}" for name, value in flags.items())]
-    done = subprocess.run(command, input="Who built it?\n\nnot read\n", text=True, capture_output=True)
+    done = run_script("run_squad.py", flags, input="Who built it?\n\nnot read\n")
     assert done.returncode == 0, done.stderr
     head, *answers = done.stdout.splitlines()
     assert head.startswith("Questions about") and len(answers) == 5 + (version == "2.0")

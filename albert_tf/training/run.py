@@ -82,7 +82,6 @@ def train(
     if evaluator is not None and evaluator.patience_is_over:
         logging.info("nothing to train: the run ended early at step %d", first_step)
         return
-    logging.info("training from step %d to %d", first_step, options.num_train_steps)
 
     def save(step: int) -> None:
         checkpoints.save(step)
@@ -102,6 +101,7 @@ def train(
                    callbacks.Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
     batches = strategy.distribute_datasets_from_function(batches_from(first_step))
     with end_on_signal:
+        logging.info("training from step %d to %d", first_step, options.num_train_steps)
         trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=beside)
     last_step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
     # Keras' fit takes whatever raises an OutOfRangeError for the end of the data, and returns.

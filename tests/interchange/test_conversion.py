@@ -1,14 +1,10 @@
 """convert_checkpoint.py: from form to form, bit-equal; heads found by their variables; nothing is overwritten."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
+from script_process import run
 
 import albert_tf
 from albert_tf.config import AlbertConfig
@@ -20,7 +16,6 @@ from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
 HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "conditional_span": {},
@@ -150,18 +145,12 @@ def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden
     assert kind_of(open_source(str(tmp_path / "new"))) == "encoder"
 
 
-def run(*flags):
-    environment = dict(os.environ, PYTHONPATH=str(REPOSITORY), TF_CPP_MIN_LOG_LEVEL="3")
-    return subprocess.run([sys.executable, str(REPOSITORY / "convert_checkpoint.py"), *flags], capture_output=True,
-                          text=True, env=environment)
-
-
 def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
     model = MODELS["pretrainer"](TINY)
     save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
     (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
-    done = run(f"--albert_directory={tmp_path / 'albert'}", "--checkpoint_name=model.ckpt-7",
-               f"--export_path={tmp_path / 'exported'}")
+    done = run("convert_checkpoint.py", dict(albert_directory=tmp_path / "albert", checkpoint_name="model.ckpt-7",
+                                             export_path=tmp_path / "exported"))
     assert done.returncode == 0, done.stderr
     assert "tf1 written to" in done.stderr
     after = values_of(albert_tf.from_pretrained(str(tmp_path / "exported"), model="pretrainer"))
@@ -170,6 +159,7 @@ def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
 
 def test_a_mistake_is_one_line(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
-    done = run(f"--init_checkpoint={tmp_path / 'pytorch_model.bin'}", f"--output_dir={tmp_path / 'new'}")
+    done = run("convert_checkpoint.py", dict(init_checkpoint=tmp_path / "pytorch_model.bin",
+                                             output_dir=tmp_path / "new"))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "pytorch_model.bin is a pickle" in done.stderr

@@ -2,14 +2,13 @@
 
 import inspect
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import script_process
 import tensorflow as tf
+from tensorflow.python.tools import saved_model_cli
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -29,8 +28,6 @@ from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
 TESTS = pathlib.Path(__file__).parents[1]
-# saved_model_cli knows no ops but TensorFlow's own: tensorflow_text must be imported before its main().
-SAVED_MODEL_CLI = "import tensorflow_text; from tensorflow.python.tools.saved_model_cli import main; main()"
 MASKED = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [MASK]s", ""]
 
 
@@ -60,10 +57,10 @@ def mask_filling(pretrainer, tokenizer, tmp_path_factory):
     return folder
 
 
-def run(*command, **options):
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONPATH="")
-    return subprocess.run([sys.executable, *map(str, command)], text=True, capture_output=True, check=True,
-                          env=environment, cwd="/", **options).stdout
+def run(script, *arguments, **options):
+    done = script_process.run(script, arguments, cwd="/", **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def ask(folder, *questions):
@@ -128,7 +125,7 @@ def test_masks_are_filled_as_in_python(mask_filling, tokenizer, pretrainer):
 
 
 def test_saved_model_cli_answers(mask_filling):
-    shown = run("-c", SAVED_MODEL_CLI, "run", "--dir", mask_filling, "--tag_set", "serve", "--signature_def",
+    shown = run(saved_model_cli.__file__, "run", "--dir", mask_filling, "--tag_set", "serve", "--signature_def",
                 "serving_default", "--input_exprs", "text=[b'The [MASK] of the file.']")
     assert "Result for output key pieces" in shown and "Result for output key probabilities" in shown
 

@@ -1,0 +1,212 @@
+"""Runs Python scripts for tests, each in a new process that has TensorFlow loaded from the start.
+
+A server process imports TensorFlow once and forks for every run (multiprocessing's "forkserver"). A run therefore does
+not pay the seconds of the import, and still has all that a process of its own has: flags, environment, working
+directory, signals, exit status. The server imports no module of this repository.
+
+    done = run("create_pretraining_data.py", dict(input_file=text, output_file=path))
+    assert done.returncode == 0, done.stderr
+
+    with start("run_pretraining.py", flags, merged=True) as process:  # for signals, and for several processes at once
+        process.wait_for("training from step 0")
+        process.send_signal(signal.SIGTERM)
+        printed, _ = process.communicate()
+
+Many runs that train or predict are faster in one process: see script_session.py.
+"""
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import resource
+import runpy
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).parent.parent
+TIMEOUT = 600  # seconds
+PRELOADED = ["tensorflow", "tensorflow_text", "tensorflow_hub", "sklearn.metrics", "scipy.stats"]
+
+_server = multiprocessing.get_context("forkserver")
+_server.set_forkserver_preload(PRELOADED)
+
+
+def preload(*modules):
+    """Has the server import more than PRELOADED; to be called before the first run."""
+    _server.set_forkserver_preload([*PRELOADED, *modules])
+
+
+def start(script, flags=(), **options):
+    """Starts a script.
+
+    Args:
+      script: its name in the repository, or its path.
+      flags: {name: value}, as arguments_of takes them, or a list of arguments.
+      **options: of ScriptProcess.
+    """
+    arguments = arguments_of(flags) if isinstance(flags, dict) else list(map(str, flags))
+    return ScriptProcess(str(REPOSITORY / script), arguments, **options)
+
+
+def run(script, flags=(), timeout=TIMEOUT, **options):
+    """Runs a script to its end. Arguments are those of `start`; the result is a subprocess.CompletedProcess."""
+    with start(script, flags, **options) as process:
+        stdout, stderr = process.communicate(timeout)
+    return subprocess.CompletedProcess(script, process.returncode, stdout, stderr)
+
+
+def arguments_of(flags):
+    """{name: value} -> ["--name=value", ...]; a flag is repeated for each value of a list, and left out for None."""
+    return [f"--{name}={value}" for name, values in flags.items()
+            for value in (values if isinstance(values, list) else [values]) if value is not None]
+
+
+class ScriptProcess:
+    """A running script; the part of subprocess.Popen's interface that tests need.
+
+    Args:
+      script, arguments: its path and command line.
+      environment: variables that are set besides those of this process.
+      cwd: the working directory; by default that of this process.
+      input: text for its standard input; None for a pipe, `stdin`, that stays open.
+      merged: whether its standard error goes to its standard output.
+      max_file_size: bytes of the largest file that it may write, as on a disk that is full.
+    """
+
+    def __init__(self, script, arguments, environment=None, cwd=None, input="", merged=False, max_file_size=None):
+        variables = {**os.environ, **{name: str(value) for name, value in (environment or {}).items()}}
+        pipes = [_server.Pipe(duplex=False) for _ in range(1 if merged else 2)]
+        stdin = _server.Pipe(duplex=False) if input is None else (input, None)
+        options = dict(environment=variables, cwd=str(cwd or os.getcwd()), max_file_size=max_file_size, stdin=stdin[0],
+                       stdout=pipes[0][1], stderr=pipes[-1][1])
+        self._process = _server.Process(target=_run_script, args=(script, arguments), kwargs=options)
+        self._process.start()
+        for _, writer in pipes:
+            writer.close()
+        self.stdin = None
+        if input is None:
+            stdin[0].close()
+            self.stdin = open(os.dup(stdin[1].fileno()), "w", buffering=1, encoding="utf-8")
+            stdin[1].close()
+        self._readers = [reader for reader, _ in pipes]
+        self._unread = [b""] * len(pipes)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Kills it where it still runs."""
+        self.kill()
+        self._process.join()
+        for pipe in (*self._readers, *([self.stdin] if self.stdin else [])):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def returncode(self):
+        """The exit status, -SIGNAL after a signal; None while it runs."""
+        return self._process.exitcode
+
+    def send_signal(self, number):
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self._process.kill()
+
+    def wait(self, timeout=TIMEOUT):
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self._process.name, timeout)
+        return self.returncode
+
+    def readline(self, timeout=TIMEOUT):
+        """The next line of standard output; "" at the end."""
+        self._read(timeout, until=b"\n")
+        line, newline, self._unread[0] = self._unread[0].partition(b"\n")
+        return (line + newline).decode("utf-8", "replace")
+
+    def wait_for(self, *texts, timeout=TIMEOUT):
+        """Reads standard output up to the line that has one of the texts; fails where there is none."""
+        lines = []
+        for line in iter(lambda: self.readline(timeout), ""):
+            lines.append(line)
+            if any(text in line for text in texts):
+                return
+        raise AssertionError(f"none of {texts} was printed: {''.join(lines)}")
+
+    def communicate(self, timeout=TIMEOUT):
+        """Reads to the end and waits. Returns (stdout, stderr) from where `readline` stopped; stderr None if merged."""
+        end = time.monotonic() + timeout
+        self._read(timeout)
+        self.wait(max(0, end - time.monotonic()))
+        printed = [text.decode("utf-8", "replace") for text in self._unread]
+        return printed[0], printed[1] if len(printed) > 1 else None
+
+    def _read(self, timeout, until=None):
+        end = time.monotonic() + timeout
+        with selectors.DefaultSelector() as selector:
+            for which, reader in enumerate(self._readers):
+                if not reader.closed:
+                    selector.register(reader, selectors.EVENT_READ, which)
+            while selector.get_map() and (until is None or until not in self._unread[0]):
+                events = selector.select(max(0, end - time.monotonic()))
+                if not events:
+                    raise subprocess.TimeoutExpired(self._process.name, timeout, b"".join(self._unread))
+                for key, _ in events:
+                    block = os.read(key.fd, 2**16)
+                    self._unread[key.data] += block
+                    if not block:
+                        selector.unregister(key.fileobj)
+                        key.fileobj.close()
+
+
+def _run_script(script, arguments, environment, cwd, max_file_size, stdin, stdout, stderr):
+    """In the new process: what `python SCRIPT ARGUMENTS` does."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    with _as_file(stdin) as file:
+        os.dup2(file.fileno(), 0)
+    os.dup2(stdout.fileno(), 1)
+    os.dup2(stderr.fileno(), 2)
+    for pipe in {stdout, stderr}:
+        pipe.close()  # the end of the script's own 1 and 2 is the end of the pipes
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+    sys.argv = [script, *arguments]
+    of_environment = [path for path in sys.path if not path.startswith(str(REPOSITORY)) or path.startswith(sys.prefix)]
+    sys.path = [os.path.dirname(script), *of_environment]
+    if max_file_size is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # a process of multiprocessing leaves them out
+
+
+def _as_file(stdin):
+    """A pipe as it is, and a text as a file that begins with it."""
+    if not isinstance(stdin, str):
+        return stdin
+    file = tempfile.TemporaryFile()
+    file.write(stdin.encode("utf-8"))
+    file.seek(0)
+    return file
+
+
+def _kill_what_still_runs():
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
+if multiprocessing.parent_process() is None:  # in pytest, and not in what it runs
+    atexit.register(_kill_what_still_runs)
