@@ -5,7 +5,9 @@ The public names are loaded when first used, so that importing the package costs
 
 import importlib
 
-_HOME_OF = {
+__version__ = "0.2.0"
+
+_MODULE_OF = {
     "AlbertConfig": "albert_tf.config",
     "FullTokenizer": "albert_tf.text.tokenization",
     "preprocess_text": "albert_tf.text.normalization",
@@ -13,19 +15,25 @@ _HOME_OF = {
     "encode_ids": "albert_tf.text.tokenization",
     "AlbertModel": "albert_tf.modeling.albert_model",
     "AlbertPretrainer": "albert_tf.modeling.pretrainer",
+    "AlbertClassifier": "albert_tf.modeling.classifier",
+    "AlbertSpan": "albert_tf.modeling.span",
+    "AlbertConditionalSpan": "albert_tf.modeling.conditional_span",
+    "AlbertMultipleChoice": "albert_tf.modeling.multiple_choice",
     "create_optimizer": "albert_tf.training.optimizer",
     "learning_rate_schedule": "albert_tf.training.schedule",
     "from_pretrained": "albert_tf.interchange.from_pretrained",
+    "tokenizer_from_pretrained": "albert_tf.interchange.from_pretrained",
+    "save_pretrained": "albert_tf.interchange.save_pretrained",
 }
-_ROOMS = ("text", "data", "modeling", "tasks", "training", "interchange")
+_PACKAGES = ("text", "data", "modeling", "tasks", "training", "interchange")
 
-__all__ = [*_HOME_OF, *_ROOMS]
+__all__ = ["__version__", *_MODULE_OF, *_PACKAGES]
 
 
 def __getattr__(name):
-    if name in _HOME_OF:
-        return getattr(importlib.import_module(_HOME_OF[name]), name)
-    if name in _ROOMS:
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    if name in _PACKAGES:
         return importlib.import_module(f"albert_tf.{name}")
     raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
 

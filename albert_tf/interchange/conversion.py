@@ -49,9 +49,7 @@ def convert(
     Raises:
       ValueError: there is a model in output_dir already; it is not clear which model it is; the form has none such.
     """
-    written = os.path.join(output_dir, FORMATS[to])
-    if tf.io.gfile.exists(written):
-        raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")
+    check_no_model(output_dir, to)
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose variables have other names than the release's: it can "
                          "be used as an encoder, and not be converted")
@@ -62,6 +60,15 @@ def convert(
                         source.path, ", ".join(report.not_restored), kind)
     save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored)
     logging.info("%s written to %s, as a %s", to, output_dir, kind)
+
+
+def check_no_model(output_dir: str, to: str) -> None:
+    """Raises ValueError where there is no such form, or a model of that form in the directory."""
+    if to not in FORMATS:
+        raise ValueError(f"a form must be one of {', '.join(FORMATS)}. Received: {to!r}")
+    written = os.path.join(output_dir, FORMATS[to])
+    if tf.io.gfile.exists(written):
+        raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")
 
 
 def kind_of(source: Source) -> str:
@@ -93,10 +100,8 @@ def save(
       never_trained: release names of variables that have initial values; TF1's forms and "tf_hub" do without them.
 
     Raises:
-      ValueError: there is no such form, or it has no such model.
+      ValueError: the form has no such model.
     """
-    if to not in FORMATS:
-        raise ValueError(f"a form must be one of {', '.join(FORMATS)}. Received: {to!r}")
     if to == "hugging_face":
         save_hugging_face(model, output_dir, vocabulary)
     elif to == "tf_hub":

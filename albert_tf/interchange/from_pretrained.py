@@ -14,6 +14,7 @@ from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
 from albert_tf.interchange.source import Source
 from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.text.tokenization import FullTokenizer
 
 # What no variable's shape depends on: with another value a checkpoint loads, and computes something else.
 _UNSEEN = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
@@ -47,6 +48,18 @@ def from_pretrained(
     """
     head_named(model)  # an unknown name is told before anything is read
     return build(open_source(path, trust_module), model, config, **arguments)[0]
+
+
+def tokenizer_from_pretrained(path: str) -> FullTokenizer:
+    """The tokenizer of the vocabulary that comes with weights, with their casing.
+
+    Args:
+      path: as from_pretrained takes it.
+
+    Raises:
+      ValueError: there are no weights at the path, or no vocabulary comes with them.
+    """
+    return open_source(path).vocabulary.tokenizer()
 
 
 def build(

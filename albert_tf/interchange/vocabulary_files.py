@@ -42,6 +42,13 @@ class VocabularyFiles:
     def __bool__(self):
         return bool(self.spm_model_file or self.vocab_file)
 
+    @classmethod
+    def of(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
+        """The file and the casing of a tokenizer."""
+        path = tokenizer.vocabulary_file
+        return cls(spm_model_file=path if tokenizer.sp_model else None,
+                   vocab_file=None if tokenizer.sp_model else path, do_lower_case=tokenizer.do_lower_case)
+
     def tokenizer(self) -> FullTokenizer:
         """The tokenizer of these files; lower case, as all released models are, where nothing is said.
 

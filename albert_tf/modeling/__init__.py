@@ -1,0 +1,5 @@
+"""Batches -> vectors. The modules are loaded when first used."""
+
+from albert_tf.lazy import loader_of
+
+__getattr__ = loader_of(__name__)

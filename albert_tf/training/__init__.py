@@ -1,0 +1,5 @@
+"""Losses -> weights. The modules are loaded when first used."""
+
+from albert_tf.lazy import loader_of
+
+__getattr__ = loader_of(__name__)

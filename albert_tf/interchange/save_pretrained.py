@@ -1,0 +1,27 @@
+"""save_pretrained: the reverse of from_pretrained."""
+
+from __future__ import annotations
+
+from albert_tf import keras
+from albert_tf.interchange.conversion import check_no_model, save
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.text.tokenization import FullTokenizer
+
+
+def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours") -> None:
+    """Writes a model with its config, and its vocabulary where a tokenizer is given, so that from_pretrained reads them.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      folder: where to; made where it is missing.
+      tokenizer: of the model.
+      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert) or "tf_hub".
+
+    Raises:
+      ValueError: there is a model in the folder already, there is no such format, or the format has no such model.
+
+    Example:
+      albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
+    """
+    check_no_model(folder, to)
+    save(model, folder, to, VocabularyFiles() if tokenizer is None else VocabularyFiles.of(tokenizer))
