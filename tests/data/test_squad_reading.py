@@ -97,9 +97,8 @@ def test_what_scores_depend_on_is_kept_and_nothing_else(tmp_path):
     several["answers"] += [dict(text="Ada", answer_start=8), dict(text="ada", answer_start=0)]
     path = file_of(tmp_path, several, question("b", answer=None))
     found = survey(path, with_answers=True)
-    assert found.dataset == (
-        dict(paragraphs=[dict(qas=[dict(id="a", answers=[dict(text="Ada"), dict(text="ada")])])]),
-        dict(paragraphs=[dict(qas=[dict(id="b", answers=[])])]))
+    questions = [dict(id="a", answers=[dict(text="Ada"), dict(text="ada")]), dict(id="b", answers=[])]
+    assert found.dataset == (dict(paragraphs=[dict(qas=questions)]),)
     predictions, na_probs = dict(a="ADA", b="Ada"), dict(a=0.1, b=0.2)
     whole = json.load(open(path, encoding="utf-8"))["data"]
     assert evaluate_v2(found.dataset, predictions, na_probs) == evaluate_v2(whole, predictions, na_probs)

@@ -142,7 +142,7 @@ def survey(input_file: str, with_answers: bool = False) -> Survey:
     Raises:
       ValueError: it is no SQuAD file, has no questions, or an answer has no text.
     """
-    said, article, questions, has_is_impossible, has_answers, dataset = None, 0, 0, False, False, []
+    said, article, questions, has_is_impossible, has_answers, scored = None, 0, 0, False, False, []
     for key, value in stream_array(input_file, "data"):
         if key == "version":
             said = str(value).lstrip("v")
@@ -156,11 +156,12 @@ def survey(input_file: str, with_answers: bool = False) -> Survey:
                     has_answers |= bool(texts)
                     if with_answers:
                         answers = [dict(text=text) for text in dict.fromkeys(texts)]
-                        dataset.append(dict(paragraphs=[dict(qas=[dict(id=fields.get("id"), answers=answers)])]))
+                        scored.append(dict(id=fields.get("id"), answers=answers))
             article += 1
     _check_not_empty(input_file, article, questions)
     version = said if said in VERSIONS else "2.0" if has_is_impossible else "1.1"
-    return Survey(version, questions, has_answers, tuple(dataset))
+    dataset = (dict(paragraphs=[dict(qas=scored)]),) if with_answers else ()
+    return Survey(version, questions, has_answers, dataset)
 
 
 def _raw_paragraphs(input_file: str) -> Iterator[tuple[str, dict]]:
