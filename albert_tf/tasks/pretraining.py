@@ -6,10 +6,11 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.task import Batch, Tensors
 
 
 class PretrainingTask:
-    """What the trainer needs to know of pre-training.
+    """Masked LM and sentence order. Batches are those of data/pretraining/reading.py.
 
     Args:
       model: the model to train.
@@ -25,13 +26,13 @@ class PretrainingTask:
         names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
         self._means = {name: keras.metrics.Mean(name=name) for name in names}
 
-    def normalizers(self, batch: dict) -> dict[str, tf.Tensor]:
-        """What the losses are divided by: sums over a part of the batch, to be added up over all of it."""
+    def normalizers(self, batch: Batch) -> Tensors:
+        """masked_tokens: the sum of masked_lm_weights; examples: the rows of a part of a batch."""
         return dict(masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]),
                     examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
 
-    def loss(self, outputs: dict, batch: dict, normalizers: dict) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """The part of the whole batch's loss that is this part of the batch's, in all and by name.
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The share of this part of the batch in the loss of the whole batch, in all and by name.
 
         Masked LM: weighted sum / (sum of weights + 1e-5); sentence order: mean cross entropy; total: their sum.
         """
@@ -45,7 +46,7 @@ class PretrainingTask:
     def metrics(self) -> list[keras.metrics.Metric]:
         return list(self._means.values())
 
-    def update_metrics(self, batch: dict, outputs: dict) -> None:
+    def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
         """Adds a batch of evaluation; rows with is_real_example 0 only fill it up."""
         real = batch["is_real_example"]
         weights = batch["masked_lm_weights"] * real[:, None]
@@ -69,11 +70,11 @@ class PretrainingTask:
         return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
 
 
-def _masked_lm_losses(outputs: dict, batch: dict) -> tf.Tensor:
+def _masked_lm_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
     """[batch, predictions]"""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["masked_lm_ids"], outputs["mlm_logits"])
 
 
-def _sentence_losses(outputs: dict, batch: dict) -> tf.Tensor:
+def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
     """[batch]"""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], outputs["sop_logits"])

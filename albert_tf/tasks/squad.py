@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.tasks.task import Batch, MeanLossTask, Tensors
 
 
-class _SquadTask:
-    """What both heads share. Batches have start_positions and end_positions, int32 [batch], in training."""
-
-    metrics = ()  # what SQuAD reports is not a mean over batches: tasks/squad_metrics.py computes it from answers
-
-    def __init__(self, model: keras.Model):
-        self.model = model
-
-    def normalizers(self, batch: dict) -> dict[str, tf.Tensor]:
-        """What the losses are divided by: the examples of a part of the batch, to be added up over all of it."""
-        return dict(examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
-
-
-class SpanTask(_SquadTask):
-    """SQuAD 1.1.
+class SpanTask(MeanLossTask):
+    """SQuAD 1.1. Batches have start_positions and end_positions, int32 [batch], in training.
 
     Args:
       model: the model to train.
@@ -34,14 +21,14 @@ class SpanTask(_SquadTask):
         super().__init__(model)
         self._n_best_size = n_best_size
 
-    def loss(self, outputs: dict, batch: dict, normalizers: dict) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """The mean of the cross entropies of start and end, over all tokens of a row: the part that is this part's."""
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The mean of the cross entropies of start and end, over all tokens of a row: this part's share."""
         start, end = (tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[positions], outputs[logits]))
                       / normalizers["examples"]
                       for positions, logits in (("start_positions", "start_logits"), ("end_positions", "end_logits")))
         return (start + end) / 2.0, dict(start_loss=start, end_loss=end)
 
-    def predictions(self, outputs: dict) -> dict[str, tf.Tensor]:
+    def predictions(self, outputs: Tensors) -> Tensors:
         """The best starts and ends, each by itself, best first; of equals the first: [batch, n_best_size].
 
         As in the release log_prob is the raw logit here.
@@ -54,8 +41,9 @@ class SpanTask(_SquadTask):
         return found
 
 
-class ConditionalSpanTask(_SquadTask):
-    """SQuAD 2.0. Batches have p_mask besides, and in training is_impossible, int32 [batch].
+class ConditionalSpanTask(MeanLossTask):
+    """SQuAD 2.0. Batches have p_mask, int32 [batch, seq], and in training start_positions, end_positions and
+    is_impossible, int32 [batch].
 
     Args:
       model: the model to train.
@@ -64,7 +52,7 @@ class ConditionalSpanTask(_SquadTask):
     def __init__(self, model: AlbertConditionalSpan):
         super().__init__(model)
 
-    def loss(self, outputs: dict, batch: dict, normalizers: dict) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The mean of the cross entropies of start and end, and half the sigmoid cross entropy of answerability."""
         start, end = (-tf.reduce_sum(tf.gather(outputs[log_probs], batch[positions], batch_dims=1))
                       / normalizers["examples"]
@@ -76,7 +64,7 @@ class ConditionalSpanTask(_SquadTask):
         parts = dict(start_loss=start, end_loss=end, regression_loss=regression)
         return (start + end) / 2.0 + 0.5 * regression, parts
 
-    def predictions(self, outputs: dict) -> dict[str, tf.Tensor]:
+    def predictions(self, outputs: Tensors) -> Tensors:
         """The beam, starts best first with the ends of each, and the logit that there is no answer."""
         names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
         return {name: outputs[name] for name in names}

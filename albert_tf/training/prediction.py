@@ -7,21 +7,22 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import evaluation_batches
+from albert_tf.tasks.task import PredictingTask
 
 
 class Predictor:
     """Runs a task's model, without dropout, over features; each bucket has a program of its own, of static shapes.
 
     Args:
-      task: see albert_tf.tasks: model and predictions(outputs), the tensors that are wanted, by name, [batch, ...].
+      task: gives the model and, of its outputs, the tensors that are wanted.
       strategy: where it runs.
       batch_size: over all replicas.
       buckets: of length_buckets.bucket_lengths.
       jit_compile: whether XLA compiles it.
     """
 
-    def __init__(self, task, strategy: tf.distribute.Strategy, batch_size: int, buckets: tuple[int, ...],
-                 jit_compile: bool = False):
+    def __init__(self, task: PredictingTask, strategy: tf.distribute.Strategy, batch_size: int,
+                 buckets: tuple[int, ...], jit_compile: bool = False):
         self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
         # No control flow depends on tensors; AutoGraph would read sources again, edited ones too, at each new length.
         self._outputs = tf.function(self._outputs_of_replica, autograph=False, jit_compile=jit_compile or None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.tasks.task import Task
 
 CLIP_NORM = 1.0
 # A run whose gradients are not finite this often in a row will not recover.
@@ -20,7 +21,7 @@ class Trainer(keras.Model):
     """Trains and evaluates a task's model by Keras' own loop.
 
     Args:
-      task: see albert_tf.tasks: model, normalizers, loss, metrics, update_metrics.
+      task: the model and its loss; evaluate wants an EvaluatedTask.
       random_seed: dropout comes from it, the step, the micro-batch and the replica.
       gradient_accumulation_steps: micro-batches of a step.
       jit_compile: whether what computes gradients is compiled by XLA.
@@ -33,8 +34,8 @@ class Trainer(keras.Model):
       trainer.fit(batches)
     """
 
-    def __init__(self, task, random_seed: int = 0, gradient_accumulation_steps: int = 1, jit_compile: bool = False,
-                 loss_scaling: bool = False, shapes_vary: bool = False):
+    def __init__(self, task: Task, random_seed: int = 0, gradient_accumulation_steps: int = 1,
+                 jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False):
         # Under mixed_float16 Keras would wrap the optimizer in a loss scale of its own: hence float32.
         super().__init__(dtype="float32")
         self.task = task
