@@ -49,7 +49,8 @@ def test_start_up_messages_are_dropped_and_all_else_is_kept(tmp_path, level, sta
     (tmp_path / "tensorflow.py").write_text(f"import os; os.write(2, {START_UP!r} + b'out of memory\\n')\n{end}")
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     environment.update(dict(PYTHONPATH=str(tmp_path)), **(dict(TF_CPP_MIN_LOG_LEVEL=level) if level else {}))
-    run = subprocess.run([sys.executable, "-c", "from albert_tf import cli"], cwd=Path(__file__).parents[1],
-                         env=environment, capture_output=True)
+    program = "from albert_tf import cli; import tensorflow"
+    run = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], env=environment,
+                         capture_output=True)
     assert run.stderr.startswith(start_up + b"out of memory\n")
     assert run.stderr.endswith(b"ImportError: no wheel\n" if end else b"out of memory\n")
