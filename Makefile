@@ -1,27 +1,43 @@
-# Every target sets up what it needs: a virtual environment in .venv with a Python 3.9 to 3.11, and the requirements.
+# Every target sets up what it needs: a virtual environment with a Python 3.9 to 3.13, and the requirements, which
+# choose TensorFlow by the version of Python. STACK=newest takes the newest TensorFlow on Python 3.10 and 3.11 too.
 
-PYTHON ?= $(shell for python in python3.11 python3.10 python3.9 python3 python; do \
-	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null \
-	&& command -v "$$python" && break; done)
+STACK ?=
 CORPUS ?=
 DEMO_DIR ?= demo_output
+TESTS ?= not slow
+
+ifeq ($(STACK),newest)
+VENV := .venv-newest
+REQUIREMENTS := requirements-newest.txt
+VERSIONS := 3.13 3.12 3.11 3.10
+else ifeq ($(STACK),)
+VENV := .venv
+REQUIREMENTS := requirements.txt
+VERSIONS := 3.11 3.10 3.9 3.13 3.12
+else
+$(error STACK must be newest or empty. Received: $(STACK))
+endif
+
+PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
+	&& command -v "$$python" && break; done)
 
 .PHONY: demo test test-all clean
 
-demo: .venv/installed
-	.venv/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
+demo: $(VENV)/installed
+	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
 
-test: .venv/installed
-	.venv/bin/python -m pytest -m "not slow"
+test: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m "$(TESTS)"
 
-test-all: .venv/installed
-	.venv/bin/python -m pytest
+test-all: $(VENV)/installed
+	$(VENV)/bin/python -m pytest
 
-.venv/installed: requirements.txt
-	@test -n "$(PYTHON)" || { echo "albert_tf needs a Python 3.9, 3.10 or 3.11: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
-	@test -x .venv/bin/python || "$(PYTHON)" -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+$(VENV)/installed: $(REQUIREMENTS)
+	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
+	@test -x $(VENV)/bin/python || "$(PYTHON)" -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)
 	@touch $@
 
 clean:
-	rm -rf .venv $(DEMO_DIR)
+	rm -rf .venv .venv-newest $(DEMO_DIR)

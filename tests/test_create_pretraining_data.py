@@ -35,6 +35,7 @@ def leftovers(tmp_path):
     return {path.name for path in tmp_path.iterdir()} - {"text.txt"}
 
 
+@pytest.mark.both_stacks
 def test_flags_reach_the_library_and_two_workers_write_what_one_does(tmp_path, text):
     done = create(tmp_path, random_next_sentence=True, do_permutation=True, do_whole_word_mask=False,
                   favor_shorter_ngram=False, ngram=2, masked_lm_prob=0.2, short_seq_prob=0.3, random_seed=7,

@@ -16,6 +16,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 LINES = ["The name of the file", "", "of the"]
 
 

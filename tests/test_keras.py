@@ -10,6 +10,8 @@ import pytest
 
 from albert_tf import keras
 
+pytestmark = pytest.mark.both_stacks
+
 REPOSITORY = Path(__file__).parents[1]
 OTHER_KERAS = re.compile(r"\b(tf\.keras|tf_keras|tensorflow\.keras|from tensorflow import keras)\b")
 EARLIER_IMPORTS = """

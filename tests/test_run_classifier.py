@@ -188,6 +188,7 @@ def test_a_task_of_ones_own_needs_no_code(script, folder):
     assert (data / "run" / "submit_results.tsv").read_text().splitlines()[1].split("\t")[0] == "4"
 
 
+@pytest.mark.both_stacks
 def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(script, folder, golden):
     script.run(task_name="rte", output_dir=folder / "exported", do_train=True, do_predict=True,
                export_dir=folder / "served", threshold_to_export=0.75)
@@ -215,6 +216,7 @@ def write_rte(folder, content):
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 
+@pytest.mark.both_stacks
 @pytest.mark.parametrize("flags, message", [
     (dict(task_name="sst2"), "unknown task 'sst2'; there are cola, mnli,"),
     (dict(task_name=None), "give --task_name, or --task_config"),

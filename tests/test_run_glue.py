@@ -17,6 +17,7 @@ def run(golden, **flags):
     return script_process.run("run_glue.py", flags)
 
 
+@pytest.mark.both_stacks
 @pytest.mark.slow
 def test_all_tasks_of_a_folder_are_run_and_our_row_stands_under_the_papers(golden, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))

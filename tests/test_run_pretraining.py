@@ -40,6 +40,7 @@ def results_of(directory):
     return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
+@pytest.mark.both_stacks
 def test_evaluation_writes_the_releases_keys_for_each_set(finished):
     results = results_of(finished[1])
     second = {"plain/loss", "plain/masked_lm_accuracy", "plain/masked_lm_loss"}  # made without sentence labels
@@ -48,6 +49,7 @@ def test_evaluation_writes_the_releases_keys_for_each_set(finished):
     np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["sentence_order_loss"], rtol=1e-6)
 
 
+@pytest.mark.both_stacks
 def test_the_latest_and_the_best_checkpoint_are_there_with_the_config(finished):
     names = set(os.listdir(finished[1]))
     assert {"model.ckpt-9.index", "model.ckpt-12.index", "model.ckpt-best.index",
@@ -71,6 +73,7 @@ def tags_of(directory):
     return {value.tag for record in records for value in tf.compat.v1.Event.FromString(record).summary.value}
 
 
+@pytest.mark.both_stacks
 def test_curves_are_written_for_tensorboard(finished):
     assert {"loss", "masked_lm_loss", "sentence_order_loss", "learning_rate"} <= tags_of(finished[1] / "train")
     assert RELEASE_KEYS - {"global_step"} <= tags_of(finished[1] / "eval")

@@ -56,6 +56,7 @@ def predictions_of(directory):
     return [json.loads(line) for line in (directory / "predictions.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.both_stacks
 def test_race_is_trained_evaluated_by_level_and_predicted(trained, golden):
     results = results_of(trained)
     assert set(results) == SCORES
@@ -145,6 +146,7 @@ def test_what_can_be_learned_is_learned(script, tmp_path):
     assert results_of(tmp_path / "out")["eval_accuracy"] == 1
 
 
+@pytest.mark.both_stacks
 def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained, folder, golden):
     examples, predictions = race.read_examples(str(golden / "race"), "test"), predictions_of(trained)
     check_served(folder / "served", examples, predictions, num_choices=4)

@@ -59,6 +59,7 @@ def read(directory, name):
     return json.loads((directory / name).read_text(encoding="utf-8"))
 
 
+@pytest.mark.both_stacks
 def test_every_question_has_an_entry_in_the_files(run, golden):
     version, directory, _ = run
     ids = questions_of(golden / "squad" / FILES[version])
@@ -138,6 +139,7 @@ def test_a_threshold_that_is_given_is_that_of_predictions_and_scores(run, script
     assert results["null_score_diff_threshold"] == -1e4 and results["HasAns_f1"] == 0 and results["NoAns_f1"] == 100
 
 
+@pytest.mark.both_stacks
 def test_the_exported_model_answers_text_and_ids(run, script, folder):
     version, directory, _ = run
     script.run(init_checkpoint=directory, squad_version=version, output_dir=directory, export_dir=folder / "served")

@@ -42,6 +42,7 @@ def pairs(scores, tmp_path_factory):
     return folder
 
 
+@pytest.mark.both_stacks
 def test_a_score_for_each_line(script, scores, lines, tmp_path):
     printed = script.run(input_file=lines, output_file=tmp_path / "scores.json")
     np.testing.assert_allclose(json.loads((tmp_path / "scores.json").read_text())["scores"], scores["plain"], atol=1e-4)

@@ -5,6 +5,8 @@ import pytest
 from albert_tf import sizes
 from albert_tf.config import AlbertConfig
 
+pytestmark = pytest.mark.both_stacks
+
 WITH_HEADS = {
     "albert_base_v2": (11_683_584, 11_813_810),
     "albert_large_v2": (17_683_968, 17_847_474),

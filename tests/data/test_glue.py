@@ -9,6 +9,8 @@ from albert_tf.data.glue import convert_examples_to_features, read_examples
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.normalization import preprocess_text
 
+pytestmark = pytest.mark.both_stacks
+
 CASES = [("cola", 3), ("mnli", 3), ("mismnli", 3), ("mrpc", 3), ("rte", 3), ("sst-2", 3), ("sts-b", 3), ("qqp", 3),
          ("qnli", 3), ("wnli", 3), ("ax", 1)]
 

@@ -12,6 +12,8 @@ from albert_tf.data.choice_tables import ChoiceTables, read_json_examples
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 SPLITS = ("train", "dev", "test")
 PASSAGE = dict(id="middle1.txt", article="It rained all day.", questions=["It _ .", "What rained?"],
                options=[["rained", "snowed"], ["It", "He", "She"]], answers=["A", "C"])

@@ -16,6 +16,8 @@ from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 
+pytestmark = pytest.mark.both_stacks
+
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 RUNS = {(run["max_seq_length"], run["max_predictions_per_seq"], run["short_seq_prob"]): run
         for run in json.loads((GOLDEN / "segments.json").read_text())["runs"]}

@@ -15,6 +15,8 @@ from albert_tf.data.squad.windows import windows
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 FILES = [("features_train", "train.json"), ("features_predict", "dev.json"), ("features_predict_v1", "dev_v1.json")]
 
 

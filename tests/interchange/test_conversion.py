@@ -145,6 +145,7 @@ def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden
     assert kind_of(open_source(str(tmp_path / "new"))) == "encoder"
 
 
+@pytest.mark.both_stacks
 def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
     model = MODELS["pretrainer"](TINY)
     save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
@@ -157,6 +158,7 @@ def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
     assert all(np.array_equal(value, after[name]) for name, value in values_of(model).items())
 
 
+@pytest.mark.both_stacks
 def test_a_mistake_is_one_line(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
     done = run("convert_checkpoint.py", dict(init_checkpoint=tmp_path / "pytorch_model.bin",

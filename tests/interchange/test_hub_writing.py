@@ -12,6 +12,8 @@ from albert_tf.interchange.hub.writing import export_encoder, export_preprocessi
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.tokenization import FullTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 HUB_NAMES = dict(input_ids="input_word_ids", input_mask="input_mask", segment_ids="input_type_ids")
 
 

@@ -17,6 +17,8 @@ from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 
+pytestmark = pytest.mark.both_stacks
+
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
 HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "multiple_choice": {}}

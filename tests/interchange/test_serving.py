@@ -27,6 +27,8 @@ from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 TESTS = pathlib.Path(__file__).parents[1]
 MASKED = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [MASK]s", ""]
 

@@ -10,6 +10,8 @@ from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.span import AlbertSpan
 
+pytestmark = pytest.mark.both_stacks
+
 
 class Recorded:
     """A head of golden/finetuned_heads: its model, its inputs, what the release computed."""

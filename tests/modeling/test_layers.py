@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from albert_tf.modeling.layers import Dense
 
+pytestmark = pytest.mark.both_stacks
+
 
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("shape", [[3, 16], [3, 5, 16], [3, 1, 12, 16], [3, 5, 12, 16], [1, 1, 1, 16]], ids=str)

@@ -11,6 +11,8 @@ from albert_tf.modeling.layers import activation
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 
+pytestmark = pytest.mark.both_stacks
+
 # One group; two groups; as many groups as layers and E = H; two inner groups.
 MODELS = ("model_a", "model_b", "model_c", "model_d")
 # The golden files' README: what another order of operations may change.

@@ -7,6 +7,8 @@ import tensorflow as tf
 from albert_tf import from_pretrained
 from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 
+pytestmark = pytest.mark.both_stacks
+
 INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask", "start_positions", "end_positions", "is_impossible")
 
 

@@ -14,6 +14,8 @@ from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2, raw_scores
 from albert_tf.tasks.squad_results import Results
 from albert_tf.text.tokenization import FullTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 V1_CASES = ("single", "single_small", "averaged", "averaged_small", "ties")
 V2_CASES = ("single", "single_small", "averaged", "ties")
 CANDIDATES = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")

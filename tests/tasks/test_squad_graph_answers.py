@@ -14,6 +14,8 @@ from albert_tf.tasks.squad_answers import AnswerOptions, answer_question
 from albert_tf.tasks.squad_graph_answers import best_answers
 from albert_tf.text.graph_tokenization import GraphTokenizer
 
+pytestmark = pytest.mark.both_stacks
+
 OPTIONS = FeatureOptions(max_seq_length=40, doc_stride=12, max_query_length=10, is_training=False)
 BEAM = 3
 

@@ -15,6 +15,8 @@ from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.wordpiece import basic_tokens
 
+pytestmark = pytest.mark.both_stacks
+
 NORMALIZATIONS = {
     "lower case": lambda text: preprocess_text(text, lower=True),
     "cased": preprocess_text,

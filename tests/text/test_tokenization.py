@@ -11,6 +11,8 @@ from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, encode_ids, encode_pieces
 from albert_tf.text.word_boundaries import word_starts
 
+pytestmark = pytest.mark.both_stacks
+
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 SENTENCEPIECE_CASES = json.loads((GOLDEN / "tokenization.json").read_text(encoding="utf-8"))["cases"]
 WORDPIECE = json.loads((GOLDEN / "wordpiece/wordpiece.json").read_text(encoding="utf-8"))

@@ -5,6 +5,8 @@ import pytest
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.vocabulary import train_vocabulary
 
+pytestmark = pytest.mark.both_stacks
+
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 TEXT = "\n".join(f"The number {i} is {'even' if i % 2 == 0 else 'odd'}, and {i + 1} comes after it (£{i})."
                  for i in range(200))

@@ -10,6 +10,8 @@ from albert_tf import keras
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.schedule import learning_rate_schedule
 
+pytestmark = pytest.mark.both_stacks
+
 
 @pytest.fixture(params=["lamb", "adamw"])
 def recorded(request, golden):

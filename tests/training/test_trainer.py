@@ -11,6 +11,8 @@ from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
+pytestmark = pytest.mark.both_stacks
+
 INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights",
           "next_sentence_labels")
 LOSSES = dict(loss="total_loss", masked_lm_loss="masked_lm_loss", sentence_order_loss="sentence_order_loss")

@@ -1,0 +1,37 @@
+"""The two requirement files, and which Python takes which stack."""
+
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def pins(file: str, python: str) -> dict[str, str]:
+    """Package -> version, as this Python reads the file."""
+    lines = [line.split(" #")[0].strip() for line in (REPOSITORY / file).read_text().splitlines()]
+    requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    chosen = [requirement for requirement in requirements
+              if requirement.marker is None or requirement.marker.evaluate(dict(python_version=python))]
+    versions = {requirement.name: str(requirement.specifier) for requirement in chosen}
+    assert len(versions) == len(chosen), "a package stands twice"
+    return versions
+
+
+@pytest.mark.parametrize("python, tensorflow", [
+    ("3.9", "==2.15.1"), ("3.10", "==2.15.1"), ("3.11", "==2.15.1"), ("3.12", "==2.21.0"), ("3.13", "==2.21.0")])
+def test_the_version_of_python_chooses_tensorflow(python, tensorflow):
+    chosen = pins("requirements.txt", python)
+    assert chosen["tensorflow"] == tensorflow
+    assert ("tensorflow-addons" in chosen) == (tensorflow == "==2.15.1") == ("tf-keras" not in chosen)
+
+
+@pytest.mark.parametrize("python", ["3.12", "3.13"])
+def test_both_files_have_the_same_newest_stack(python):
+    assert pins("requirements.txt", python) == pins("requirements-newest.txt", python)
+
+
+@pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
+def test_every_version_is_pinned(python):
+    assert all(version.startswith("==") for version in pins("requirements.txt", python).values())
