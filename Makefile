@@ -5,6 +5,8 @@ STACK ?=
 CORPUS ?=
 DEMO_DIR ?= demo_output
 TESTS ?= not slow
+# Processes that share the tests; each takes about 2 GB.
+TEST_WORKERS ?= 2
 
 ifeq ($(STACK),newest)
 VENV := .venv-newest
@@ -28,10 +30,10 @@ demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
 
 test: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m "$(TESTS)"
+	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "$(TESTS)"
 
 test-all: $(VENV)/installed
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 $(VENV)/installed: $(REQUIREMENTS)
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }

@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for each core
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 

@@ -5,7 +5,6 @@ import shutil
 import tarfile
 
 import pytest
-import tensorflow as tf
 from hub_modules import tf1_module, tf2_module
 from script_session import ScriptSession
 from synthetic_records import write_records

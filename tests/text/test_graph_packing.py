@@ -1,6 +1,5 @@
 """Packing in a graph: the rows of PairPacker."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
