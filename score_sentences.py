@@ -60,8 +60,10 @@ def score_pairs() -> dict:
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
     scores = score(sentences, [pair.place for pair in pairs for _ in range(2)])
     results = accuracies(pairs, scores[::2], scores[1::2])
-    for name, value in [*results["files"].items(), *results["fields"].items(), (f"all {len(pairs):,} pairs", results["all"])]:
-        print(f"{value:.3f}  {name}")
+    overall = {f"all {len(pairs):,} pairs": results["all"]}
+    for accuracy_of in (results["files"], results["fields"], overall):
+        for name, value in accuracy_of.items():
+            print(f"{value:.3f}  {name}")
     return results
 
 

@@ -93,7 +93,7 @@ def write_text(folder):
     """The sentences of LICENSE, one a line, each paragraph a document."""
     folder.mkdir()
     paragraphs = [" ".join(paragraph.split()) for paragraph in (REPOSITORY / "LICENSE").read_text().split("\n\n")]
-    documents = [re.sub(r"(?<=[.;:,]) ", "\n", paragraph) + "\n" for paragraph in paragraphs if paragraph.count(",") > 1]
+    documents = [re.sub("(?<=[.;:,]) ", "\n", paragraph) + "\n" for paragraph in paragraphs if paragraph.count(",") > 1]
     for name, part in dict(train_1=documents[::3], train_2=documents[1::3], dev=documents[2::3]).items():
         (folder / f"{name}.txt").write_text("\n".join(part))
 

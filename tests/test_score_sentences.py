@@ -92,4 +92,4 @@ def test_mistakes_end_in_one_line(script, flags, message):
 def test_a_line_that_is_too_long_is_named(script, tmp_path):
     (tmp_path / "lines.txt").write_text("of\n" + "the " * 40 + "\n")
     error = script.run(expect=1, input_file=tmp_path / "lines.txt").splitlines()[-1]
-    assert f"{tmp_path}/lines.txt line 2: 40 pieces, [CLS] and [SEP] are more than the model's 32 positions" in error
+    assert f"{tmp_path}/lines.txt line 2: 40 pieces, [CLS] and [SEP] exceed the model's 32 positions" in error

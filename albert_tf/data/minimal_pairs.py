@@ -58,7 +58,8 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
 
 def _files(paths: str) -> list[str]:
     parts = filter(None, (part.strip() for part in paths.split(",")))
-    return expand_globs(",".join(os.path.join(part, f"*{_ENDING}") if tf.io.gfile.isdir(part) else part for part in parts))
+    patterns = (os.path.join(part, f"*{_ENDING}") if tf.io.gfile.isdir(part) else part for part in parts)
+    return expand_globs(",".join(patterns))
 
 
 def _pair(values: dict[str, Any], file: str, place: str) -> MinimalPair:

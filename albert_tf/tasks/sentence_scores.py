@@ -64,7 +64,7 @@ def score_sentences(
     for number, row in enumerate(rows):
         if len(row) + 2 > longest:
             place = places[number] if places else f"sentence {number + 1}"
-            raise ValueError(f"{place}: {len(row)} pieces, [CLS] and [SEP] are more than the model's {longest} positions")
+            raise ValueError(f"{place}: {len(row)} pieces, [CLS] and [SEP] exceed the model's {longest} positions")
     first_of = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
     unique = sorted(first_of.values())
     starts_word = word_starts(tokenizer) if within_word_l2r else None
@@ -89,8 +89,8 @@ def masked_copies(
     Args:
       rows: [CLS] pieces [SEP], int32 [seq] each.
       mask_id: of [MASK].
-      starts_word: for each id, whether its piece starts a word, bool [vocab]: the pieces of the same word to the right of
-        the predicted one are masked too. None: only the predicted one is.
+      starts_word: for each id, whether its piece starts a word, bool [vocab]: the pieces of the same word to the right
+        of the predicted one are masked too. None: only the predicted one is.
       tokens_per_batch: see score_sentences.
     """
     lengths = np.array([len(row) for row in rows])
@@ -103,8 +103,8 @@ def masked_copies(
             copy = np.arange(start, min(start + size, len(ids) * pieces))
             row, position = copy // pieces, 1 + copy % pieces
             is_masked = (words[row] == words[row, position][:, None]) & (np.arange(seq) >= position[:, None])
-            yield MaskedCopies(numbers[row], np.where(is_masked, np.int32(mask_id), ids[row]), position.astype(np.int32),
-                               ids[row, position])
+            masked = np.where(is_masked, np.int32(mask_id), ids[row])
+            yield MaskedCopies(numbers[row], masked, position.astype(np.int32), ids[row, position])
 
 
 def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:

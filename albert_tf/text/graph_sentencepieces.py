@@ -3,8 +3,8 @@
 tensorflow-text has SentencePiece twice. SentencepieceTokenizer gives offsets, but it compares scores in float64, as the
 library did up to version 0.2.1. The library compares them in float32 since 0.2.2, as it did when ALBERT was released.
 Where two ways to cut a word have the same score but for rounding, the two can differ (ee e in place of e ee).
-FastSentencepieceTokenizer compares in float32, but it gives no offsets, and it corrupts the memory of its process beyond
-32,767 pieces a call. So the pieces come from the second one, text by text, and the offsets from the first one.
+FastSentencepieceTokenizer compares in float32, but it gives no offsets, and it corrupts the memory of its process
+beyond 32,767 pieces a call. So the pieces come from the second one, text by text, and the offsets from the first one.
 
 The second one also subtracts the penalty of an unknown character once per byte, and the library once per character. All
 scores after that character then round differently. So it gets each unknown character as one byte.

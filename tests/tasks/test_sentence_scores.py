@@ -75,13 +75,14 @@ def test_sentences_with_the_same_pieces_have_the_same_score_to_the_last_bit(mode
 
 def test_every_sentence_is_counted_once(model, sentence_pieces):
     counts = []
-    score_sentences(model, sentence_pieces, ["of the", "", "of the", "a name", ""], tokens_per_batch=6, done=counts.append)
+    texts = ["of the", "", "of the", "a name", ""]
+    score_sentences(model, sentence_pieces, texts, tokens_per_batch=6, done=counts.append)
     assert sum(counts) == 5 and min(counts) >= 0
 
 
 def test_a_sentence_longer_than_the_model_is_named(model, sentence_pieces):
     texts = ["of", "the " * 31]
-    with pytest.raises(ValueError, match=r"^sentence 2: 31 pieces, \[CLS\] and \[SEP\] are more than the model's 32 pos"):
+    with pytest.raises(ValueError, match=r"^sentence 2: 31 pieces, \[CLS\] and \[SEP\] exceed the model's 32"):
         score_sentences(model, sentence_pieces, texts)
     with pytest.raises(ValueError, match="^a.txt line 9: 31 pieces"):
         score_sentences(model, sentence_pieces, texts, places=["a.txt line 8", "a.txt line 9"])
