@@ -76,7 +76,7 @@ def arguments(name: str) -> list[str]:
 
 def starting_point(name: str) -> dict[str, str]:
     """The flag of the weights: the best model of MNLI for the tasks that start from it, where there is one."""
-    if name in FROM_MNLI and os.path.exists(output_dir("mnli")):
+    if name in FROM_MNLI and tf.io.gfile.exists(output_dir("mnli")):
         return dict(init_checkpoint=best_run(output_dir("mnli")))
     flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
     return {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}

@@ -7,7 +7,7 @@ from typing import Callable, Iterator
 
 import numpy as np
 
-from albert_tf.files import written_whole
+from albert_tf.local_copies import written_locally
 
 WriteRows = Callable[[int, np.ndarray], None]
 
@@ -26,7 +26,7 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
     dtype, row_shape = np.dtype(dtype), shape[1:]
     row_bytes = dtype.itemsize * int(np.prod(row_shape))
     header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
-    with written_whole(path) as temporary, open(temporary, "wb") as file:
+    with written_locally(path) as temporary, open(temporary, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         start = file.tell()
 

@@ -8,6 +8,7 @@ import os
 from typing import Iterator
 
 from albert_tf.lazy import tensorflow as tf
+from albert_tf.paths import is_remote, local_place
 from albert_tf.temporary_files import temporary_file, temporary_folder
 
 # A file in each folder that folder_written_whole wrote.
@@ -30,7 +31,7 @@ def written_whole(path: str) -> Iterator[str]:
 def folder_written_whole(path: str) -> Iterator[str]:
     """Gives a temporary folder beside `path`, and renames it to `path` when the block ends without an error.
 
-    A folder that this function wrote before is replaced.
+    For a remote path the folder is local and is copied. A folder that this function wrote before is replaced.
 
     Raises:
       ValueError: there is something else at `path`: a file, or a folder that is not empty.
@@ -40,12 +41,15 @@ def folder_written_whole(path: str) -> Iterator[str]:
     if is_replaced and not tf.io.gfile.exists(os.path.join(path, _MARK)):
         if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
             raise ValueError(f"{path} exists and is not an earlier export: name another path, or remove it")
-    with temporary_folder(path) as temporary:
+    with temporary_folder(local_place(path)) as temporary:
         yield temporary
         write_text(os.path.join(temporary, _MARK), "")
         if is_replaced:
             tf.io.gfile.rmtree(path)
-        tf.io.gfile.rename(temporary, path)
+        if is_remote(path):  # an object store has no folders that could be renamed
+            _copy_folder(temporary, path)
+        else:
+            tf.io.gfile.rename(temporary, path)
 
 
 def check_name(name: str, what: str) -> None:
@@ -109,6 +113,20 @@ def listed(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + more
 
 
+def read_bytes(path: str, kind: str = "file") -> bytes:
+    """The content of a file.
+
+    Args:
+      path, kind: see check_is_file.
+
+    Raises:
+      ValueError: there is no file at the path.
+    """
+    check_is_file(path, kind)
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()
+
+
 def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     """The text of a file's bytes, or of some lines of them.
 
@@ -124,3 +142,17 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     except UnicodeDecodeError as error:
         line = first_line + content.count(b"\n", 0, error.start)
         raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason})") from error
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Copies a local folder to a remote one.
+
+    The mark is first: what a killed run leaves can be replaced. saved_model.pb is last: without it a folder is no
+    SavedModel.
+    """
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+    order = {_MARK: 0, "saved_model.pb": 2}
+    for path in sorted(paths, key=lambda path: order.get(os.path.basename(path), 1)):
+        copy = os.path.join(target, os.path.relpath(path, source))
+        tf.io.gfile.makedirs(os.path.dirname(copy))
+        tf.io.gfile.copy(path, copy, overwrite=True)

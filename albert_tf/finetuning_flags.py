@@ -60,11 +60,11 @@ def apply_recipe() -> None:
     if not FLAGS.recipe:
         return
     named = RECIPES / f"{FLAGS.recipe.lower()}.json"
-    path = named if named.is_file() else pathlib.Path(FLAGS.recipe)
-    if not path.is_file():
+    path = str(named) if named.is_file() else FLAGS.recipe
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
         raise ValueError(f"no recipe {FLAGS.recipe!r}: there are {names}, and files of one's own")
-    for name, value in read_json_object(str(path)).items():
+    for name, value in read_json_object(path).items():
         try:
             if value is None:
                 raise ValueError(f"--{name} has no value")

@@ -19,6 +19,7 @@ import time
 from typing import Iterator
 
 from albert_tf.lazy import tensorflow as tf
+from albert_tf.paths import is_remote
 
 try:
     import fcntl
@@ -54,7 +55,7 @@ def temporary_path(path: str) -> str:
 def _temporary(path: str, is_folder: bool) -> Iterator[str]:
     tf.io.gfile.makedirs(os.path.dirname(path) or os.curdir)
     with contextlib.ExitStack() as stack:
-        if "://" in path or fcntl is None:
+        if is_remote(path) or fcntl is None:
             temporary = temporary_path(path)
             _create(temporary, is_folder)
         else:

@@ -95,7 +95,8 @@ def copy(source: str, target: str) -> None:
         tf.io.gfile.copy(source, target, overwrite=True)
         return
     for name in tf.io.gfile.listdir(source):
-        copy(os.path.join(source, name), os.path.join(target, name))
+        if tf.io.gfile.exists(os.path.join(source, name)):  # ram:// lists assets.extra as assets/.extra, too
+            copy(os.path.join(source, name), os.path.join(target, name))
 
 
 def status_of(run, main) -> int:

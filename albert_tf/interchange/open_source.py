@@ -78,8 +78,10 @@ def checkpoint_prefix(path: str) -> str:
     Raises:
       ValueError: there is none, or it is not clear which.
     """
-    if not tf.io.gfile.isdir(path):
-        found = [path] if tf.io.gfile.exists(f"{path}.index") else []
+    if tf.io.gfile.exists(f"{path}.index"):
+        found = [path]
+    elif not tf.io.gfile.isdir(path):
+        found = []
     else:
         chosen = best_or_latest(path)
         others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]

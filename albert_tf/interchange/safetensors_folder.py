@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from albert_tf.interchange.pickles import refuse_pickle
 from albert_tf.json_files import read_json_object
+from albert_tf.local_copies import local_copy
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
@@ -68,7 +69,7 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
       ValueError: a file is missing, is no safetensors file, or is a pickle; or the index names a file elsewhere.
     """
     index = os.path.join(folder, INDEX)
-    if not os.path.exists(index):
+    if not tf.io.gfile.exists(index):
         return _tensors_of(os.path.join(folder, WEIGHTS))
     tensors = {}
     for name in _shards(index):
@@ -124,9 +125,9 @@ def _tensors_of(path: str) -> dict[str, StoredTensor]:
 @contextlib.contextmanager
 def _opened(path: str):
     try:
-        with safe_open(path, framework="np") as file:
+        with safe_open(local_copy(path), framework="np") as file:
             yield file
-    except FileNotFoundError as error:
+    except (FileNotFoundError, tf.errors.NotFoundError) as error:
         raise ValueError(f"no such file: {path}") from error
     except (SafetensorError, OSError) as error:
         refuse_pickle(path)

@@ -33,7 +33,7 @@ def tf1_source(prefix: str) -> Source:
       ValueError: it cannot be read; also later, from `read`.
     """
     with clear_errors(prefix):
-        reader = tf.train.load_checkpoint(prefix)
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     _check_sizes(prefix, shapes, types)
     keys = {_MODULE.sub("", key): key for key in shapes}

@@ -8,10 +8,11 @@ outcome depends on the piece alone, so it is looked up by the piece's id (releas
 from __future__ import annotations
 
 import itertools
-import os
 
 import numpy as np
 import sentencepiece
+
+from albert_tf.files import read_bytes
 
 WORD_START = "\u2581"
 
@@ -22,10 +23,11 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
     Raises:
       ValueError: the file is missing or is no SentencePiece model.
     """
-    if not os.path.isfile(path):
-        raise ValueError(f"no such SentencePiece model: {path}")
+    model = read_bytes(path, "SentencePiece model")
     try:
-        return sentencepiece.SentencePieceProcessor(model_file=path)
+        if not model:
+            raise RuntimeError("it is empty")
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
         raise ValueError(f"{path} is no SentencePiece model") from error
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import unicodedata
+
+from albert_tf.files import decode_utf8, read_bytes
 
 UNKNOWN = "[UNK]"
 LONGEST_WORD = 200
@@ -19,16 +20,10 @@ def load_vocab(path: str) -> dict[str, int]:
     Raises:
       ValueError: the file is missing or not UTF-8, or has no [UNK].
     """
-    if not os.path.isfile(path):
-        raise ValueError(f"no such vocabulary file: {path}")
     vocab = {}
-    with open(path, encoding="utf-8", newline="\n") as file:
-        try:
-            for line in file:
-                columns = line.split()
-                vocab.setdefault(columns[0] if columns else " ", len(vocab))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8: {error.reason}") from error
+    for line in decode_utf8(read_bytes(path, "vocabulary file"), path).removesuffix("\n").split("\n"):
+        columns = line.split()
+        vocab.setdefault(columns[0] if columns else " ", len(vocab))
     if UNKNOWN not in vocab:
         raise ValueError(f"{path} has no {UNKNOWN}: it is no WordPiece vocabulary")
     return vocab

@@ -142,7 +142,7 @@ def saved_step(path: str) -> int:
     prefix, name = best_or_latest(path) or path, "step/.ATTRIBUTES/VARIABLE_VALUE"
     if not tf.io.gfile.exists(f"{prefix}.index"):
         return 0
-    reader = tf.train.load_checkpoint(prefix)
+    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     return int(reader.get_tensor(name)) if reader.has_tensor(name) else 0
 
 

@@ -1,6 +1,7 @@
 """TF-Hub modules of both generations: read by names, with vocabulary, casing and config; else used as the encoder."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -94,11 +95,13 @@ def test_any_other_tf2_module_is_the_encoder_it_is(tmp_path):
     lambda path: albert_tf.from_pretrained(path, config=TINY), lambda path: open_source(path).config,
     lambda path: load_checkpoint(AlbertClassifier(TINY, num_labels=2), path),
     lambda path: make_with_weights(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
-def test_a_tf2_module_of_other_names_does_not_run_unless_it_is_trusted(tmp_path, use):
+def test_a_tf2_module_of_other_names_does_not_run_unless_it_is_trusted(tmp_path, vocabulary_file, use):
     written = tmp_path / "written"
     tf2_module(tmp_path / "module", None, 8, str(written))
     with pytest.raises(ValueError, match="module is a TF2 module .*--albert_hub_module_handle, or .*trust_module=True"):
         use(str(tmp_path / "module"))
+    shutil.copy(vocabulary_file, tmp_path / "module/assets")
+    assert albert_tf.tokenizer_from_pretrained(str(tmp_path / "module")).vocab["[CLS]"] == 2
     assert not written.exists()
     albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)(BATCH)
     assert written.exists()

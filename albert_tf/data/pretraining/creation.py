@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import os
 import sys
-import tempfile
 from typing import Iterator
 
 import tensorflow as tf
@@ -27,6 +26,7 @@ from albert_tf.data.records import all_or_none, record_writer
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.files import listed
 from albert_tf.manifests import check_output
+from albert_tf.paths import local_place
 from albert_tf.progress import progress
 from albert_tf.temporary_files import temporary_folder
 from albert_tf.text.tokenization import FullTokenizer
@@ -90,9 +90,7 @@ def summary(statistics: collections.Counter) -> str:
 @contextlib.contextmanager
 def _working_directory(output_file: str) -> Iterator[str]:
     """A folder beside the output, where there is room for it, or in the system's place where the output is remote."""
-    directory = os.path.dirname(output_file)
-    if "://" in directory:
-        directory = tempfile.gettempdir()
+    directory = os.path.dirname(local_place(output_file))
     with temporary_folder(os.path.join(directory, "create_pretraining_data")) as work:
         try:
             yield work

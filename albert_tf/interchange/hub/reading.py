@@ -92,7 +92,7 @@ def _tf2_source(path: str) -> Source:
 def _keys_by_name(prefix: str) -> dict[str, str]:
     """From the variables' own names to their keys in the checkpoint of a SavedModel."""
     with clear_errors(prefix):
-        graph = tf.train.load_checkpoint(prefix).get_tensor(_OBJECTS)
+        graph = tf.compat.v1.train.NewCheckpointReader(prefix).get_tensor(_OBJECTS)
     objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
     return {attribute.full_name: attribute.checkpoint_key
             for node in objects.nodes for attribute in node.attributes if attribute.full_name}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config
 from albert_tf.interchange.hugging_face.names import NAMES, NameTable, is_transposed
@@ -22,7 +23,7 @@ _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def is_hugging_face(path: str) -> bool:
-    return any(os.path.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE))
+    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE))
 
 
 def hugging_face_source(folder: str) -> Source:
@@ -43,7 +44,7 @@ def hugging_face_source(folder: str) -> Source:
 
 
 def _check_weights(folder: str) -> None:
-    if any(os.path.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
+    if any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
         return
     refuse_pickles_in(folder)
     raise ValueError(f"{folder} has no {WEIGHTS}")

@@ -9,13 +9,14 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from albert_tf import keras
-from albert_tf.files import write_text, written_whole
+from albert_tf.files import write_text
 from albert_tf.interchange.heads import Head, head_of
 from albert_tf.interchange.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
 from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyFiles, copy_vocabulary
+from albert_tf.local_copies import written_locally
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 
@@ -38,7 +39,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     tensors = _tensors(model, head, model_type)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder)
-    with written_whole(os.path.join(folder, WEIGHTS)) as temporary:
+    with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})
 
 

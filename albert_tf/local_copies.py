@@ -1,0 +1,52 @@
+"""Local stand-ins of remote files (gs://, ram://), for libraries that know only local files.
+
+Everything else reads and writes by tf.io.gfile, which takes local and remote paths alike.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+from typing import Iterator
+
+from albert_tf.files import written_whole
+from albert_tf.lazy import tensorflow as tf
+from albert_tf.paths import is_remote, local_place
+from albert_tf.temporary_files import temporary_file
+
+
+def local_copy(path: str) -> str:
+    """A local file with the content of the one at `path`: itself if it is local, else a copy.
+
+    A copy is made once for each version of the file, and removed when the process ends.
+    """
+    if not is_remote(path):
+        return path
+    state = tf.io.gfile.stat(path)
+    return _copy_of(path, state.length, state.mtime_nsec)
+
+
+@contextlib.contextmanager
+def written_locally(path: str) -> Iterator[str]:
+    """written_whole with a temporary path that is local always. A remote file is copied there when the block ends."""
+    if not is_remote(path):
+        with written_whole(path) as temporary:
+            yield temporary
+        return
+    with temporary_file(local_place(path)) as local:
+        yield local
+        with written_whole(path) as temporary:
+            tf.io.gfile.copy(local, temporary, overwrite=True)
+
+
+@functools.lru_cache(maxsize=None)
+def _copy_of(path: str, length: int, mtime_nsec: int) -> str:
+    directory = tempfile.mkdtemp(prefix="albert_tf_")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    local = os.path.join(directory, os.path.basename(path))
+    tf.io.gfile.copy(path, local)
+    return local

@@ -1,0 +1,56 @@
+"""Local stand-ins of remote files, on TensorFlow's ram://."""
+
+import os
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.files import folder_written_whole, write_text
+from albert_tf.local_copies import local_copy, written_locally
+
+
+def content(path):
+    with tf.io.gfile.GFile(path) as file:
+        return file.read()
+
+
+def test_a_local_file_is_its_own_copy_and_a_remote_one_is_copied_once_for_each_version(tmp_path):
+    assert local_copy(str(tmp_path / "x")) == str(tmp_path / "x")
+    write_text("ram://copies/x.txt", "first")
+    copy = local_copy("ram://copies/x.txt")
+    assert content(copy) == "first" and os.path.basename(copy) == "x.txt"
+    assert local_copy("ram://copies/x.txt") == copy
+    write_text("ram://copies/x.txt", "second")
+    assert content(local_copy("ram://copies/x.txt")) == "second" and content(copy) == "first"
+
+
+@pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}"])
+def test_what_is_written_locally_appears_whole_or_not_at_all(tmp_path, folder):
+    path = f"{folder.format(tmp_path=tmp_path)}/x.txt"
+    for text in ("first", "second"):
+        with written_locally(path) as local:
+            assert os.path.isdir(os.path.dirname(local))
+            with open(local, "w") as file:
+                file.write(text)
+    with pytest.raises(OSError):
+        with written_locally(path) as local:
+            with open(local, "w") as file:
+                file.write("third")
+            raise OSError("no space left")
+    assert content(path) == "second" and not os.path.exists(local)
+
+
+def test_a_remote_export_replaces_an_earlier_one_and_nothing_else():
+    for text in ("first", "second"):
+        with folder_written_whole("ram://exports/served") as folder:
+            write_text(os.path.join(folder, "variables", "x"), text)
+            write_text(os.path.join(folder, "saved_model.pb"), text)
+            if text == "first":
+                write_text(os.path.join(folder, "left"), text)
+    assert content("ram://exports/served/saved_model.pb") == content("ram://exports/served/variables/x") == "second"
+    assert not tf.io.gfile.exists("ram://exports/served/left") and not os.path.exists(folder)
+    write_text("ram://exports/mine/text.txt", "mine")
+    with pytest.raises(ValueError, match="ram://exports/mine exists and is not an earlier export"):
+        with folder_written_whole("ram://exports/mine"):
+            pass
+    assert content("ram://exports/mine/text.txt") == "mine"
