@@ -28,6 +28,7 @@ from albert_tf.interchange import safetensors_folder, tf1
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.interchange.pickles import refuse_pickle_names
 from albert_tf.interchange.vocabulary_files import VOCABULARIES
+from albert_tf.temporary_files import temporary_folder
 
 _ENDINGS = (".tar.gz", ".tgz", ".tar")
 # What compressed files begin with: the name of an archive does not tell how it was compressed.
@@ -51,6 +52,8 @@ def is_archive(path: str) -> bool:
 def unpacked(path: str) -> str:
     """Unpacks the model of an archive to a temporary directory, which is removed when the process ends.
 
+    What a killed process has left there is removed by the next one that unpacks.
+
     Args:
       path: of a .tar.gz, .tgz or .tar.
 
@@ -61,8 +64,10 @@ def unpacked(path: str) -> str:
       ValueError: the archive is damaged or cut; a member is absolute, leads out by "..", or is neither a file nor a
         directory; weights are larger than their header promises. Nothing of the archive counts then.
     """
-    directory = tempfile.mkdtemp(prefix="albert_tf_")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    directory = until_the_end.enter_context(temporary_folder(os.path.join(tempfile.gettempdir(), "albert_tf")))
+    os.chmod(directory, 0o700)  # for this user only, as everything there
     with _one_clear_error(path), errors_naming(path, directory):
         with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             members, indexes, promised = _survey(archive, stream)

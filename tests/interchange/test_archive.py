@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import pathlib
 import tarfile
 
 import numpy as np
@@ -17,6 +18,7 @@ from albert_tf.interchange import archive
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.temporary_files import temporary_path
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
@@ -132,6 +134,17 @@ def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
             assert str(path) in str(error) and "/temporary/" not in str(error)
             refused += 1
     assert refused >= 35 or compress is bytes
+
+
+def test_what_a_killed_process_had_unpacked_is_removed(tmp_path, temporary):
+    left = pathlib.Path(temporary_path(str(temporary / "albert_tf")))
+    left.mkdir()
+    (left / "model.ckpt-best.index").write_text("part")
+    saved_tiny(tmp_path / "albert_tiny")
+    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
+    albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
+    (folder,) = temporary.iterdir()
+    assert folder != left and folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_only_the_files_of_a_model_are_unpacked(tmp_path, temporary):
