@@ -36,6 +36,9 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    # One scale for each kernel. With one for each output, which later versions of TensorFlow use by default, the word
+    # table is stored twice: the lookup takes only one scale, the product of the masked-LM head one for each word.
+    converter._experimental_disable_per_channel_quantization_for_dense_layers = True
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
