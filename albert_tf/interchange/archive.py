@@ -30,7 +30,7 @@ from albert_tf.interchange.pickles import refuse_pickle_names
 from albert_tf.interchange.vocabulary_files import VOCABULARIES
 from albert_tf.temporary_files import temporary_folder
 
-_ENDINGS = (".tar.gz", ".tgz", ".tar")
+ENDINGS = (".tar.gz", ".tgz", ".tar")
 # What compressed files begin with: the name of an archive does not tell how it was compressed.
 _COMPRESSIONS = {b"\x1f\x8b": gzip.GzipFile, b"\xfd7zXZ\x00": lzma.LZMAFile, b"BZh": bz2.BZ2File}
 _INDEX, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
@@ -45,7 +45,7 @@ _MAX_BYTES_WITHOUT_WEIGHTS = 256 << 20
 
 
 def is_archive(path: str) -> bool:
-    return path.endswith(_ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    return path.endswith(ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 @functools.lru_cache(maxsize=None)
@@ -69,7 +69,7 @@ def unpacked(path: str) -> str:
     directory = until_the_end.enter_context(temporary_folder(os.path.join(tempfile.gettempdir(), "albert_tf")))
     os.chmod(directory, 0o700)  # for this user only, as everything there
     with _one_clear_error(path), errors_naming(path, directory):
-        with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+        with _opened(path) as (archive, stream):
             members, indexes, promised = _survey(archive, stream)
             needed = {name: member for name, member in members.items() if _is_needed(name)}
             if not any(_is_like(name, *_WEIGHTS) for name in needed):
@@ -77,14 +77,24 @@ def unpacked(path: str) -> str:
             _check_sizes(needed, {**promised, **_promised_data(indexes, directory)}, directory)
             for name, member in sorted(needed.items(), key=lambda item: item[1].offset):
                 _unpack(archive, member, os.path.join(directory, name))
-    return only_directory_in(directory)
+    return _only_directory_in(directory)
 
 
-def only_directory_in(directory: str) -> str:
+def check_archive(path: str) -> None:
+    """Reads an archive to its end.
+
+    Raises:
+      ValueError: it is damaged or cut, or has members that no model has; see `unpacked`.
+    """
+    with _one_clear_error(path), _opened(path) as (archive, stream):
+        _survey(archive, stream)
+
+
+def _only_directory_in(directory: str) -> str:
     """The directory that is all that a directory holds, as an archive often does; else the directory itself."""
-    inside = tf.io.gfile.listdir(directory)
+    inside = os.listdir(directory)
     only = os.path.join(directory, inside[0]) if len(inside) == 1 else ""
-    return only if tf.io.gfile.isdir(only) else directory
+    return only if os.path.isdir(only) else directory
 
 
 class _Refused(ValueError):
@@ -102,6 +112,13 @@ def _one_clear_error(path: str) -> Iterator[None]:
         raise ValueError(f"{path} cannot be unpacked: {error.strerror or error}") from error
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, tf.errors.OpError, ValueError) as error:
         raise ValueError(f"{path} cannot be unpacked: {error}") from error
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, BinaryIO]]:
+    """An archive, and the stream that it is read from."""
+    with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+        yield archive, stream
 
 
 @contextlib.contextmanager

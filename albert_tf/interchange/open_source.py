@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from albert_tf.interchange.archive import is_archive, unpacked
 from albert_tf.interchange.bert_tf1 import bert_source, is_bert_checkpoint
+from albert_tf.interchange.download import downloaded, is_url
 from albert_tf.interchange.error_paths import errors_naming
-from albert_tf.interchange.hub.reading import fetched, hub_source, is_hub_module, is_url
+from albert_tf.interchange.hub.reading import hub_source, is_hub_module
 from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
 from albert_tf.interchange.ours import is_ours, our_source
 from albert_tf.interchange.pickles import refuse_pickle
@@ -44,19 +45,20 @@ def open_source(path: str, trust_module: bool = False) -> Source:
 
 def _open(path: str) -> Source:
     if is_url(path):
-        path = fetched(path)
+        return _source_in_archive(downloaded(path), path)
     if is_archive(path):
-        return _source_in_archive(path)
+        return _source_in_archive(path, path)
     return _source(path)
 
 
-def _source_in_archive(path: str) -> Source:
-    """What is in an archive; its messages, also of what is read later, name the archive."""
-    directory = unpacked(path)
-    named = errors_naming(path, directory)
+def _source_in_archive(archive: str, name: str) -> Source:
+    """What is in an archive. Messages, also of what is read later, have the archive's name: its path or URL."""
+    with errors_naming(name, archive):
+        directory = unpacked(archive)
+    named = errors_naming(name, directory)
     source = named(_source)(directory)
-    return dataclasses.replace(source, path=path, read=named(source.read), read_config=named(source.read_config),
-                               vocabulary=dataclasses.replace(source.vocabulary, archive=path))
+    return dataclasses.replace(source, path=name, read=named(source.read), read_config=named(source.read_config),
+                               vocabulary=dataclasses.replace(source.vocabulary, archive=name))
 
 
 def _source(path: str) -> Source:

@@ -1,4 +1,4 @@
-"""TF-Hub modules by URL: fetched through tensorflow_hub, from a server on this machine."""
+"""TF-Hub modules and archives by URL, from a server on this machine."""
 
 import functools
 import http.server
@@ -10,11 +10,13 @@ import pytest
 from hub_modules import tf1_module, values_of
 
 import albert_tf
+from albert_tf.interchange import download
+from albert_tf.interchange.open_source import open_source
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """(folder of what it serves, its URL); what tensorflow_hub fetches is kept in this test's own folder."""
+    """(folder of what it serves, its URL); what is downloaded is kept in this test's own folder."""
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "fetched"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     (tmp_path / "served").mkdir()
@@ -28,7 +30,7 @@ def server(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("inside", [".", "albert_base"])
-def test_a_url_goes_through_tensorflow_hub(tmp_path, golden, server, inside):
+def test_a_model_is_downloaded_once(tmp_path, golden, server, inside):
     """Modules are packed without a directory, the released tar.gz with one."""
     values = tf1_module(tmp_path / "module", str(golden / "tiny_spm/tiny.model"))
     folder, url = server
@@ -36,6 +38,8 @@ def test_a_url_goes_through_tensorflow_hub(tmp_path, golden, server, inside):
         archive.add(tmp_path / "module", inside)
     model = albert_tf.from_pretrained(f"{url}/albert_base")
     np.testing.assert_array_equal(values_of(model)["bert/pooler/dense/kernel"], values["bert/pooler/dense/kernel"])
+    (folder / "albert_base").unlink()
+    assert open_source(f"{url}/albert_base").path == f"{url}/albert_base"
 
 
 def test_a_url_that_has_nothing_is_one_clear_error(server):
@@ -47,6 +51,36 @@ def test_a_fetched_archive_with_a_member_that_leads_out_is_refused(tmp_path, ser
     folder, url = server
     with tarfile.open(folder / "bad", "w:gz") as archive:
         archive.add(__file__, "../../outside")
-    with pytest.raises(ValueError, match="bad cannot be fetched"):
+    with pytest.raises(ValueError, match=f"^{url}/bad cannot be fetched: {url}/bad has the member ../../outside"):
         albert_tf.from_pretrained(f"{url}/bad")
     assert not list(tmp_path.rglob("outside"))
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-100], lambda data: data[:-6] + b"\0" + data[-5:]])
+def test_a_damaged_archive_is_not_kept(tmp_path, golden, server, damage):
+    values = tf1_module(tmp_path / "module", str(golden / "tiny_spm/tiny.model"))
+    folder, url = server
+    with tarfile.open(folder / "whole.tar.gz", "w:gz") as file:
+        file.add(tmp_path / "module", "module")
+    (folder / "albert.tar.gz").write_bytes(damage((folder / "whole.tar.gz").read_bytes()))
+    with pytest.raises(ValueError, match=f"^{url}/albert.tar.gz cannot be fetched: {url}/albert.tar.gz cannot be unpacked"):
+        albert_tf.from_pretrained(f"{url}/albert.tar.gz")
+    (folder / "whole.tar.gz").rename(folder / "albert.tar.gz")
+    model = albert_tf.from_pretrained(f"{url}/albert.tar.gz")
+    np.testing.assert_array_equal(values_of(model)["bert/pooler/dense/kernel"], values["bert/pooler/dense/kernel"])
+    assert len(list((tmp_path / "fetched").iterdir())) == 1
+
+
+def test_an_archive_that_was_kept_is_called_by_its_url(tmp_path, server):
+    folder, url = server
+    with tarfile.open(folder / "readme.tar.gz", "w:gz") as file:
+        file.add(__file__, "readme")
+    with pytest.raises(ValueError, match=f"^no checkpoint at {url}/readme.tar.gz"):
+        albert_tf.from_pretrained(f"{url}/readme.tar.gz")
+
+
+def test_only_a_modules_page_is_asked_for_its_archive():
+    assert download._archive_url("https://tfhub.dev/google/albert_base/3") == (
+        "https://tfhub.dev/google/albert_base/3?tf-hub-format=compressed")
+    assert download._archive_url("https://host/albert.tar.gz?key=a") == "https://host/albert.tar.gz?key=a"
+    assert download._archive_url("https://host/albert?key=a") == "https://host/albert?key=a&tf-hub-format=compressed"

@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.interchange.archive import only_directory_in
 from albert_tf.interchange.hub.encoder import HubEncoder
 from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
 from albert_tf.interchange.source import Source
@@ -27,24 +26,6 @@ _ASSETS = "assets"
 # Where a SavedModel keeps files that its graph does not read.
 EXTRA_ASSETS = "assets.extra"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
-
-
-def is_url(path: str) -> bool:
-    return path.startswith(("https://", "http://"))
-
-
-def fetched(url: str) -> str:
-    """Downloads a module, or a released .tar.gz, through tensorflow_hub, which keeps it. Returns its directory.
-
-    Raises:
-      ValueError: there is no archive at the URL, one with members that lead out of it, or no network.
-    """
-    import tensorflow_hub
-
-    try:
-        return only_directory_in(tensorflow_hub.resolve(url))
-    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise ValueError(f"{url} cannot be fetched: {error}") from error
 
 
 def is_hub_module(path: str) -> bool:

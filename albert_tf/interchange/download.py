@@ -1,0 +1,62 @@
+"""Archives of models by URL. Each is downloaded once, and read as a local archive is."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import tempfile
+import urllib.parse
+import urllib.request
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.files import written_whole
+from albert_tf.interchange.archive import ENDINGS, check_archive
+from albert_tf.interchange.error_paths import errors_naming
+
+
+def is_url(path: str) -> bool:
+    return path.startswith(("https://", "http://"))
+
+
+def downloaded(url: str) -> str:
+    """The local path of an archive, which is downloaded if it is not there yet.
+
+    Archives are kept in the folder that the environment variable TFHUB_CACHE_DIR names (tensorflow_hub's), else in
+    tfhub_modules in the system's folder for temporary files. One that is damaged is not kept.
+
+    Args:
+      url: of a .tar.gz, or of a TF-Hub module.
+
+    Raises:
+      ValueError: there is no archive at the URL, or it is damaged, or there is no network.
+    """
+    directory = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
+    path = os.path.join(directory, f"{hashlib.sha1(url.encode()).hexdigest()}.tar.gz")
+    if not tf.io.gfile.exists(path):
+        logging.info("downloading %s to %s", url, path)
+        try:
+            with written_whole(path) as temporary:
+                _download(_archive_url(url), temporary)
+                with errors_naming(url, temporary):
+                    check_archive(temporary)
+        except (OSError, http.client.HTTPException, tf.errors.OpError, ValueError) as error:
+            raise ValueError(f"{url} cannot be fetched: {error}") from error
+    return path
+
+
+def _archive_url(url: str) -> str:
+    """The URL of a TF-Hub module is that of its page, unless it asks for the archive."""
+    parts = urllib.parse.urlparse(url)
+    if parts.path.endswith(ENDINGS):
+        return url
+    query = [*urllib.parse.parse_qsl(parts.query), ("tf-hub-format", "compressed")]
+    return parts._replace(query=urllib.parse.urlencode(query)).geturl()
+
+
+def _download(url: str, path: str) -> None:
+    with urllib.request.urlopen(url) as response, tf.io.gfile.GFile(path, "wb") as file:
+        shutil.copyfileobj(response, file)
