@@ -8,11 +8,11 @@ Started again with the same flags, training goes on from the latest checkpoint. 
 
 from albert_tf import cli
 
+import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared
-from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
@@ -24,6 +24,8 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import chief_first
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
@@ -56,13 +58,18 @@ def main():
         return ClassificationTask(model, task.is_regression)
 
     finetuning = tuning.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
-    evaluate = evaluation(task, tables) if FLAGS.do_eval else None
-    test_sets = tables.with_companions(task, "test") if FLAGS.do_predict else []  # what is missing is told here
+    with chief_first(strategy):
+        evaluate = evaluation(task, tables) if FLAGS.do_eval else None
+        test_sets = tables.with_companions(task, "test") if FLAGS.do_predict else []  # what is missing is told here
     tuning.train_and_evaluate(finetuning, vocabulary, lambda: tables.table(task, "train"), evaluate)
     for each, table in test_sets:
-        answer(finetuning, each, table, "" if each is task else f"_{each.name}")
+        probabilities = mean_probabilities(finetuning.predict(table))
+        if is_chief(strategy):
+            answer(each, probabilities, "" if each is task else f"_{each.name}")
     if FLAGS.export_dir:
-        export(finetuning.best_model(), task, tokenizer)
+        model = finetuning.best_model()
+        if is_chief(strategy):
+            export(model, task, tokenizer)
 
 
 def chosen_task() -> Task:
@@ -89,10 +96,10 @@ def evaluation(task: Task, tables: GlueTables):
     return evaluate
 
 
-def answer(finetuning, task: Task, table: FeatureTable, suffix: str) -> None:
+def answer(task: Task, probabilities: np.ndarray, suffix: str) -> None:
     """Writes the answers on a test set, under names with this suffix."""
     guids = [example.guid for example in read_examples(task, FLAGS.data_dir, "test")]
-    write_answers(FLAGS.output_dir, task, guids, mean_probabilities(finetuning.predict(table)), suffix)
+    write_answers(FLAGS.output_dir, task, guids, probabilities, suffix)
     logging.info("%s: %s test examples answered in %s", task.name, f"{len(guids):,}", FLAGS.output_dir)
 
 

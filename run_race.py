@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from albert_tf import cli
 
+from typing import Sequence
+
+import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.graph_choices import pack_choices
 from albert_tf.finite import define_float
@@ -25,6 +29,8 @@ from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities
 from albert_tf.training.evaluation import write_results
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import chief_first
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
@@ -66,12 +72,18 @@ def main():
         return ClassificationTask(AlbertMultipleChoice(config, FLAGS.dropout_prob, num_choices))
 
     finetuning = tuning.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, choice_answers.BEST_METRIC)
-    evaluate = evaluation(tables) if FLAGS.do_eval else None
+    with chief_first(strategy):
+        evaluate = evaluation(tables) if FLAGS.do_eval else None
+        table_to_predict = tables.table(FLAGS.predict_split, FLAGS.predict_file) if FLAGS.do_predict else None
     tuning.train_and_evaluate(finetuning, vocabulary, lambda: tables.table("train", FLAGS.train_file), evaluate)
     if FLAGS.do_predict:
-        predict(finetuning, tables)
+        probabilities = mean_probabilities(finetuning.predict(table_to_predict))
+        if is_chief(strategy):
+            answer(tables.examples(FLAGS.predict_split), probabilities, finetuning.serving_step())
     if FLAGS.export_dir:
-        export(finetuning.best_model(), num_choices, tokenizer)
+        model = finetuning.best_model()
+        if is_chief(strategy):
+            export(model, num_choices, tokenizer)
 
 
 def used_splits() -> list[str]:
@@ -89,16 +101,14 @@ def evaluation(tables: ChoiceTables):
     return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_probabilities(predict(table)))
 
 
-def predict(finetuning, tables: ChoiceTables) -> None:
-    """Writes the answers to --predict_split, and their scores where it says what is right."""
-    examples = tables.examples(FLAGS.predict_split)
-    probabilities = mean_probabilities(finetuning.predict(tables.table(FLAGS.predict_split, FLAGS.predict_file)))
+def answer(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:
+    """Writes the answers to --predict_split, and their scores, with the checkpoint's step, if the split has labels."""
     choice_answers.write_predictions(FLAGS.output_dir, examples, probabilities)
     logging.info("%s questions of %s answered in %s", f"{len(examples):,}", FLAGS.predict_split, FLAGS.output_dir)
     if all(example.label is not None for example in examples):
         results = choice_answers.evaluate(examples, probabilities)
         logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
-        write_results(FLAGS.output_dir, dict(results, global_step=finetuning.serving_step()), "predict_results")
+        write_results(FLAGS.output_dir, dict(results, global_step=step), "predict_results")
 
 
 def export(model: AlbertMultipleChoice, num_choices: int, tokenizer) -> None:

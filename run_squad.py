@@ -33,6 +33,9 @@ from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import write_results
+from albert_tf.training.finetuning import Predictions
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import chief_first
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
@@ -97,16 +100,20 @@ def main():
     options = shared.run_options(num_train_steps)
     finetuning = tuning.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC,
                                    shortest=beam_width(version))
-    prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
+    with chief_first(strategy):
+        prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
     evaluate = prediction.evaluate if prediction and prediction.dataset else None
     tuning.train_and_evaluate(
         finetuning, vocabulary, lambda: training_features(files["train_file"], tokenizer, num_train_steps), evaluate)
     if FLAGS.do_predict:
-        prediction.write(finetuning)
-    if FLAGS.ask:
-        ask(task_of(version, finetuning.best_model()), version, tokenizer)
-    if FLAGS.export_dir:
-        export(finetuning.best_model(), version, tokenizer)
+        result_sets = prediction.result_sets(finetuning.predict)
+        if is_chief(strategy):
+            prediction.write(result_sets, finetuning.serving_step())
+    model = finetuning.best_model() if FLAGS.ask or FLAGS.export_dir else None
+    if FLAGS.ask and is_chief(strategy):
+        ask(task_of(version, model), version, tokenizer)
+    if FLAGS.export_dir and is_chief(strategy):
+        export(model, version, tokenizer)
 
 
 def surveys() -> dict[str, Survey]:
@@ -202,23 +209,26 @@ class Prediction:
 
     def evaluate(self, predict) -> dict[str, float]:
         """What FineTuning asks for: results, from a function that predicts a table."""
-        return self._results(self._answers(predict)).scores(self.dataset, FLAGS.null_score_diff_threshold)
+        return self._results(self._answers(self.result_sets(predict))).scores(self.dataset, FLAGS.null_score_diff_threshold)
 
-    def write(self, finetuning) -> None:
-        """Writes the files of predictions, and scores where there are answers."""
-        results = self._results(squad_results.write_n_best(FLAGS.output_dir, self._answers(finetuning.predict)))
+    def result_sets(self, predict) -> Predictions:
+        """What the model gives for each feature, from a function that predicts a table."""
+        return predict(self._table) if self._table else [{}]
+
+    def write(self, result_sets: Predictions, step: int) -> None:
+        """Writes the files of predictions, and scores, with the checkpoint's step, where there are answers."""
+        results = self._results(squad_results.write_n_best(FLAGS.output_dir, self._answers(result_sets)))
         threshold = FLAGS.null_score_diff_threshold
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
             logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
             if not (FLAGS.do_train or FLAGS.do_eval):
-                write_results(FLAGS.output_dir, dict(scores, global_step=finetuning.serving_step()))
+                write_results(FLAGS.output_dir, dict(scores, global_step=step))
             threshold = scores.get("null_score_diff_threshold")
         squad_results.write_predictions(FLAGS.output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", FLAGS.output_dir)
 
-    def _answers(self, predict):
-        result_sets = predict(self._table) if self._table else [{}]
+    def _answers(self, result_sets):
         return answers(self._questions_path, result_sets, answer_options(self._version))
 
     def _results(self, found) -> Results:

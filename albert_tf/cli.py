@@ -38,9 +38,11 @@ def _import_tensorflow_quietly() -> None:
 _import_tensorflow_quietly()
 
 
-# What TensorFlow puts around an error's message: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
-# [Op:SaveV2]".
-_OF_AN_OP = re.compile(r"\{\{\w+ [^}]*\}\} | \[Op:\w+\]")
+# What TensorFlow puts around the reason of an error: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
+# [Op:SaveV2]", and where a graph fails, the lines of Python that made the op.
+_AROUND_THE_REASON = re.compile(
+    r"""\{\{function_node [^}]*\}\}\s | \s\[Op:\w+\]
+        | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
 
 
 def run(main: Callable[[], None]) -> None:
@@ -54,10 +56,13 @@ def run(main: Callable[[], None]) -> None:
             raise app.UsageError(f"unexpected argument: {argv[1]}")
         import tensorflow as tf
 
+        from albert_tf.training.workers import naming_lost_workers
+
         logging.set_verbosity(max(logging.get_verbosity(), logging.INFO))
         tf.get_logger().setLevel("ERROR")  # how tensors are reduced, and that saving takes time, is not for users
         try:
-            main()
+            with naming_lost_workers():
+                main()
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
             print(f"{os.path.basename(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
@@ -71,5 +76,5 @@ def run(main: Callable[[], None]) -> None:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    message = _OF_AN_OP.sub("", getattr(error, "message", None) or str(error))
+    message = _AROUND_THE_REASON.sub("", getattr(error, "message", None) or str(error))
     return " ".join(message.split())[:1000]

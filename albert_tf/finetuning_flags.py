@@ -19,6 +19,8 @@ from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabul
 from albert_tf.json_files import read_json_object
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.run import RunOptions
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import chief_first
 
 FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parent / "recipes"
@@ -119,9 +121,12 @@ def train_and_evaluate(
     if FLAGS.do_train and FLAGS.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience goes by the dev set: give --do_eval, too")
     if FLAGS.do_train:
-        for directory in runs.runs.values():
-            copy_vocabulary(given, directory)
-        runs.train(training_table(), evaluate)
+        if is_chief(runs.strategy):
+            for directory in runs.runs.values():
+                copy_vocabulary(given, directory)
+        with chief_first(runs.strategy):
+            table = training_table()
+        runs.train(table, evaluate)
     elif FLAGS.do_eval:
         runs.evaluate(evaluate)
 

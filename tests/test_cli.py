@@ -1,5 +1,6 @@
 """How a script starts and ends: its own lines only, and one for a mistake."""
 
+import json
 import os
 import subprocess
 import sys
@@ -54,3 +55,44 @@ def test_start_up_messages_are_dropped_and_all_else_is_kept(tmp_path, level, sta
                          capture_output=True)
     assert run.stderr.startswith(start_up + b"out of memory\n")
     assert run.stderr.endswith(b"ImportError: no wheel\n" if end else b"out of memory\n")
+
+
+# As two workers of TensorFlow 2.15 raised them.
+LOST_WORKER = """Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/a/run_classifier.py", line 123, in <module>
+
+  File "/a/albert_tf/training/trainer.py", line 97, in _step_on_replicas
+
+Collective ops is aborted by: Error reported from /job:worker/task:1: Task /job:worker/replica:0/task:1 heartbeat timeout.
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node CollectiveReduceV2}}]] [Op:__inference__step_on_replicas_3379]"""
+LOST_CHIEF = """Collective ops is aborted by: Deadline Exceeded
+Additional GRPC error information from remote target /job:worker/replica:0/task:0 while calling \
+/tensorflow.CoordinationService/Heartbeat:"""
+
+
+@pytest.mark.parametrize("error, name", [
+    (tf.errors.UnavailableError(None, None, LOST_WORKER), "worker 1 (10.0.0.2:2222)"),
+    (tf.errors.DeadlineExceededError(None, None, LOST_CHIEF), "worker 0 (10.0.0.1:2222)"),
+    (tf.errors.AbortedError(None, None, "Collective ops is aborted by: Connection reset"), "another worker")],
+    ids=["a worker", "the chief", "not named"])
+def test_a_worker_that_is_lost_is_named_in_one_line(run, monkeypatch, error, name):
+    cluster = dict(worker=["10.0.0.1:2222", "10.0.0.2:2222"])
+    monkeypatch.setenv("TF_CONFIG", json.dumps(dict(cluster=cluster, task=dict(type="worker", index=0))))
+
+    def main():
+        raise error
+
+    status, printed = run(main)
+    assert status == 1 and printed.startswith(f"script.py: error: {name} does not answer any more: ")
+    assert printed.count("\n") == 1 and "Start all workers again" in printed
+
+
+def test_other_errors_of_a_connection_keep_their_reason(run):
+    def main():
+        raise tf.errors.UnavailableError(None, None, "Graph execution error:\n\nDetected at node Read defined at:\n"
+                                         '  File "/a/b.py", line 1, in f\n\ngs://a/b cannot be reached')
+
+    assert run(main) == (1, "script.py: error: gs://a/b cannot be reached\n")

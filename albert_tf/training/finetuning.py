@@ -35,6 +35,7 @@ from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions, train
 from albert_tf.training.several_runs import write_summary
 from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import wait_for_all
 
 # The predictions of one or several checkpoints (--ensemble_checkpoints): each by name, a value for each example.
 Predictions = list  # of dict[str, list[np.ndarray]]
@@ -91,7 +92,7 @@ class FineTuning:
 
     def __init__(self, options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
                  new_task: Callable, new_trainer: Callable, load_weights: Callable, best_metric: str):
-        self._options, self._strategy, self._config = options, strategy, config
+        self._options, self.strategy, self._config = options, strategy, config
         self._new_task, self._new_trainer, self._load_weights = new_task, new_trainer, load_weights
         self._best_metric = best_metric
         self._serving = None  # the task whose model predicts
@@ -114,10 +115,11 @@ class FineTuning:
                     table, self._options.run.train_batch_size, self._options.buckets, seed, first_step, context)
 
             options = dataclasses.replace(self._options.run, output_dir=directory)
-            train(trainer, checkpoints, batches_from, options, self._strategy, evaluator)
+            train(trainer, checkpoints, batches_from, options, self.strategy, evaluator)
             self._finish(directory, evaluator)
         if evaluate is not None:
             self._summarise()
+        wait_for_all(self.strategy)  # what the chief has saved may predict next
 
     def evaluate(self, evaluate: Evaluate) -> None:
         """Evaluates what is there.
@@ -136,6 +138,7 @@ class FineTuning:
             self._evaluate_saved(directory, trainer, evaluator)
             self._finish(directory, evaluator)
         self._summarise()
+        wait_for_all(self.strategy)
 
     def predict(self, table: FeatureTable) -> Predictions:
         """The predictions of --ensemble_checkpoints, else of `checkpoint`, one after the other.
@@ -184,7 +187,7 @@ class FineTuning:
         keras.utils.set_random_seed(seed)
         task = self._task_at_start()
         trainer = self._new_trainer(task, seed)
-        chief = is_chief(self._strategy)
+        chief = is_chief(self.strategy)
         checkpoints = Checkpoints(directory, trainer, self._config, self._options.run.keep_checkpoint_max, chief)
         if evaluate is None:
             return trainer, checkpoints, None
@@ -195,7 +198,7 @@ class FineTuning:
 
     def _task_at_start(self):
         """The task with the weights that training starts from; a TF-Hub module there is the encoder for good."""
-        with self._strategy.scope():
+        with self.strategy.scope():
             return self._new_task()
 
     def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
@@ -210,17 +213,17 @@ class FineTuning:
     def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
         if evaluator is not None and evaluator.best:
             evaluator.write_best()
-            if is_chief(self._strategy):
+            if is_chief(self.strategy):
                 write_plot(directory, self._best_metric)
 
     def _summarise(self) -> None:
-        if len(self.runs) > 1 and is_chief(self._strategy):
+        if len(self.runs) > 1 and is_chief(self.strategy):
             write_summary(self._options.run.output_dir, self.runs, self._best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
         results = dict(results, global_step=self.serving_step())
         logging.info("%s", ", ".join(f"{key} {value:.4f}" for key, value in results.items()))
-        if is_chief(self._strategy):
+        if is_chief(self.strategy):
             write_results(self._options.run.output_dir, results)
 
     def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
@@ -239,7 +242,7 @@ class FineTuning:
         return self._serving
 
     def _predictor(self, task, batch_size: int) -> Predictor:
-        return Predictor(task, self._strategy, batch_size, self._options.buckets, self._options.jit_compile)
+        return Predictor(task, self.strategy, batch_size, self._options.buckets, self._options.jit_compile)
 
     def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
         report = self._load_weights(model, path)

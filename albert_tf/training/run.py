@@ -16,6 +16,7 @@ from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.trainer import Trainer
+from albert_tf.training.workers import values_of_all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,8 @@ def train(
       evaluator: called with the step after each save; its patience ends the run early.
 
     Raises:
-      ValueError: the batch cannot be divided among replicas and micro-batches, or the data ended before the last step.
+      ValueError: the batch cannot be divided among replicas and micro-batches, workers go on from different steps, or
+        the data ended before the last step.
       OSError: a checkpoint cannot be written.
     """
     replicas, parts = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
@@ -74,6 +76,10 @@ def train(
         raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {parts} "
                          f"gradient_accumulation_steps. Received: {options.train_batch_size}")
     first_step = checkpoints.restore_latest()
+    first_steps = sorted(set(values_of_all(strategy, first_step)))
+    if len(first_steps) > 1:
+        raise ValueError(f"the latest checkpoint in {options.output_dir} is of step {first_steps[0]} on one worker and of "
+                         f"step {first_steps[-1]} on another: --output_dir must be a directory that all workers share")
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run was ended between save and evaluation
     if first_step >= options.num_train_steps:

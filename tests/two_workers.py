@@ -1,0 +1,72 @@
+"""Two processes on this machine as the workers of one run, for tests:
+
+    with TwoWorkers(["run_classifier.py", "--output_dir=x", ...]) as workers:
+        workers.wait_for("step 2 of 4")
+        workers.kill(1)
+        status, printed = workers.end_of(0)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
+# Worker 1 is killed as soon as it writes a file: writers rename a temporary file to its name.
+WRITES_NOTHING = dict(KILL_AT_RENAME="1")
+
+
+class TwoWorkers:
+    """The processes.
+
+    Args:
+      arguments: of script_runner.py: a script of ours, or of tests/, and its flags.
+    """
+
+    def __init__(self, arguments: list[str]):
+        cluster = dict(worker=[f"127.0.0.1:{_free_port()}" for _ in range(2)])
+        self.addresses = cluster["worker"]
+        self._processes = [self._start(arguments, cluster, index) for index in (0, 1)]
+        self._printed = ["", ""]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+    def wait_for(self, text: str) -> None:
+        """Returns when worker 0 has printed a line with the text, and fails where it ends before."""
+        for line in self._processes[0].stdout:
+            self._printed[0] += line
+            if text in line:
+                return
+        raise AssertionError(self._printed[0])
+
+    def kill(self, index: int) -> None:
+        self._processes[index].kill()
+
+    def end_of(self, index: int) -> tuple[int, str]:
+        """The exit status of a worker, and all that it printed."""
+        printed, _ = self._processes[index].communicate(timeout=300)
+        return self._processes[index].returncode, self._printed[index] + printed
+
+    @staticmethod
+    def _start(arguments: list[str], cluster: dict, index: int) -> subprocess.Popen:
+        task = dict(cluster=cluster, task=dict(type="worker", index=index))
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CONFIG": json.dumps(task),
+                       **(WRITES_NOTHING if index else {})}
+        return subprocess.Popen([sys.executable, str(RUNNER), *arguments], env=environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

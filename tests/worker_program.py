@@ -1,0 +1,30 @@
+"""What tests/training/test_workers.py runs as two workers: they meet, the chief writes a file first, and worker 1 fails."""
+
+import pathlib
+
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.training.strategy import create_strategy, is_chief
+from albert_tf.training.workers import chief_first, values_of_all, wait_for_all
+
+flags.DEFINE_string("folder", None, "Where the chief writes.", required=True)
+FLAGS = flags.FLAGS
+
+
+def main():
+    folder = pathlib.Path(FLAGS.folder)
+    strategy = create_strategy()
+    index = strategy.cluster_resolver.task_id
+    print("values:", values_of_all(strategy, 10 + index), flush=True)
+    with chief_first(strategy):
+        print("seen:", sorted(path.name for path in folder.iterdir()), flush=True)
+        if is_chief(strategy):
+            (folder / "of the chief").write_text("")
+    if not is_chief(strategy):
+        raise ValueError("this worker fails")
+    wait_for_all(strategy)
+
+
+if __name__ == "__main__":
+    cli.run(main)
