@@ -209,7 +209,8 @@ class Prediction:
 
     def evaluate(self, predict) -> dict[str, float]:
         """What FineTuning asks for: results, from a function that predicts a table."""
-        return self._results(self._answers(self.result_sets(predict))).scores(self.dataset, FLAGS.null_score_diff_threshold)
+        results = self._results(self._answers(self.result_sets(predict)))
+        return results.scores(self.dataset, FLAGS.null_score_diff_threshold)
 
     def result_sets(self, predict) -> Predictions:
         """What the model gives for each feature, from a function that predicts a table."""

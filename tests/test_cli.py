@@ -65,7 +65,8 @@ Detected at node CollectiveReduceV2 defined at (most recent call last):
 
   File "/a/albert_tf/training/trainer.py", line 97, in _step_on_replicas
 
-Collective ops is aborted by: Error reported from /job:worker/task:1: Task /job:worker/replica:0/task:1 heartbeat timeout.
+Collective ops is aborted by: Error reported from /job:worker/task:1: Task /job:worker/replica:0/task:1 heartbeat \
+timeout.
 The error could be from a previous operation. Restart your program to reset.
 \t [[{{node CollectiveReduceV2}}]] [Op:__inference__step_on_replicas_3379]"""
 LOST_CHIEF = """Collective ops is aborted by: Deadline Exceeded

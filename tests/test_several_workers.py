@@ -79,7 +79,7 @@ def numbers_and_texts(path: pathlib.Path):
     if path.suffix == ".json":
         return json.loads(path.read_text())
     rows = path.read_text().splitlines()
-    return [json.loads(row) for row in rows] if path.suffix == ".jsonl" else [as_numbers(row.split("\t")) for row in rows]
+    return [json.loads(row) if path.suffix == ".jsonl" else as_numbers(row.split("\t")) for row in rows]
 
 
 def as_numbers(cells: list[str]) -> list:

@@ -1,4 +1,4 @@
-"""What tests/training/test_workers.py runs as two workers: they meet, the chief writes a file first, and worker 1 fails."""
+"""What tests/training/test_workers.py runs as two workers: they meet, the chief writes a file, and worker 1 fails."""
 
 import pathlib
 

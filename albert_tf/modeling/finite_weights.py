@@ -18,6 +18,6 @@ def check_finite_weights(name: str, values: tf.Tensor | tf.Variable, path: str) 
         return
     is_finite = tf.math.is_finite(values)
     if not tf.reduce_all(is_finite):
-        count = int(tf.size(values)) - int(tf.math.count_nonzero(is_finite))
-        raise ValueError(f"{path} cannot be used: {count:,} of the {int(tf.size(values)):,} values of {name} are NaN or "
-                         "infinite")
+        size = int(tf.size(values))
+        count = size - int(tf.math.count_nonzero(is_finite))
+        raise ValueError(f"{path} cannot be used: {count:,} of the {size:,} values of {name} are NaN or infinite")

@@ -78,8 +78,8 @@ def train(
     first_step = checkpoints.restore_latest()
     first_steps = sorted(set(values_of_all(strategy, first_step)))
     if len(first_steps) > 1:
-        raise ValueError(f"the latest checkpoint in {options.output_dir} is of step {first_steps[0]} on one worker and of "
-                         f"step {first_steps[-1]} on another: --output_dir must be a directory that all workers share")
+        raise ValueError(f"the latest checkpoint in {options.output_dir} is of step {first_steps[0]} on one worker and "
+                         f"of step {first_steps[-1]} on another: --output_dir must be a directory that all workers share")
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run was ended between save and evaluation
     if first_step >= options.num_train_steps:
@@ -112,8 +112,8 @@ def train(
     last_step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
     # Keras' fit takes whatever raises an OutOfRangeError for the end of the data, and returns.
     if last_step < options.num_train_steps and not trainer.stop_training:
-        raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}: its data ended, which should "
-                         "go on without end. Started again, the run goes on from its latest checkpoint")
+        raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}: its data ended, which "
+                         "should go on without end. Started again, the run goes on from its latest checkpoint")
 
 
 def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:

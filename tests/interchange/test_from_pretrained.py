@@ -178,7 +178,7 @@ def test_weights_that_are_not_finite_are_refused_by_file_and_variable(folder, sa
     kernel = next(variable for variable in model.weights if release_name(variable) == "bert/pooler/dense/kernel")
     kernel.assign(tf.tensor_scatter_nd_update(kernel, [[0, 1], [7, 3]], [value, value]))
     save(model, folder)
-    message = re.escape(f"{folder}") + ".* cannot be used: 2 of the 64 values of bert/pooler/dense/kernel are NaN or inf"
+    message = re.escape(f"{folder}") + ".* cannot be used: 2 of the 64 values of bert/pooler/dense/kernel are NaN or "
     with pytest.raises(ValueError, match=message):
         albert_tf.from_pretrained(str(folder))
     with pytest.raises(ValueError, match=message):

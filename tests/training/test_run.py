@@ -1,4 +1,4 @@
-"""A run ends at its last step, or says why not: Keras' fit by itself takes an OutOfRangeError for the end of the data."""
+"""A run ends at its last step, or says why not: Keras' fit takes an OutOfRangeError for the end of the data."""
 
 import contextlib
 import re
