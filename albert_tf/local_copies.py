@@ -5,18 +5,15 @@ Everything else reads and writes by tf.io.gfile, which takes local and remote pa
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import os
-import shutil
-import tempfile
 from typing import Iterator
 
 from albert_tf.files import written_whole
 from albert_tf.lazy import tensorflow as tf
 from albert_tf.paths import is_remote, local_place
-from albert_tf.temporary_files import temporary_file
+from albert_tf.temporary_files import folder_of_this_process, temporary_file
 
 
 def local_copy(path: str) -> str:
@@ -45,8 +42,6 @@ def written_locally(path: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=None)
 def _copy_of(path: str, length: int, mtime_nsec: int) -> str:
-    directory = tempfile.mkdtemp(prefix="albert_tf_")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    local = os.path.join(directory, os.path.basename(path))
+    local = os.path.join(folder_of_this_process("albert_tf"), os.path.basename(path))
     tf.io.gfile.copy(path, local)
     return local

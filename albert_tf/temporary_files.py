@@ -7,6 +7,7 @@ another computer left is removed after a day. Where there are no locks (remote p
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import glob
 import hashlib
@@ -15,6 +16,7 @@ import re
 import secrets
 import shutil
 import socket
+import tempfile
 import time
 from typing import Iterator
 
@@ -43,6 +45,15 @@ def temporary_folder(path: str) -> Iterator[str]:
     """The same with a folder."""
     with _temporary(path, is_folder=True) as temporary:
         yield temporary
+
+
+def folder_of_this_process(name: str) -> str:
+    """An empty folder in the system's place for temporary files, which is removed when the process ends."""
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    folder = until_the_end.enter_context(temporary_folder(os.path.join(tempfile.gettempdir(), name)))
+    os.chmod(folder, 0o700)  # for this user only, as everything there
+    return folder
 
 
 def temporary_path(path: str) -> str:

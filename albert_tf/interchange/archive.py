@@ -7,7 +7,6 @@ and weights only if their size is what their own header promises.
 
 from __future__ import annotations
 
-import atexit
 import bz2
 import contextlib
 import fnmatch
@@ -18,7 +17,6 @@ import os
 import pathlib
 import shutil
 import tarfile
-import tempfile
 import zlib
 from typing import BinaryIO, Iterator, NamedTuple
 
@@ -28,7 +26,7 @@ from albert_tf.interchange import safetensors_folder, tf1
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.interchange.pickles import refuse_pickle_names
 from albert_tf.interchange.vocabulary_files import VOCABULARIES
-from albert_tf.temporary_files import temporary_folder
+from albert_tf.temporary_files import folder_of_this_process
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
 # What compressed files begin with: the name of an archive does not tell how it was compressed.
@@ -64,10 +62,7 @@ def unpacked(path: str) -> str:
       ValueError: the archive is damaged or cut; a member is absolute, leads out by "..", or is neither a file nor a
         directory; weights are larger than their header promises. Nothing of the archive counts then.
     """
-    until_the_end = contextlib.ExitStack()
-    atexit.register(until_the_end.close)
-    directory = until_the_end.enter_context(temporary_folder(os.path.join(tempfile.gettempdir(), "albert_tf")))
-    os.chmod(directory, 0o700)  # for this user only, as everything there
+    directory = folder_of_this_process("albert_tf")
     with _one_clear_error(path), errors_naming(path, directory):
         with _opened(path) as (archive, stream):
             members, indexes, promised = _survey(archive, stream)

@@ -8,6 +8,7 @@ import lzma
 import os
 import pathlib
 import tarfile
+import tempfile
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_l
 def temporary(tmp_path, monkeypatch):
     """Where archives are unpacked to."""
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(archive.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path / "temporary"
 
 
