@@ -52,8 +52,10 @@ class AlbertModel(ConfiguredModel):
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
         seq, longest = input_ids.shape[1], self.config.max_position_embeddings
         if seq is None:  # in a graph that takes any length
-            tf.debugging.assert_less_equal(tf.shape(input_ids)[1], longest, "a sequence has more tokens than "
-                                           f"max_position_embeddings={longest}")
+            is_short = tf.debugging.assert_less_equal(
+                tf.shape(input_ids)[1], longest, f"a sequence has more tokens than max_position_embeddings={longest}")
+            with tf.control_dependencies([is_short]):  # else the sum of the embeddings may fail first
+                input_ids = tf.identity(input_ids)
         elif seq > longest:
             raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings={longest}")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)

@@ -1,5 +1,7 @@
 """The pre-training model against the release's recorded outputs, and what must hold in any precision."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -176,6 +178,19 @@ def test_wrong_inputs_are_named(tiny_config, tiny_batch, change, message):
     batch = {name: value for name, value in dict(tiny_batch, **change).items() if value is not None}
     with pytest.raises(ValueError, match=message):
         AlbertPretrainer(tiny_config)(batch)
+
+
+def test_in_a_graph_of_any_length_nothing_is_computed_before_the_length_is_checked(tiny_config):
+    inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    graph = tf.function(AlbertModel(tiny_config), autograph=False).get_concrete_function(inputs).graph
+    (positions,) = [op for op in graph.get_operations() if re.search(r"embeddings\w*/strided_slice_1$", op.name)]
+    before, waiting = set(), [positions]
+    while waiting:
+        op = waiting.pop()
+        if op.name not in before:
+            before.add(op.name)
+            waiting += [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+    assert any("assert_less_equal" in name for name in before)
 
 
 def test_inputs_that_are_no_dict_are_refused(tiny_config, tiny_batch):
