@@ -4,7 +4,8 @@
     python score_sentences.py --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
 
 The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs whose
-grammatical sentence has the higher score, by file, by field and over all pairs.
+grammatical sentence has the higher score, by file, by field and over all pairs. The manifest beside --output_file says
+what the results were made from.
 """
 
 import json
@@ -12,11 +13,12 @@ import json
 from albert_tf import cli
 
 import numpy as np
+import tensorflow as tf
 from absl import flags
 
 from albert_tf import bounds, flags as shared, keras
 from albert_tf.data.minimal_pairs import read_minimal_pairs
-from albert_tf.files import write_text
+from albert_tf.manifests import check_output, written_with_manifest
 from albert_tf.progress import progress
 from albert_tf.tasks.minimal_pairs import accuracies
 from albert_tf.tasks.sentence_scores import score_sentences
@@ -35,15 +37,25 @@ flags.DEFINE_integer("tokens_per_batch", 8192, "Tokens that are computed togethe
                      "their length.", *bounds.TOKENS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
+_MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "pairs", "within_word_l2r", "precision")
 
 
 def main():
     if FLAGS.pairs and FLAGS.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
+    if FLAGS.output_file:
+        check_output(FLAGS.output_file)  # now, and not after the scores were computed
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     results = score_pairs() if FLAGS.pairs else score_lines()
     if FLAGS.output_file:
-        write_text(FLAGS.output_file, json.dumps(results, indent=2) + "\n")
+        write_results(results)
+
+
+def write_results(results: dict) -> None:
+    made_from = {name: FLAGS[name].value for name in _MADE_FROM}
+    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(json.dumps(results, indent=2) + "\n")
 
 
 def score_lines() -> dict:

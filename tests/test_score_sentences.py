@@ -93,3 +93,12 @@ def test_a_line_that_is_too_long_is_named(script, tmp_path):
     (tmp_path / "lines.txt").write_text("of\n" + "the " * 40 + "\n")
     error = script.run(expect=1, input_file=tmp_path / "lines.txt").splitlines()[-1]
     assert f"{tmp_path}/lines.txt line 2: 40 pieces, [CLS] and [SEP] exceed the model's 32 positions" in error
+
+
+def test_results_replace_earlier_results_and_no_other_file(script, scores, lines, pairs, tmp_path):
+    for _ in range(2):
+        script.run(pairs=pairs, output_file=tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text())["all"] == 0.5
+    error = script.run(expect=1, input_file=lines, output_file=lines).splitlines()[-1]
+    assert f"{lines} exists, and no {lines}.manifest.json says that it is an earlier output" in error
+    assert lines.read_text().splitlines() == scores["sentences"]
