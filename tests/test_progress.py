@@ -68,7 +68,7 @@ def test_lines_come_now_and_then(lines, clock):
             done(20)
         clock(10)
     assert len(lines) == 2
-    assert lines[0].startswith("reading:  20%") and "40.0/200 [00:40<04:00" in lines[0]  # 20 files in the last 30 seconds
+    assert lines[0].startswith("reading:  20%") and "40.0/200 [00:40<04:00" in lines[0]  # 20 files in 30 seconds
     assert lines[1] == "reading: 60 files in 01:00"
 
 
