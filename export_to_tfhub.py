@@ -19,6 +19,7 @@ from albert_tf import cli
 import tensorflow as tf
 from absl import flags, logging
 
+from albert_tf.files import check_export
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.interchange.open_source import open_source
@@ -39,6 +40,8 @@ FLAGS = flags.FLAGS
 
 
 def main():
+    preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
+    check_export(FLAGS.export_path, preprocess_path)
     source = open_source(checkpoint_path())
     vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file) or source.vocabulary
     lower = source.vocabulary.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
@@ -46,7 +49,6 @@ def main():
     model, report = build(source, "pretrainer")
     export_encoder(FLAGS.export_path, model.albert if report.not_restored else model, tokenizer)
     logging.info("%s: the encoder", FLAGS.export_path)
-    preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     export_preprocessing(preprocess_path, tokenizer, min(PUBLISHED_SEQ_LENGTH, model.config.max_position_embeddings))
     logging.info("%s: the preprocessing", preprocess_path)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import bounds, flags as shared
-from albert_tf.files import written_whole
+from albert_tf.files import check_directory, written_whole
 from albert_tf.interchange import tflite
 from albert_tf.interchange.heads import MODELS
 
@@ -30,6 +30,7 @@ FLAGS = flags.FLAGS
 
 
 def main():
+    check_directory(FLAGS.output_dir)
     model = shared.pretrained(FLAGS.model)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:

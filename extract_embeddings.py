@@ -41,12 +41,12 @@ def main():
     row_splits_file, input_ids_file = f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
     check_output(FLAGS.output_file, *([row_splits_file, input_ids_file] if FLAGS.per_token else []))
     keras.mixed_precision.set_global_policy(FLAGS.precision)
+    lines = list(read_lines(FLAGS.input_file))
+    if not lines:
+        raise ValueError(f"{FLAGS.input_file} has no lines")
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained("encoder")
-    rows = token_ids(tokenizer, list(read_lines(FLAGS.input_file)),
-                     min(FLAGS.max_seq_length, model.config.max_position_embeddings))
-    if not rows:
-        raise ValueError(f"{FLAGS.input_file} has no lines")
+    rows = token_ids(tokenizer, lines, min(FLAGS.max_seq_length, model.config.max_position_embeddings))
     row_splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     height = int(row_splits[-1]) if FLAGS.per_token else len(rows)
     with array_writer(FLAGS.output_file, (height, model.config.hidden_size)) as write:

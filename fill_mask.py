@@ -13,6 +13,7 @@ from albert_tf import cli
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared
+from albert_tf.files import check_export
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.json_files import check_characters
 from albert_tf.tasks.fill_mask import fill_masks
@@ -32,6 +33,7 @@ FLAGS = flags.FLAGS
 def main():
     for text in FLAGS.text or ():
         check_characters(text, "--text")
+    check_export(FLAGS.export_dir)
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained_masked_lm()
     if FLAGS.export_dir:

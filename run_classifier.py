@@ -18,6 +18,7 @@ from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.text.graph_packing import pack_texts
 from albert_tf.data.task_config import load_task_config
+from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -46,6 +47,7 @@ FLAGS = flags.FLAGS
 
 def main():
     tuning.apply_recipe()
+    check_export(FLAGS.export_dir)
     task = chosen_task()
     strategy = shared.set_up()
     config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)

@@ -22,6 +22,7 @@ from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.graph_choices import pack_choices
+from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
@@ -59,6 +60,7 @@ FLAGS = flags.FLAGS
 
 def main():
     tuning.apply_recipe()
+    check_export(FLAGS.export_dir)
     used = used_splits()
     strategy = shared.set_up()
     config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)

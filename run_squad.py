@@ -22,6 +22,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
+from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -81,6 +82,8 @@ FLAGS = flags.FLAGS
 
 def main():
     tuning.apply_recipe()
+    check_export(FLAGS.export_dir)
+    feature_options(is_training=False)  # refuses lengths before files are read
     files = surveys()
     version = squad_version(files)
     strategy = shared.set_up()

@@ -37,10 +37,8 @@ def folder_written_whole(path: str) -> Iterator[str]:
       ValueError: there is something else at `path`: a file, or a folder that is not empty.
     """
     path = path.rstrip("/")
+    check_export(path)
     is_replaced = tf.io.gfile.exists(path)
-    if is_replaced and not tf.io.gfile.exists(os.path.join(path, _MARK)):
-        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
-            raise ValueError(f"{path} exists and is not an earlier export: name another path, or remove it")
     with temporary_folder(local_place(path)) as temporary:
         yield temporary
         write_text(os.path.join(temporary, _MARK), "")
@@ -50,6 +48,23 @@ def folder_written_whole(path: str) -> Iterator[str]:
             _copy_folder(temporary, path)
         else:
             tf.io.gfile.rename(temporary, path)
+
+
+def check_export(*paths: str | None) -> None:
+    """Checks that folder_written_whole may write folders: scripts call it before they work.
+
+    Args:
+      *paths: of the folders; None is left out.
+
+    Raises:
+      ValueError: there is a file at a path, or a folder that is not empty and not an earlier export.
+    """
+    for path in filter(None, paths):
+        check_directory(os.path.dirname(path.rstrip("/")))
+        if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
+            continue
+        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
+            raise ValueError(f"{path} exists and is not an earlier export: name another path, or remove it")
 
 
 def check_name(name: str, what: str) -> None:
@@ -125,6 +140,16 @@ def read_bytes(path: str, kind: str = "file") -> bytes:
     check_is_file(path, kind)
     with tf.io.gfile.GFile(path, "rb") as file:
         return file.read()
+
+
+def check_directory(path: str) -> None:
+    """Raises ValueError where a directory cannot be made at a local path: it, or a part of it, is a file."""
+    if is_remote(path):  # an object store makes no directories
+        return
+    while path and not tf.io.gfile.exists(path):
+        path = os.path.dirname(path)
+    if path and not tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a file, and should be a directory")
 
 
 def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:

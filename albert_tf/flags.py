@@ -13,6 +13,7 @@ from absl import flags
 
 from albert_tf import bounds, keras
 from albert_tf.config import AlbertConfig
+from albert_tf.files import check_directory
 from albert_tf.finite import define_float
 from albert_tf.interchange.from_pretrained import build, make_with_weights
 from albert_tf.interchange.open_source import open_source
@@ -258,6 +259,7 @@ def new_trainer(
 
 
 def run_options(num_train_steps: int) -> RunOptions:
+    check_directory(FLAGS.output_dir)
     tf.io.gfile.makedirs(FLAGS.output_dir)
     return RunOptions(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size, FLAGS.save_checkpoints_steps,
                       FLAGS.keep_checkpoint_max, FLAGS.iterations_per_loop)

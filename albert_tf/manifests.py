@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from typing import Iterator
 
-from albert_tf.files import write_text, written_whole
+from albert_tf.files import check_directory, write_text, written_whole
 from albert_tf.json_files import read_json_object
 from albert_tf.lazy import tensorflow as tf
 
@@ -63,6 +64,7 @@ def check_output(*paths: str) -> None:
       ValueError: there is a directory, or another file.
     """
     manifest = manifest_path(paths[0])
+    check_directory(os.path.dirname(paths[0]))
     for path in (manifest, *paths):
         if tf.io.gfile.isdir(path):
             raise ValueError(f"{path} is a directory, and should be a file")

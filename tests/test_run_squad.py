@@ -192,7 +192,8 @@ def test_questions_from_the_terminal_are_answered(run, folder):
 def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
     flags = dict(recipe="squad_v2", train_file=golden / "squad/train.json", output_dir=folder / "recipe",
                  do_train=True, train_batch_size=30, train_step=None)
-    assert "30 questions, 8,144 steps of 30" in script.run(expect=1, max_query_length=64, **flags)  # no room: it ends
+    assert "30 questions, 8,144 steps of 30" in script.run(  # no records: it ends
+        expect=1, train_feature_file=golden / "squad/train.json", **flags)
     assert "30 questions, 1 steps of 30" in script.run(num_train_epochs=1, **flags)
 
 

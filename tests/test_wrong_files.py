@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from unittest import mock
 
 import pytest
 from in_process import loaded
@@ -12,6 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.files import listed
 from albert_tf.interchange.conversion import save
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.lines import read_standard_input
 
@@ -88,6 +90,30 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
                 assert status == 1 and len(lines) == 1 and "Traceback" not in printed, (name, wrong, printed)
                 assert str(wrong) in lines[0] and len(lines[0]) < len(str(wrong)) + 400, lines[0]
     assert not list(tmp_path.glob("out/*.tfrecord")) and not list(tmp_path.glob("out/model.ckpt*"))
+
+
+# The flags of each script for what it writes.
+OUTPUTS = {
+    "create_pretraining_data.py": ("output_file",), "score_sentences.py": ("output_file",),
+    "convert_checkpoint.py": ("output_dir",), "fill_mask.py": ("export_dir",), "export_to_tflite.py": ("output_dir",),
+    "export_to_tfhub.py": ("export_path", "preprocess_export_path"), "run_pretraining.py": ("output_dir",),
+    "run_classifier.py": ("output_dir", "export_dir"), "run_race.py": ("output_dir", "export_dir"),
+    "run_squad.py": ("output_dir", "export_dir")}
+
+
+@pytest.mark.parametrize("script", OUTPUTS)
+def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(paths, tmp_path, capsys, script):
+    base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
+    file = paths["folder"] / "wrong" / "binary"
+    before = file.read_bytes()
+    no_model = mock.Mock(side_effect=AssertionError("a model is made"))
+    with loaded(script) as run, mock.patch.object(AlbertModel, "__init__", no_model):
+        for name in OUTPUTS[script]:
+            for output in (file, file / "x.tfrecord"):
+                assert run(**{**base, name: output}) == 1
+                error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+                assert f"error: {file} " in error
+    assert file.read_bytes() == before
 
 
 def test_text_with_half_of_a_surrogate_pair_is_refused_by_flag(paths, capsys):

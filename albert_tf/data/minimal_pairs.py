@@ -10,6 +10,7 @@ field may be left out. Other keys are ignored.
 from __future__ import annotations
 
 import os
+import reprlib
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -65,6 +66,7 @@ def _files(paths: str) -> list[str]:
 def _pair(values: dict[str, Any], file: str, place: str) -> MinimalPair:
     sentences = [values.get(key) for key in ("sentence_good", "sentence_bad")]
     if not all(isinstance(sentence, str) for sentence in sentences):
-        raise ValueError(f"{place}: sentence_good and sentence_bad must be strings. Received: {sentences}")
+        raise ValueError(f"{place}: sentence_good and sentence_bad must be strings. "
+                         f"Received: {reprlib.repr(sentences)}")
     field = values.get("field")
     return MinimalPair(*sentences, file, field if field is None else str(field), place)

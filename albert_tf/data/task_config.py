@@ -14,6 +14,7 @@ of the test file where they are others; its labels are not read. The first metri
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.glue_tasks import Source, Task
@@ -49,7 +50,7 @@ def _from_config(config: dict[str, Any]) -> Task:
     for key, value in config.items():
         kind, called = _CONFIG_KEYS[key]
         if not isinstance(value, kind):
-            raise ValueError(f"{key} must be {called}. Received: {value!r}")
+            raise ValueError(f"{key} must be {called}. Received: {reprlib.repr(value)}")
     check_name(config["name"], "name")
     files, columns = config["files"], config["columns"]
     test_columns = config.get("test_columns", columns)
@@ -58,10 +59,10 @@ def _from_config(config: dict[str, Any]) -> Task:
     _check_keys("field in test_columns", test_columns, _FIELDS, required=("text_a",))
     for name in files.values():
         if not isinstance(name, str):
-            raise ValueError(f"files must be names. Received: {name!r}")
+            raise ValueError(f"files must be names. Received: {reprlib.repr(name)}")
     for column in (*columns.values(), *test_columns.values()):
         if type(column) not in (int, str):
-            raise ValueError(f"a column is a name, or a number from 0. Received: {column!r}")
+            raise ValueError(f"a column is a name, or a number from 0. Received: {reprlib.repr(column)}")
     labels, metrics = _labels_and_metrics(config)
     has_header = config.get("has_header", True)
     return Task(
@@ -78,11 +79,11 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     if is_regression == (labels is not None):
         raise ValueError('give "labels", or "regression": true, and not both')
     if not is_regression and not len(set(map(as_text, labels))) == len(labels) > 1:
-        raise ValueError(f"labels must be a list of at least two different ones. Received: {labels!r}")
+        raise ValueError(f"labels must be a list of at least two different ones. Received: {reprlib.repr(labels)}")
     allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
     metrics = config.get("metrics", allowed[:1])
     if not metrics or not all(metric in allowed for metric in metrics):
-        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {metrics!r}")
+        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
     if metrics[0] == "MSE":
         raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
     if "f1" in metrics and len(labels) != 2:

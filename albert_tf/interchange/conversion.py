@@ -10,7 +10,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.files import write_text
+from albert_tf.files import check_directory, write_text
 from albert_tf.interchange import bert_tf1
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of_variables
@@ -47,7 +47,8 @@ def convert(
       vocabulary: by default the source's.
 
     Raises:
-      ValueError: there is a model in output_dir already; it is not clear which model it is; the form has none such.
+      ValueError: output_dir is a file, or there is a model in it already; it is not clear which model it is; the form
+        has none such.
     """
     check_no_model(output_dir, to)
     if source.module:
@@ -63,9 +64,10 @@ def convert(
 
 
 def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError where there is no such form, or a model of that form in the directory."""
+    """Raises ValueError where there is no such form, a file is in the directory's place, or it has such a model."""
     if to not in FORMATS:
         raise ValueError(f"a form must be one of {', '.join(FORMATS)}. Received: {to!r}")
+    check_directory(output_dir)
     written = os.path.join(output_dir, FORMATS[to])
     if tf.io.gfile.exists(written):
         raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import reprlib
 import statistics
@@ -55,5 +56,6 @@ def best_run(directory: str) -> str:
 
 
 def _spread(values: list[float]) -> dict[str, float]:
+    deviation = 0.0 if len(values) == 1 else statistics.stdev(values) if math.isfinite(sum(values)) else math.nan
     return dict(median=statistics.median(values), lowest=min(values), highest=max(values),
-                standard_deviation=statistics.stdev(values) if len(values) > 1 else 0.0)
+                standard_deviation=deviation)
