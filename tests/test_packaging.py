@@ -1,0 +1,91 @@
+"""pip install: what the wheel holds, and that an environment with it alone runs the scripts as commands."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+
+import pytest
+
+import albert_tf
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.9 and 3.10
+    from pip._vendor import tomli as tomllib
+
+REPOSITORY = pathlib.Path(__file__).parents[1]
+SCRIPTS = sorted(path.stem for path in REPOSITORY.glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of a copy of the sources: building leaves files beside them."""
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
+    shutil.copytree(REPOSITORY / "albert_tf", sources / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [*REPOSITORY.glob("*.py"), *(REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
+        shutil.copy(path, sources)
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
+    path, = folder.glob("*.whl")
+    return path
+
+
+def run_pip(*arguments):
+    done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_script_is_a_command_and_every_package_is_named(project):
+    assert project["project"]["scripts"] == {f"albert-{name.replace('_', '-')}": f"albert_tf.console:{name}"
+                                             for name in SCRIPTS}
+    packages = {".".join(path.parent.relative_to(REPOSITORY).parts)
+                for path in (REPOSITORY / "albert_tf").rglob("__init__.py")}
+    assert set(project["tool"]["setuptools"]["packages"]) == {*packages, "albert_tf.scripts"}
+
+
+def test_pytest_is_no_run_time_dependency_and_nothing_is_pinned(project):
+    dependencies = project["project"]["dependencies"]
+    assert not any(name in dependency for dependency in dependencies for name in ("pytest", "addons", "=="))
+
+
+def test_the_wheel_holds_all_that_the_package_reads(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert wheel.name.startswith(f"albert_tf-{albert_tf.__version__}-")
+    expected = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf").rglob("*")
+                if path.suffix in (".py", ".json", ".typed")}
+    expected |= {f"albert_tf/scripts/{name}.py" for name in SCRIPTS}
+    assert {name for name in names if not name.split("/")[0].endswith(".dist-info")} == expected
+
+
+def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
+    target = tmp_path / "installed"
+    run_pip("install", "--no-deps", "--target", str(target), str(wheel))
+    dependencies = sysconfig.get_paths()["purelib"]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(target), dependencies]))
+
+    def run(command, *flags):
+        return subprocess.run([sys.executable, str(target / "bin" / command), *flags], cwd=tmp_path, env=environment,
+                              capture_output=True, text=True)
+
+    sizes = run("albert-model-sizes", "--albert_config_file=albert_large_v2")
+    assert sizes.returncode == 0 and "17,683,968" in sizes.stdout
+    wrong = run("albert-fill-mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
+    assert wrong.returncode == 1, wrong.stderr
+    assert wrong.stderr.startswith("fill_mask.py: error: no checkpoint at nowhere"), wrong.stderr
+    assert "--[no]do_lower_case" in run("albert-create-pretraining-data", "--helpshort").stdout
+
+
+def test_an_unknown_command_is_an_attribute_error():
+    from albert_tf import console
+
+    assert not hasattr(console, "no_such_script")
