@@ -1,0 +1,107 @@
+"""What one stack writes, the other takes: checkpoints of a run, and SavedModels.
+
+ALBERT_TF_OTHER_PYTHON names a Python of the other stack, such as .venv-newest/bin/python.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from pretraining_runs import Runs
+from script_process import arguments_of
+
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.tokenization import FullTokenizer
+
+TESTS = pathlib.Path(__file__).parent
+TEXTS = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [MASK]s", ""]
+
+
+@pytest.fixture(scope="module")
+def other():
+    python = os.environ.get("ALBERT_TF_OTHER_PYTHON")
+    if not python:
+        pytest.skip("ALBERT_TF_OTHER_PYTHON is not set")
+    versions = {version_of(each) for each in (sys.executable, python)}
+    assert len(versions) == 2, f"both have TensorFlow {versions}"
+    return python
+
+
+def version_of(python):
+    return run(python, "-c", "from importlib.metadata import version; print(version('tensorflow'))")
+
+
+def run(python, *arguments, **options):
+    done = subprocess.run([python, *map(str, arguments)], cwd=TESTS.parent, capture_output=True, text=True,
+                          timeout=600, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run of 12 steps on this stack, with a checkpoint every 3 of them."""
+    runs = Runs(tmp_path_factory.mktemp("runs"))
+    runs.run("here")
+    return runs
+
+
+def resume(python, runs, source, step, target):
+    """Continues a run from one of its checkpoints, in a folder of its own."""
+    (runs.folder / target).mkdir()
+    for path in [runs.folder / source / CONFIG_NAME, *(runs.folder / source).glob(f"model.ckpt-{step}.*")]:
+        shutil.copy(path, runs.folder / target)
+    run(python, TESTS.parent / "run_pretraining.py", *arguments_of(dict(runs.flags, output_dir=runs.folder / target)))
+
+
+def test_a_run_is_resumed_on_the_other_stack_and_back(runs, other):
+    resume(other, runs, "here", 3, "there")
+    resume(sys.executable, runs, "there", 9, "back")
+    expected = runs.end_of("here")
+    for name in ("there", "back"):
+        state = runs.end_of(name)
+        assert state.keys() == expected.keys()
+        slots = [key for key in state if "OPTIMIZER_SLOT" in key]
+        assert len(slots) > 30
+        for key in state:
+            # Stacks round differently; the key's bias has a gradient of 0 but for rounding.
+            atol = 1e-2 if "key/bias" in key else 1e-3
+            np.testing.assert_allclose(state[key], expected[key], atol=atol, rtol=1e-3, err_msg=f"{name}: {key}")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, golden, other):
+    """{python: the folder of a SavedModel that fills masks, exported by it}"""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copy(golden / "tiny_spm/tiny.model", folder / "30k-clean.model")
+    vocab_size = FullTokenizer(spm_model_file=str(folder / "30k-clean.model")).vocab_size
+    config = AlbertConfig(vocab_size=vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+                          num_attention_heads=2, intermediate_size=32, max_position_embeddings=24)
+    (folder / CONFIG_NAME).write_text(config.to_json_string())
+    save_tf1_checkpoint(AlbertPretrainer(config), str(folder / "model.ckpt-best"))
+    exported = {sys.executable: folder / "here", other: folder / "there"}
+    for python, target in exported.items():
+        run(python, TESTS.parent / "fill_mask.py", f"--init_checkpoint={folder}", f"--export_dir={target}")
+    return exported
+
+
+def test_a_saved_model_of_one_stack_answers_on_the_other(served):
+    questions = json.dumps([["serving_default", dict(text=TEXTS)]])
+    answers = [json.loads(run(python, TESTS / "saved_model_client.py", folder, input=questions))[0]
+               for python in served for folder in served.values()]
+    assert len(answers) == 4
+    for answer in answers[1:]:
+        assert answer.keys() == answers[0].keys()
+        for name, values in answers[0].items():
+            assert np.shape(values)[0] == len(TEXTS)
+            if isinstance(np.ravel(values)[0], str):
+                assert answer[name] == values
+            else:
+                np.testing.assert_allclose(answer[name], values, atol=1e-6)
