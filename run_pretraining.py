@@ -7,6 +7,8 @@ Started again with the same flags, it goes on from the latest checkpoint, to the
 vocabulary is not needed: it is put beside the checkpoints, so that other scripts find it there.
 """
 
+from __future__ import annotations
+
 import os
 
 from albert_tf import cli
@@ -81,7 +83,7 @@ def main():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
 
     with strategy.scope():  # for the metrics as well, which are sums over all replicas
-        task = shared.at_start(new_task, FLAGS.init_from_group0)
+        task, _ = shared.task_with_weights(new_task, initial_weights(), FLAGS.init_from_group0)
     trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps,
                                  start_warmup_step=FLAGS.start_warmup_step, poly_power=FLAGS.poly_power)
     checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
@@ -110,6 +112,12 @@ def objective_of(files) -> str:
     """What records were made for, by their manifests; the release's records are for sentence order."""
     objectives = {file.made_from.get("objective", "sop") for file in files}
     return objectives.pop() if len(objectives) == 1 else "sop"
+
+
+def initial_weights() -> str | None:
+    """--init_checkpoint, unless the run has checkpoints of its own, which are restored later."""
+    own = numbered(FLAGS.output_dir) if FLAGS.do_train else best_or_latest(FLAGS.output_dir)
+    return None if own else shared.starting_point()
 
 
 def training_parser(files, vocab_size: int):

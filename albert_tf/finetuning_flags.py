@@ -12,11 +12,11 @@ from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.flags import at_start, is_trusted, new_trainer, starting_point
+from albert_tf.flags import is_trusted, new_trainer, starting_point, task_with_weights
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.run import RunOptions
 from albert_tf.training.strategy import is_chief
@@ -104,7 +104,8 @@ def finetuning(
     def load_weights(model, path):
         return load_checkpoint(model, path, is_trusted(path))
 
-    return FineTuning(asked, strategy, given, lambda: at_start(new_task), trainer_of, load_weights, best_metric)
+    return FineTuning(asked, strategy, given, lambda path: task_with_weights(new_task, path), trainer_of, load_weights,
+                      best_metric)
 
 
 def train_and_evaluate(

@@ -15,7 +15,7 @@ from albert_tf import bounds, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
-from albert_tf.interchange.from_pretrained import build, make_with_weights
+from albert_tf.interchange.from_pretrained import build, load_checkpoint, make_with_weights
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
 from albert_tf.interchange.source import Source
@@ -169,15 +169,25 @@ def _pretrained(model: str) -> tuple[keras.Model, RestoreReport]:
     return build(_open(starting_point()), model, config() if FLAGS.albert_config_file else None)
 
 
-def at_start(new_task: Callable, init_from_group0: bool = False):
-    """A task with the weights of --init_checkpoint, where there is one.
+def task_with_weights(new_task: Callable, path: str | None, init_from_group0: bool = False):
+    """A task whose model has the weights at a path, where they fit.
+
+    A TF2 module that --albert_hub_module_handle names is the model's encoder in any case: checkpoints of a run on it
+    hold its variables' values, and not its graph.
 
     Args:
-      new_task: builds model and task.
+      new_task: builds model and task, with random weights.
+      path: a checkpoint, or a module, as load_checkpoint takes it; None for random weights.
       init_from_group0: see make_with_weights.
+
+    Returns:
+      the task, and the report of what was restored from the path, None without one.
     """
-    path = starting_point()
-    return make_with_weights(new_task, path, init_from_group0, is_trusted(path)) if path else new_task()
+    module = FLAGS.albert_hub_module_handle
+    if module and module != path and _open(module).module:
+        task, _ = make_with_weights(new_task, module, trust_module=True)
+        return task, load_checkpoint(task.model, path) if path else None
+    return make_with_weights(new_task, path, init_from_group0, is_trusted(path)) if path else (new_task(), None)
 
 
 def vocabulary() -> VocabularyFiles:

@@ -63,8 +63,8 @@ def main():
 
 def new_task(version: str):
     config = shared.config()
-    return shared.at_start(lambda: SpanTask(AlbertSpan(config)) if version == "1.1"
-                           else ConditionalSpanTask(AlbertConditionalSpan(config)))
+    return shared.task_with_weights(lambda: SpanTask(AlbertSpan(config)) if version == "1.1"
+                                    else ConditionalSpanTask(AlbertConditionalSpan(config)), shared.starting_point())[0]
 
 
 def source(path: str, tokenizer, is_training: bool) -> FeatureSource:

@@ -11,7 +11,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.interchange.heads import head_named
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
+from albert_tf.interchange.restoring import Made, RestoreReport, build_restored, release_name, restore
 from albert_tf.interchange.source import Source
 from albert_tf.modeling.finite_weights import check_finite_weights
 from albert_tf.text.tokenization import FullTokenizer
@@ -78,8 +78,10 @@ def build(
     return build_restored(lambda: head.model(config, **arguments), source)
 
 
-def make_with_weights(make: Callable, path: str, init_from_group0: bool = False, trust_module: bool = False):
-    """Makes a task whose model has the weights at `path`, where they fit: --init_checkpoint of every script.
+def make_with_weights(
+    make: Callable[[], Made], path: str, init_from_group0: bool = False, trust_module: bool = False
+) -> tuple[Made, RestoreReport]:
+    """Makes a task whose model has the weights at `path`, where they fit, and reports what was restored.
 
     Args:
       make: makes the task (albert_tf/tasks), under the strategy's scope or not.
@@ -93,11 +95,10 @@ def make_with_weights(make: Callable, path: str, init_from_group0: bool = False,
     source = open_source(path, trust_module)
     if source.module:
         task = make()
-        _module_report(task.model, use_module(task.model, source.module))
-    else:
-        task, _ = build_restored(make, source, init_from_group0)
-        _warn_of_another_config(task.model.config, source)
-    return task
+        return task, _module_report(task.model, use_module(task.model, source.module))
+    task, report = build_restored(make, source, init_from_group0)
+    _warn_of_another_config(task.model.config, source)
+    return task, report
 
 
 def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -> RestoreReport:

@@ -84,7 +84,8 @@ class FineTuning:
       options: see FineTuningOptions.
       strategy: where it runs.
       config: the model's, written beside its checkpoints.
-      new_task: builds the model, with the weights of init_checkpoint, and its task.
+      new_task: builds the model with the weights of a path, or with random ones for None, and its task; returns the task
+        and the report of what was restored, as interchange's make_with_weights.
       new_trainer: a compiled trainer of a task, for (task, seed).
       load_weights: puts the weights of a path into a model and reports, as interchange's load_checkpoint.
       best_metric: the result of which more is better.
@@ -105,10 +106,11 @@ class FineTuning:
           table: the examples.
           evaluate: gives the results, see above.
         """
-        if not self._options.init_checkpoint:
+        if not self._options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
-            trainer, checkpoints, evaluator = self._start(seed, directory, evaluate)
+            trainer, checkpoints, evaluator = self._start(
+                seed, directory, evaluate, None if numbered(directory) else self._options.init_checkpoint)
 
             def batches_from(first_step):
                 return lambda context: training_batches(
@@ -134,7 +136,7 @@ class FineTuning:
             self._report(evaluate(lambda table: self._predictions(table, self._options.eval_batch_size)))
             return
         for seed, directory in self.runs.items():
-            trainer, _, evaluator = self._start(seed, directory, evaluate)
+            trainer, _, evaluator = self._start(seed, directory, evaluate, None)
             self._evaluate_saved(directory, trainer, evaluator)
             self._finish(directory, evaluator)
         self._summarise()
@@ -181,11 +183,11 @@ class FineTuning:
             return {seeds[0]: parent}
         return {seed: os.path.join(parent, f"seed_{seed}") for seed in seeds}
 
-    def _start(self, seed: int, directory: str, evaluate: Evaluate | None):
-        """Trainer, checkpoints and evaluator of a run, with its initial weights."""
+    def _start(self, seed: int, directory: str, evaluate: Evaluate | None, path: str | None):
+        """Trainer, checkpoints and evaluator of a run, with the weights of a path, or random ones."""
         tf.io.gfile.makedirs(directory)
         keras.utils.set_random_seed(seed)
-        task = self._task_at_start()
+        task, _ = self._task_with_weights(path)
         trainer = self._new_trainer(task, seed)
         chief = is_chief(self.strategy)
         checkpoints = Checkpoints(directory, trainer, self._config, self._options.run.keep_checkpoint_max, chief)
@@ -196,10 +198,9 @@ class FineTuning:
                               checkpoints.save_best, chief, self._options.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
-    def _task_at_start(self):
-        """The task with the weights that training starts from; a TF-Hub module there is the encoder for good."""
+    def _task_with_weights(self, path: str | None):
         with self.strategy.scope():
-            return self._new_task()
+            return self._new_task(path)
 
     def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
         for prefix in numbered(directory):
@@ -235,23 +236,28 @@ class FineTuning:
     def _serve(self, path: str):
         """The task that predicts, its model with the weights of a path."""
         if self._serving is None:
-            self._serving = self._task_at_start()
-        if self._served_path != path:
+            self._serving, report = self._task_with_weights(path)
+            _check_fine_tuned(report, path)
+        elif self._served_path != path:
             self._load_fine_tuned(self._serving.model, path)
-            self._served_path = path
+        self._served_path = path
         return self._serving
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self.strategy, batch_size, self._options.buckets, self._options.jit_compile)
 
     def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
-        report = self._load_weights(model, path)
-        missing = [name for name in report.not_restored if not name.startswith("bert/")]
-        if missing:
-            raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
-                             f"({report.not_restored[missing[0]]})")
+        _check_fine_tuned(self._load_weights(model, path), path)
 
     def _best_value(self, directory: str) -> float:
         """What the best of a run reached; a run that was never evaluated is better than none."""
         best = best_of(read_history(directory, self._best_metric), self._best_metric)
         return best[self._best_metric] if best else float("-inf")
+
+
+def _check_fine_tuned(report, path: str) -> None:
+    """Raises ValueError where a head is missing among what was restored."""
+    missing = [name for name in report.not_restored if not name.startswith("bert/")]
+    if missing:
+        raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
+                         f"({report.not_restored[missing[0]]})")

@@ -79,7 +79,7 @@ def train(
     first_steps = sorted(set(values_of_all(strategy, first_step)))
     if len(first_steps) > 1:
         raise ValueError(f"the latest checkpoint in {options.output_dir} is of step {first_steps[0]} on one worker and "
-                         f"of step {first_steps[-1]} on another: --output_dir must be a directory that all workers share")
+                         f"of step {first_steps[-1]} on another: all workers must share --output_dir")
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run was ended between save and evaluation
     if first_step >= options.num_train_steps:

@@ -130,7 +130,7 @@ def test_a_script_that_made_its_model_gets_the_module_in_it(tmp_path):
     assert set(report.restored) == {"a_table", "a_scale"}
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert model(BATCH)["logits"].shape == [1, 2]
-    task = make_with_weights(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"),
+    task, _ = make_with_weights(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"),
                              trust_module=True)
     assert task.model.albert.path == str(tmp_path / "module")
 

@@ -1,6 +1,7 @@
 """Fine-tuning runs: seeds, early stopping, the best checkpoint, ensembles; prediction in the table's order."""
 
 import json
+import logging
 import os
 
 import numpy as np
@@ -10,8 +11,10 @@ from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
 from albert_tf.training.optimizer import create_optimizer
@@ -48,7 +51,10 @@ def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKE
         return trainer
 
     asked = FineTuningOptions(RunOptions(str(output_dir), steps, 8, every, 5), seeds, buckets, **options)
-    return FineTuning(asked, strategy, CONFIG, new_task, new_trainer, load_checkpoint, "accuracy")
+    def with_weights(path):
+        return make_with_weights(new_task, path) if path else (new_task(), None)
+
+    return FineTuning(asked, strategy, CONFIG, with_weights, new_trainer, load_checkpoint, "accuracy")
 
 
 def accuracy_on(examples):
@@ -185,6 +191,40 @@ def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy,
                      new_task=lambda: ClassificationTask(AlbertClassifier(config, 2)))
     with pytest.raises(ValueError, match=r"was not fine-tuned for this task: it has no output_weights, output_bias"):
         run.predict(tables[1])
+
+
+def test_a_run_that_goes_on_evaluates_or_predicts_does_not_load_what_it_started_from(strategy, tables, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    released = str(tmp_path / "released" / "model.ckpt")
+    save_tf1_checkpoint(AlbertPretrainer(CONFIG), released)
+
+    def run(use, **options):
+        caplog.clear()
+        use(finetuning(strategy, tmp_path / "run", every=1, init_checkpoint=released, **options))
+        return caplog.text
+
+    evaluate = accuracy_on(tables[1])
+    assert f"{released}: " in run(lambda run: run.train(tables[0], evaluate), steps=1)
+    for use in (lambda run: run.train(tables[0], evaluate), lambda run: run.evaluate(evaluate),
+                lambda run: run.predict(tables[1])):
+        printed = run(use, steps=2)
+        assert released not in printed and "not restored" not in printed
+
+
+def test_only_the_chief_writes(strategy, tables, tmp_path, monkeypatch):
+    run = finetuning(strategy, tmp_path, steps=2, every=1, seeds=(1, 2))
+    run.train(tables[0], accuracy_on(tables[1]))
+    monkeypatch.setattr(type(strategy.extended), "should_checkpoint", property(lambda extended: False))
+
+    def files():
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = files()
+    worker = finetuning(strategy, tmp_path, steps=4, every=1, seeds=(1, 2))
+    worker.train(tables[0], accuracy_on(tables[1]))
+    worker.evaluate(accuracy_on(tables[1]))
+    worker.predict(tables[1])
+    assert files() == before
 
 
 def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strategy):
