@@ -97,8 +97,12 @@ class Checkpoints:
         """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is none.
 
         Raises:
-          ValueError: all are damaged, or it is of another model or optimizer.
+          ValueError: all are damaged, or it is of another model or optimizer, or model.ckpt-best was not saved by a run.
         """
+        best = os.path.join(self._directory, BEST)
+        if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
+            raise ValueError(f"{best} was not saved by a run, and the best of this run would replace it: name another "
+                             "--output_dir")
         saved = numbered(self._directory)
         for prefix in reversed(saved):
             try:
@@ -139,11 +143,8 @@ def step_of(prefix: str) -> int | None:
 
 def saved_step(path: str) -> int:
     """The step that a checkpoint of ours is of, by its prefix or directory; 0 for weights from elsewhere."""
-    prefix, name = best_or_latest(path) or path, "step/.ATTRIBUTES/VARIABLE_VALUE"
-    if not tf.io.gfile.exists(f"{prefix}.index"):
-        return 0
-    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-    return int(reader.get_tensor(name)) if reader.has_tensor(name) else 0
+    prefix = best_or_latest(path) or path
+    return (_step_in(prefix) or 0) if tf.io.gfile.exists(f"{prefix}.index") else 0
 
 
 def best_or_latest(directory: str) -> str | None:
@@ -153,6 +154,12 @@ def best_or_latest(directory: str) -> str | None:
         return best
     whole = numbered(directory)
     return whole[-1] if whole else None
+
+
+def _step_in(prefix: str) -> int | None:
+    """The step that a checkpoint holds; None for weights that no run saved."""
+    reader, name = tf.compat.v1.train.NewCheckpointReader(prefix), "step/.ATTRIBUTES/VARIABLE_VALUE"
+    return int(reader.get_tensor(name)) if reader.has_tensor(name) else None
 
 
 def _names(directory: str, start: str) -> list[str]:

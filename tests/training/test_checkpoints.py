@@ -56,6 +56,15 @@ def test_all_of_the_run_comes_back(run):
     assert json.loads((run / "albert_config.json").read_text())["vocab_size"] == 60
 
 
+def test_weights_that_no_run_saved_are_not_replaced(tmp_path):
+    trainer, checkpoints = new_run(tmp_path)
+    tf.train.Checkpoint(model=trainer.model).write(str(tmp_path / "model.ckpt-best"))  # as convert_checkpoint.py
+    with pytest.raises(ValueError, match="model.ckpt-best was not saved by a run, and the best of this run would replace"):
+        checkpoints.restore_latest()
+    checkpoints.save_best()
+    assert checkpoints.restore_latest() == 0
+
+
 def test_only_the_latest_few_and_the_best_are_kept(tmp_path):
     trainer, checkpoints = new_run(tmp_path, keep=2)
     save_at(trainer, checkpoints, 9)
