@@ -97,7 +97,7 @@ class Checkpoints:
         """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is none.
 
         Raises:
-          ValueError: all are damaged, or it is of another model or optimizer, or model.ckpt-best was not saved by a run.
+          ValueError: all are damaged, it is of another model or optimizer, or model.ckpt-best was not saved by a run.
         """
         best = os.path.join(self._directory, BEST)
         if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
