@@ -21,10 +21,11 @@ from albert_tf.data.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, Segm
 from albert_tf.data.records import shard_paths
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
+from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
 
-flags.DEFINE_string("input_file", None, "Text files: a comma-separated list of paths and globs.", required=True)
-flags.DEFINE_string("output_file", None, "TFRecord files to write, comma-separated.", required=True)
+define_required("input_file", "Text files: a comma-separated list of paths and globs.")
+define_required("output_file", "TFRecord files to write, comma-separated.")
 flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary, for models without a SentencePiece model.")
 flags.DEFINE_string("spm_model_file", None, "The SentencePiece model. It wins over --vocab_file.")
 flags.DEFINE_string("input_file_mode", "r", "Kept for the release's scripts: text is read as UTF-8 in every mode.")
@@ -55,7 +56,9 @@ def main():
     tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
     options = CreationOptions(segment_options(), masking_options(), FLAGS.dupe_factor, FLAGS.random_seed)
     input_files = expand_globs(FLAGS.input_file)
-    outputs = filter(None, FLAGS.output_file.split(","))
+    outputs = list(filter(None, FLAGS.output_file.split(",")))
+    if not outputs:
+        raise ValueError(f"--output_file names no file. Received: {FLAGS.output_file}")
     output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
     logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files), FLAGS.num_workers)
     statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)

@@ -24,9 +24,10 @@ from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.required_flags import define_required
 
-flags.DEFINE_string("albert_directory", None, "Where checkpoint, config and vocabulary are: whatever --init_checkpoint "
-                    "of the other scripts takes.", required=True)
+define_required("albert_directory", "Where checkpoint, config and vocabulary are: whatever --init_checkpoint of "
+                "the other scripts takes.")
 flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Which checkpoint of the directory; where it has none of the "
                     "default name, the one that the other scripts take.")
 flags.DEFINE_string("spm_model_file", None, "The SentencePiece model; default: that of the directory.")
@@ -34,7 +35,7 @@ flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary; default: that
 flags.DEFINE_bool("do_lower_case", None, "Whether the model's text is lower case; default: what the directory says, "
                   "else true.")
 flags.DEFINE_bool("use_einsum", True, "Kept for the release's scripts: there is one way of computing here.")
-flags.DEFINE_string("export_path", None, "Where the encoder goes.", required=True)
+define_required("export_path", "Where the encoder goes.")
 flags.DEFINE_string("preprocess_export_path", None, "Where the preprocessing goes; default: export_path + _preprocess.")
 FLAGS = flags.FLAGS
 

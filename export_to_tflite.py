@@ -17,10 +17,11 @@ from albert_tf import bounds, flags as shared
 from albert_tf.files import check_directory, written_whole
 from albert_tf.interchange import tflite
 from albert_tf.interchange.heads import MODELS
+from albert_tf.required_flags import define_required
 
 shared.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
-flags.DEFINE_string("output_dir", None, "Where the models go.", required=True)
+define_required("output_dir", "Where the models go.")
 flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
                         "Which models to write. May be given several times.")
 flags.DEFINE_integer("max_seq_length", 128, "Tokens of an input, which is padded to that.", *bounds.SEQ_LENGTH)
@@ -32,6 +33,7 @@ FLAGS = flags.FLAGS
 def main():
     check_directory(FLAGS.output_dir)
     model = shared.pretrained(FLAGS.model)
+    shared.check_length(model.config)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:
         flatbuffer = tflite.convert(model, precision, **shape)

@@ -19,13 +19,14 @@ from albert_tf import bounds, flags as shared, keras
 from albert_tf.array_files import array_writer, write_array
 from albert_tf.manifests import check_output, write_manifest
 from albert_tf.progress import progress
+from albert_tf.required_flags import define_required
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.lines import read_lines
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_string("input_file", None, "UTF-8 text, one a line.", required=True)
-flags.DEFINE_string("output_file", None, "Where the vectors go: a path that ends in .npy.", required=True)
+define_required("input_file", "UTF-8 text, one a line.")
+define_required("output_file", "Where the vectors go: a path that ends in .npy.")
 flags.DEFINE_bool("per_token", False, "Whether to write a vector of each token instead of one of each line.")
 flags.DEFINE_integer("max_seq_length", 512, "What is longer is cut, tokens.", *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)

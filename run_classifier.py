@@ -16,6 +16,7 @@ from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
+from albert_tf.required_flags import define_required
 from albert_tf.text.graph_packing import pack_texts
 from albert_tf.data.task_config import load_task_config
 from albert_tf.files import check_export
@@ -33,7 +34,7 @@ shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
 tuning.define_finetuning_flags(max_seq_length=512)
 shared.define_device_flags()
-flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders are: CoLA, MNLI, ...", required=True)
+define_required("data_dir", "The folder in which the tasks' folders are: CoLA, MNLI, ...")
 flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli, ax.")
 flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; "
                     "albert_tf/data/task_config.py shows one.")

@@ -69,9 +69,7 @@ def main():
     if vocabulary:
         shared.check_vocabulary(vocabulary.tokenizer(), config)
     options = shared.run_options(FLAGS.num_train_steps)
-    if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
-                         f"{config.max_position_embeddings}")
+    shared.check_length(config)
     training_files = open_records(FLAGS.input_file, config) if FLAGS.do_train else []
     evaluation_sets = []
     if FLAGS.do_eval:

@@ -26,6 +26,7 @@ from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.required_flags import define_required
 from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities
@@ -39,7 +40,7 @@ shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_
 tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
 shared.define_device_flags()
 flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
-flags.DEFINE_string("data_dir", None, "The folder in which RACE is, or the .jsonl files.", required=True)
+define_required("data_dir", "The folder in which RACE is, or the .jsonl files.")
 flags.DEFINE_enum("data_format", "race", FORMATS, "race, in either layout; or jsonl: train.jsonl, dev.jsonl and "
                   "test.jsonl with a question in each line.")
 flags.DEFINE_string("task_name", "race", "Kept for the release's scripts.")

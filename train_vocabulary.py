@@ -11,11 +11,11 @@ from absl import flags, logging
 
 from albert_tf import bounds
 from albert_tf.files import expand_globs
+from albert_tf.required_flags import define_required
 from albert_tf.text.vocabulary import train_vocabulary
 
-flags.DEFINE_string("input_file", None, "Text files, one sentence a line: a comma-separated list of paths and globs.",
-                    required=True)
-flags.DEFINE_string("model_prefix", None, "Path of the vocabulary, without ending.", required=True)
+define_required("input_file", "Text files, one sentence a line: a comma-separated list of paths and globs.")
+define_required("model_prefix", "Path of the vocabulary, without ending.")
 flags.DEFINE_integer("vocab_size", 30000, "Number of pieces, the special ones included.",
                      *bounds.VOCAB_SIZE.at_least(20))
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower the case of the text.")

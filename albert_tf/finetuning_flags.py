@@ -12,7 +12,7 @@ from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.flags import is_trusted, new_trainer, starting_point, task_with_weights
+from albert_tf.flags import check_length, is_trusted, new_trainer, starting_point, task_with_weights
 from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
@@ -88,9 +88,7 @@ def finetuning(
       best_metric: of the task, see FineTuning.
       shortest: the least length that batches are padded to.
     """
-    if FLAGS.max_seq_length > given.max_position_embeddings:
-        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
-                         f"{given.max_position_embeddings}")
+    check_length(given)
     seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
     buckets = bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length)
     asked = FineTuningOptions(

@@ -22,6 +22,7 @@ from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
@@ -66,7 +67,7 @@ def define_training_flags(
     optimizer: str, learning_rate: float, train_batch_size: int, save_checkpoints_steps: int
 ) -> None:
     """Args: the defaults of the script."""
-    flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.", required=True)
+    define_required("output_dir", "Where checkpoints and results go.")
     flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer.")
     define_float("learning_rate", learning_rate, "The peak learning rate.", lower_bound=0.0)
     flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples of a step, over all devices.",
@@ -212,6 +213,13 @@ def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:
     if tokenizer.vocab_size > given.vocab_size:
         raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, and the config's "
                          f"vocab_size is {given.vocab_size:,}: they are of different models")
+
+
+def check_length(config: AlbertConfig) -> None:
+    """Raises ValueError where --max_seq_length is set and more than a model's positions."""
+    if FLAGS.max_seq_length and FLAGS.max_seq_length > config.max_position_embeddings:
+        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
+                         f"{config.max_position_embeddings}")
 
 
 def set_up() -> tf.distribute.Strategy:

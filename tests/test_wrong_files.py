@@ -116,6 +116,15 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(path
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("script", ["export_to_tflite.py", "fill_mask.py", "run_classifier.py", "run_race.py"])
+def test_a_length_beyond_the_models_is_refused_before_anything_is_traced(paths, tmp_path, capsys, script):
+    base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
+    no_graph = mock.Mock(side_effect=AssertionError("the model is called"))
+    with loaded(script) as run, mock.patch.object(AlbertModel, "call", no_graph):
+        assert run(**{**base, "max_seq_length": 65}) == 1
+    assert "--max_seq_length=65 is more than the config's max_position_embeddings, 64" in capsys.readouterr().err
+
+
 def test_text_with_half_of_a_surrogate_pair_is_refused_by_flag(paths, capsys):
     with loaded("fill_mask.py") as run:
         assert run(init_checkpoint="nowhere", text=["the [MASK] of", "a \ud83d [MASK]"]) == 1

@@ -1,0 +1,13 @@
+"""Flags that must be given."""
+
+from __future__ import annotations
+
+from absl import flags
+
+flags.disclaim_key_flags()  # --help lists a flag under the module that calls define_required
+
+
+def define_required(name: str, help: str) -> None:
+    """A string flag that must be given and not be empty: --output_dir=$DIRECTORY is, where the variable is not set."""
+    flags.DEFINE_string(name, None, help, required=True)
+    flags.register_validator(name, lambda value: value != "", "it must not be empty")
