@@ -5,38 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from typing import Callable
 
 from absl import app, logging
 
-# Log lines of C++, of the levels information and warning, and the line that precedes them.
-_START_UP_LINE = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl::InitializeLog")
+from albert_tf import quiet
 
-
-def _import_tensorflow_quietly() -> None:
-    """TensorFlow's start-up messages are not for users, except for users who lower TF_CPP_MIN_LOG_LEVEL themselves.
-
-    TensorFlow 2.21 logs during its import, before it reads that variable: stderr waits in a file meanwhile.
-    """
-    if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
-        return
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            import tensorflow  # noqa: F401
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            written.seek(0)
-            for line in written:
-                if not _START_UP_LINE.match(line):
-                    os.write(2, line)
-
-
-_import_tensorflow_quietly()
-
+quiet.import_tensorflow()
 
 # What TensorFlow puts around the reason of an error: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
 # [Op:SaveV2]", and where a graph fails, the lines of Python that made the op.
@@ -59,6 +34,7 @@ def run(main: Callable[[], None]) -> None:
         from albert_tf.training.workers import naming_lost_workers
 
         logging.set_verbosity(max(logging.get_verbosity(), logging.INFO))
+        quiet.drop_messages_of_libraries()
         tf.get_logger().setLevel("ERROR")  # how tensors are reduced, and that saving takes time, is not for users
         try:
             with naming_lost_workers():

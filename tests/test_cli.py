@@ -26,8 +26,10 @@ def run(monkeypatch, capsys):
             return end.code, capsys.readouterr().err
         return 0, capsys.readouterr().err
 
+    filters = list(logging.get_absl_logger().filters)
     yield run
     logging.set_verbosity(verbosity)
+    logging.get_absl_logger().filters[:] = filters
 
 
 def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):
@@ -97,3 +99,12 @@ def test_other_errors_of_a_connection_keep_their_reason(run):
                                          '  File "/a/b.py", line 1, in f\n\ngs://a/b cannot be reached')
 
     assert run(main) == (1, "script.py: error: gs://a/b cannot be reached\n")
+
+
+def test_what_tensorflow_logs_through_absl_is_not_among_our_lines(run, tmp_path, caplog):
+    def main():
+        logging.info("ours")
+        tf.saved_model.save(tf.Module(), str(tmp_path / "module"))  # logs where its fingerprint goes
+
+    assert run(main)[0] == 0
+    assert [record.getMessage() for record in caplog.records] == ["ours"]

@@ -4,6 +4,8 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
+import re
 import signal
 import socket
 
@@ -15,6 +17,7 @@ from synthetic_records import write_records
 
 from albert_tf.interchange.open_source import open_source
 
+REPOSITORY = pathlib.Path(__file__).parents[1]
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",
                 "sentence_order_loss"}
 
@@ -30,7 +33,7 @@ def finished(runs):
     sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
     none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
     (runs.folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nlamp\n")
-    printed = runs.run("finished", do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none],
+    printed = runs.run("finished", dict(TF_CPP_MIN_LOG_LEVEL=3), do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none],
                        vocab_file=runs.folder / "vocab.txt", do_lower_case=False)
     return printed, runs.folder / "finished"
 
@@ -81,6 +84,12 @@ def test_curves_are_written_for_tensorboard(finished):
 
 def test_progress_is_a_plain_line_where_there_is_no_terminal(finished):
     assert "step 12 of 12, loss " in finished[0] and "examples/s" in finished[0]
+
+
+def test_every_line_is_one_of_ours(finished):
+    ours = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")}
+    lines = [re.match(r"[IW]\d{4} [\d:.]+ \d+ (\w+\.py):\d+\] ", line) for line in finished[0].splitlines()]
+    assert all(lines) and {line.group(1) for line in lines} <= ours
 
 
 def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished):
