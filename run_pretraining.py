@@ -26,6 +26,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.new_trainer import new_trainer
 from albert_tf.training.run import train
 from albert_tf.training.strategy import is_chief
 
@@ -81,9 +82,10 @@ def main():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
 
     with strategy.scope():  # for the metrics as well, which are sums over all replicas
-        task, _ = shared.task_with_weights(new_task, initial_weights(), FLAGS.init_from_group0)
-    trainer = shared.new_trainer(task, strategy, options, FLAGS.num_warmup_steps,
-                                 start_warmup_step=FLAGS.start_warmup_step, poly_power=FLAGS.poly_power)
+        task, _ = shared.weights_reader(FLAGS.init_from_group0).make(new_task, initial_weights())
+    trainer_options = shared.trainer_options(options, strategy, FLAGS.num_warmup_steps, poly_power=FLAGS.poly_power,
+                                             start_warmup_step=FLAGS.start_warmup_step)
+    trainer = new_trainer(task, strategy, trainer_options)
     checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if FLAGS.do_eval:

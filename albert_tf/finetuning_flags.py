@@ -12,10 +12,10 @@ from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.flags import check_length, is_trusted, new_trainer, starting_point, task_with_weights
-from albert_tf.interchange.from_pretrained import load_checkpoint
+from albert_tf.flags import check_length, starting_point, trainer_options, weights_reader
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
+from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.run import RunOptions
@@ -76,44 +76,37 @@ def apply_recipe() -> None:
 
 
 def finetuning(
-    strategy: tf.distribute.Strategy, given: AlbertConfig, options: RunOptions, num_warmup_steps: int, new_task,
-    best_metric: str, shortest: int = 0
+    strategy: tf.distribute.Strategy, config: AlbertConfig, options: RunOptions, num_warmup_steps: int,
+    new_task: Callable[[], PredictingTask], best_metric: str, shortest: int = 0
 ) -> FineTuning:
     """The runs that the flags of define_finetuning_flags ask for.
 
     Args:
-      strategy, given, options: where, of which model (`config`) and how long (`run_options`).
+      strategy, config, options: where, of which model (`config`) and how long (`run_options`).
       num_warmup_steps: of the schedule.
       new_task: builds model and task, with random weights.
       best_metric: of the task, see FineTuning.
       shortest: the least length that batches are padded to.
     """
-    check_length(given)
+    check_length(config)
     seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
     buckets = bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length)
-    asked = FineTuningOptions(
-        options, seeds, tuple(length for length in buckets if length >= shortest), starting_point(),
-        tuple(FLAGS.ensemble_checkpoints), FLAGS.eval_batch_size, FLAGS.predict_batch_size,
-        FLAGS.early_stopping_patience, FLAGS.jit_compile)
-
-    def trainer_of(task, seed):
-        return new_trainer(task, strategy, options, num_warmup_steps, random_seed=seed, shapes_vary=True)
-
-    def load_weights(model, path):
-        return load_checkpoint(model, path, is_trusted(path))
-
-    return FineTuning(asked, strategy, given, lambda path: task_with_weights(new_task, path), trainer_of, load_weights,
-                      best_metric)
+    requested = FineTuningOptions(
+        run=options, trainer=trainer_options(options, strategy, num_warmup_steps, shapes_vary=True), seeds=seeds,
+        buckets=tuple(length for length in buckets if length >= shortest), init_checkpoint=starting_point(),
+        ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints), eval_batch_size=FLAGS.eval_batch_size,
+        predict_batch_size=FLAGS.predict_batch_size, early_stopping_patience=FLAGS.early_stopping_patience)
+    return FineTuning(requested, strategy, config, new_task, weights_reader(), best_metric)
 
 
 def train_and_evaluate(
-    runs: FineTuning, given: VocabularyFiles, training_table: Callable[[], FeatureTable], evaluate: Evaluate | None
+    runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable], evaluate: Evaluate | None
 ) -> None:
     """What --do_train and --do_eval ask for.
 
     Args:
       runs: of `finetuning`.
-      given: `vocabulary`, which is put beside the checkpoints.
+      vocabulary: of the model; it is put beside the checkpoints.
       training_table: makes the table to train on.
       evaluate: see FineTuning; None without --do_eval.
     """
@@ -122,7 +115,7 @@ def train_and_evaluate(
     if FLAGS.do_train:
         if is_chief(runs.strategy):
             for directory in runs.runs.values():
-                copy_vocabulary(given, directory)
+                copy_vocabulary(vocabulary, directory)
         with chief_first(runs.strategy):
             table = training_table()
         runs.train(table, evaluate)

@@ -6,7 +6,6 @@ This file and finetuning_flags.py are the only ones of the package that read FLA
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable
 
 import tensorflow as tf
 from absl import flags
@@ -15,21 +14,21 @@ from albert_tf import bounds, keras, quiet
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
-from albert_tf.interchange.from_pretrained import build, load_checkpoint, make_with_weights
+from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
-from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
-from albert_tf.training.optimizer import OPTIMIZERS, create_optimizer
+from albert_tf.training.new_trainer import TrainerOptions
+from albert_tf.training.optimizer import OPTIMIZERS
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.several_runs import best_run
 from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
-from albert_tf.training.trainer import Trainer
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -170,25 +169,9 @@ def _pretrained(model: str) -> tuple[keras.Model, RestoreReport]:
     return build(_open(starting_point()), model, config() if FLAGS.albert_config_file else None)
 
 
-def task_with_weights(new_task: Callable, path: str | None, init_from_group0: bool = False):
-    """A task whose model has the weights at a path, where they fit.
-
-    A TF2 module that --albert_hub_module_handle names is the model's encoder in any case: checkpoints of a run on it
-    hold its variables' values, and not its graph.
-
-    Args:
-      new_task: builds model and task, with random weights.
-      path: a checkpoint, or a module, as load_checkpoint takes it; None for random weights.
-      init_from_group0: see make_with_weights.
-
-    Returns:
-      the task, and the report of what was restored from the path, None without one.
-    """
-    module = FLAGS.albert_hub_module_handle
-    if module and module != path and _open(module).module:
-        task, _ = make_with_weights(new_task, module, trust_module=True)
-        return task, load_checkpoint(task.model, path) if path else None
-    return make_with_weights(new_task, path, init_from_group0, is_trusted(path)) if path else (new_task(), None)
+def weights_reader(init_from_group0: bool = False) -> WeightsReader:
+    """Reads --init_checkpoint and other weights; only --albert_hub_module_handle may run a module's own graph."""
+    return WeightsReader(FLAGS.albert_hub_module_handle, init_from_group0)
 
 
 def vocabulary() -> VocabularyFiles:
@@ -247,34 +230,22 @@ def _check_batch_sizes(replicas: int) -> None:
                              f"Received: {FLAGS[name].value}")
 
 
-def new_trainer(
-    task, strategy: tf.distribute.Strategy, options: RunOptions, num_warmup_steps: int, random_seed: int | None = None,
-    shapes_vary: bool = False, **schedule
-) -> Trainer:
-    """A compiled trainer of a task that was made, with its model and metrics, under the strategy.
+def trainer_options(
+    options: RunOptions, strategy: tf.distribute.Strategy, num_warmup_steps: int, shapes_vary: bool = False, **schedule
+) -> TrainerOptions:
+    """How the flags say that a task is trained.
 
     Args:
-      task, strategy, options: of the run.
-      num_warmup_steps, **schedule: what create_optimizer takes besides the flags.
-      random_seed: by default that of the flags.
-      shapes_vary: see Trainer; there is one step at a time then.
-
-    Raises:
-      ValueError: --gradient_checkpointing with an encoder that is not ours.
+      options, strategy: of the run.
+      num_warmup_steps, **schedule: of the learning rate's schedule, as TrainerOptions has them.
+      shapes_vary: see Trainer.
     """
-    if FLAGS.gradient_checkpointing:
-        if not isinstance(task.model.albert, AlbertModel):
-            raise ValueError("--gradient_checkpointing does not work with a TF-Hub module: its layers are its own")
-        task.model.albert.gradient_checkpointing = True
-    with strategy.scope():
-        trainer = Trainer(task, FLAGS.random_seed if random_seed is None else random_seed,
-                          FLAGS.gradient_accumulation_steps, FLAGS.jit_compile,
-                          loss_scaling=FLAGS.precision == "mixed_float16", shapes_vary=shapes_vary)
-        optimizer = create_optimizer(FLAGS.optimizer, FLAGS.learning_rate, options.num_train_steps, num_warmup_steps,
-                                     **schedule)
-        steps = 1 if shapes_vary else steps_per_execution(options, strategy)
-        trainer.compile(optimizer, steps_per_execution=steps)
-    return trainer
+    return TrainerOptions(
+        FLAGS.optimizer, FLAGS.learning_rate, options.num_train_steps, num_warmup_steps,
+        random_seed=FLAGS.random_seed, gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
+        gradient_checkpointing=FLAGS.gradient_checkpointing, jit_compile=FLAGS.jit_compile,
+        loss_scaling=FLAGS.precision == "mixed_float16", shapes_vary=shapes_vary,
+        steps_per_execution=steps_per_execution(options, strategy), **schedule)
 
 
 def run_options(num_train_steps: int) -> RunOptions:

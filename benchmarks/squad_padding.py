@@ -63,8 +63,13 @@ def main():
 
 def new_task(version: str):
     config = shared.config()
-    return shared.task_with_weights(lambda: SpanTask(AlbertSpan(config)) if version == "1.1"
-                                    else ConditionalSpanTask(AlbertConditionalSpan(config)), shared.starting_point())[0]
+
+    def new_task():
+        if version == "1.1":
+            return SpanTask(AlbertSpan(config))
+        return ConditionalSpanTask(AlbertConditionalSpan(config))
+
+    return shared.weights_reader().make(new_task, shared.starting_point())[0]
 
 
 def source(path: str, tokenizer, is_training: bool) -> FeatureSource:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Callable
+from typing import Any, Callable, Protocol
 
 import tensorflow as tf
 from absl import logging
@@ -28,8 +28,10 @@ from albert_tf import bounds, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
+from albert_tf.tasks.task import PredictingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_step, step_of
 from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_results
+from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions, train
@@ -43,25 +45,34 @@ Predict = Callable[[FeatureTable], Predictions]
 Evaluate = Callable[[Predict], "dict[str, float]"]
 
 
+class Weights(Protocol):
+    """Reads weights in any format: interchange's WeightsReader."""
+
+    def make(self, new_task: Callable[[], PredictingTask], path: str | None) -> tuple[PredictingTask, Any]: ...
+
+    def load(self, model: keras.Model, path: str) -> Any: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class FineTuningOptions:
     """What fine-tuning is asked for.
 
     Args:
       run: of a single run; output_dir is that of all.
+      trainer: of a single run; each has its own seed.
       seeds: one for each run. Several runs are in output_dir/seed_N.
       buckets: lengths that batches are padded to.
       init_checkpoint: where the weights start; None for random ones.
       ensemble_checkpoints: whose predictions are averaged, in the place of the run's own.
       eval_batch_size, predict_batch_size: over all replicas.
       early_stopping_patience: see Evaluator.
-      jit_compile: whether XLA compiles prediction.
 
     Raises:
       ValueError: a batch size or the patience is out of its bounds.
     """
 
     run: RunOptions
+    trainer: TrainerOptions
     seeds: tuple[int, ...]
     buckets: tuple[int, ...]
     init_checkpoint: str | None = None
@@ -69,7 +80,6 @@ class FineTuningOptions:
     eval_batch_size: int = 8
     predict_batch_size: int = 8
     early_stopping_patience: int = 0
-    jit_compile: bool = False
 
     def __post_init__(self):
         bounds.BATCH_SIZE.check("eval_batch_size", self.eval_batch_size)
@@ -84,18 +94,15 @@ class FineTuning:
       options: see FineTuningOptions.
       strategy: where it runs.
       config: the model's, written beside its checkpoints.
-      new_task: builds the model with the weights of a path, or with random ones for None, and its task; returns the task
-        and the report of what was restored, as interchange's make_with_weights.
-      new_trainer: a compiled trainer of a task, for (task, seed).
-      load_weights: puts the weights of a path into a model and reports, as interchange's load_checkpoint.
+      new_task: builds model and task, with random weights.
+      weights: reads weights for it: interchange's WeightsReader.
       best_metric: the result of which more is better.
     """
 
     def __init__(self, options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
-                 new_task: Callable, new_trainer: Callable, load_weights: Callable, best_metric: str):
+                 new_task: Callable[[], PredictingTask], weights: Weights, best_metric: str):
         self._options, self.strategy, self._config = options, strategy, config
-        self._new_task, self._new_trainer, self._load_weights = new_task, new_trainer, load_weights
-        self._best_metric = best_metric
+        self._new_task, self._weights, self._best_metric = new_task, weights, best_metric
         self._serving = None  # the task whose model predicts
         self._served_path = None  # whose weights it has
 
@@ -188,7 +195,7 @@ class FineTuning:
         tf.io.gfile.makedirs(directory)
         keras.utils.set_random_seed(seed)
         task, _ = self._task_with_weights(path)
-        trainer = self._new_trainer(task, seed)
+        trainer = new_trainer(task, self.strategy, dataclasses.replace(self._options.trainer, random_seed=seed))
         chief = is_chief(self.strategy)
         checkpoints = Checkpoints(directory, trainer, self._config, self._options.run.keep_checkpoint_max, chief)
         if evaluate is None:
@@ -200,7 +207,7 @@ class FineTuning:
 
     def _task_with_weights(self, path: str | None):
         with self.strategy.scope():
-            return self._new_task(path)
+            return self._weights.make(self._new_task, path)
 
     def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
         for prefix in numbered(directory):
@@ -244,10 +251,11 @@ class FineTuning:
         return self._serving
 
     def _predictor(self, task, batch_size: int) -> Predictor:
-        return Predictor(task, self.strategy, batch_size, self._options.buckets, self._options.jit_compile)
+        return Predictor(task, self.strategy, batch_size, self._options.buckets,
+                         self._options.trainer.jit_compile)
 
     def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
-        _check_fine_tuned(self._load_weights(model, path), path)
+        _check_fine_tuned(self._weights.load(model, path), path)
 
     def _best_value(self, directory: str) -> float:
         """What the best of a run reached; a run that was never evaluated is better than none."""

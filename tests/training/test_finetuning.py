@@ -11,12 +11,13 @@ from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
+from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions
@@ -44,17 +45,10 @@ def new_task():
 
 
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
-    def new_trainer(task, seed):
-        with strategy.scope():
-            trainer = Trainer(task, seed, shapes_vary=True)
-            trainer.compile(create_optimizer("adamw", 0.01, steps, 0))
-        return trainer
-
-    asked = FineTuningOptions(RunOptions(str(output_dir), steps, 8, every, 5), seeds, buckets, **options)
-    def with_weights(path):
-        return make_with_weights(new_task, path) if path else (new_task(), None)
-
-    return FineTuning(asked, strategy, CONFIG, with_weights, new_trainer, load_checkpoint, "accuracy")
+    trainer_options = TrainerOptions("adamw", 0.01, steps, shapes_vary=True)
+    run_options = RunOptions(str(output_dir), steps, 8, every, 5)
+    requested = FineTuningOptions(run_options, trainer_options, seeds, buckets, **options)
+    return FineTuning(requested, strategy, CONFIG, new_task, WeightsReader(), "accuracy")
 
 
 def accuracy_on(examples):

@@ -1,0 +1,52 @@
+"""WeightsReader: from_pretrained's ways into a task, with what the user has said about weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, TypeVar
+
+from albert_tf import keras
+from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.restoring import RestoreReport
+from albert_tf.tasks.task import Task
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightsReader:
+    """Reads weights for tasks.
+
+    Args:
+      trusted_module: the path that the user has named as a TF-Hub module: the graph of a TF2 module there may run.
+      init_from_group0: whether every group starts from group 0.
+    """
+
+    trusted_module: str | None = None
+    init_from_group0: bool = False
+
+    def make(self, new_task: Callable[[], AnyTask], path: str | None) -> tuple[AnyTask, RestoreReport | None]:
+        """A task with the weights at a path, and what was restored; with random weights where the path is None.
+
+        A trusted TF2 module is the model's encoder in any case: checkpoints of a run on it hold the values of its
+        variables, and not its graph.
+
+        Raises:
+          ValueError: as make_with_weights.
+        """
+        module = self.trusted_module
+        if module and module != path and open_source(module, trust_module=True).module:
+            task, _ = make_with_weights(new_task, module, trust_module=True)
+            return task, load_checkpoint(task.model, path) if path else None
+        if path is None:
+            return new_task(), None
+        return make_with_weights(new_task, path, self.init_from_group0, path == self.trusted_module)
+
+    def load(self, model: keras.Model, path: str) -> RestoreReport:
+        """Puts the weights at a path into a model that exists already.
+
+        Raises:
+          ValueError: as load_checkpoint.
+        """
+        return load_checkpoint(model, path, path == self.trusted_module)
