@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -10,8 +9,11 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
-from albert_tf.data.glue import read_examples
+from albert_tf.data.glue import convert_examples_to_features, read_examples
 from albert_tf.data.glue_tasks import TASKS
+from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.text.tokenization import FullTokenizer
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -114,14 +116,30 @@ def test_evaluation_alone_takes_the_checkpoints_that_are_there(script, folder):
 
 def test_a_released_checkpoint_is_evaluated_and_predicts(script, folder, golden):
     """The release's own, fine-tuned for three labels, from its TF1 checkpoint."""
-    released = golden / "finetuned_heads" / "classifier"
-    data = folder / "few_words" / "MNLI"
-    shutil.copytree(golden / "glue" / "MNLI", data)
-    (folder / "words.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "rain"]))
-    directory = folder / "released"
-    script.run(task_name="mnli", data_dir=data.parent, output_dir=directory, init_checkpoint=released / "model.ckpt",
-               albert_config_file=None, spm_model_file=None, vocab_file=folder / "words.txt", do_eval=True)
-    assert 0 <= results_of(directory)["eval_accuracy"] <= 1 and results_of(directory)["global_step"] == 0
+    released, directory, words = golden / "finetuned_heads" / "classifier", folder / "released", folder / "words.txt"
+    words.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "rain"]))
+    script.run(task_name="mnli", output_dir=directory, init_checkpoint=released / "model.ckpt", albert_config_file=None,
+               spm_model_file=None, vocab_file=words, do_eval=True, do_predict=True)
+    model = from_pretrained(str(released / "model.ckpt"), model="classifier", num_labels=3)
+    results, of_sets = results_of(directory), {}
+    for task, prefix, suffix in (("mnli", "", ""), ("mismnli", "mismnli/", "_mismnli")):
+        answers = np.loadtxt(directory / f"test_results{suffix}.tsv")
+        np.testing.assert_allclose(answers, outputs_of(model, words, golden, task, "test")[0], atol=1e-5)
+        check_answers(directory, golden, task, suffix)
+        probabilities, labels = outputs_of(model, words, golden, task, "dev")
+        of_sets[prefix] = np.mean(probabilities.argmax(axis=1) == labels)
+        losses = -np.log(probabilities[np.arange(len(labels)), labels])
+        np.testing.assert_allclose(results[f"{prefix}eval_loss"], losses.mean(), rtol=1e-5)
+    assert {prefix: results[f"{prefix}eval_accuracy"] for prefix in of_sets} == pytest.approx(of_sets)
+    assert results["global_step"] == 0
+
+
+def outputs_of(model, vocab_file, golden, task, split):
+    """The model's own probabilities [examples, labels] for a set, and its labels."""
+    examples = read_examples(task, str(golden / "glue"), split)
+    features = list(convert_examples_to_features(examples, task, FullTokenizer(vocab_file=str(vocab_file)), 24))
+    batch = {name: np.array([row[name] for row in features], np.int32) for name in ENCODER_INPUTS}
+    return tf.nn.softmax(model(batch)["logits"]).numpy(), np.array([row["label_id"] for row in features])
 
 
 def test_records_are_made_once_for_all_that_they_depend_on(script, folder):
