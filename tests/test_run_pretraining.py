@@ -15,6 +15,7 @@ import tensorflow as tf
 from pretraining_runs import Runs
 from synthetic_records import write_records
 
+from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.interchange.open_source import open_source
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
@@ -44,11 +45,34 @@ def results_of(directory):
 
 
 @pytest.mark.both_stacks
+def scores_of(model, path):
+    """The metrics of all records of a file, as the release defines them (run_pretraining.py, metric_fn)."""
+    features = {name: tf.io.FixedLenFeature([size], dtype) for name, size, dtype in (
+        ("input_ids", 16, tf.int64), ("input_mask", 16, tf.int64), ("segment_ids", 16, tf.int64),
+        ("masked_lm_positions", 3, tf.int64), ("masked_lm_ids", 3, tf.int64), ("masked_lm_weights", 3, tf.float32),
+        ("next_sentence_labels", 1, tf.int64))}
+    records = tf.io.parse_example(list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()), features)
+    outputs = model({name: tf.cast(values, tf.int32) for name, values in records.items() if values.dtype == tf.int64})
+    scores = {}
+    for name, logits, labels, weights in (
+            ("masked_lm", outputs["mlm_logits"], records["masked_lm_ids"], records["masked_lm_weights"].numpy()),
+            ("sentence_order", outputs["sop_logits"], records["next_sentence_labels"][:, 0], None)):
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits).numpy()
+        scores[f"{name}_loss"] = np.average(losses, weights=weights)
+        scores[f"{name}_accuracy"] = np.average(logits.numpy().argmax(-1) == labels.numpy(), weights=weights)
+    return scores
+
+
 def test_evaluation_writes_the_releases_keys_for_each_set(finished):
     results = results_of(finished[1])
     second = {"plain/loss", "plain/masked_lm_accuracy", "plain/masked_lm_loss"}  # made without sentence labels
     assert set(results) == RELEASE_KEYS | second
-    assert results["global_step"] == 12 and 0 <= results["masked_lm_accuracy"] <= 1
+    assert results["global_step"] == 12
+    model = from_pretrained(str(finished[1] / "model.ckpt-12"), model="pretrainer")
+    expected = scores_of(model, finished[1].parent / "dev.tfrecord")
+    plain = scores_of(model, finished[1].parent / "plain.tfrecord")
+    expected.update({f"plain/{name}": plain[name] for name in ("masked_lm_accuracy", "masked_lm_loss")})
+    assert {name: results[name] for name in expected} == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["sentence_order_loss"], rtol=1e-6)
 
 
@@ -102,7 +126,11 @@ def test_evaluation_alone_takes_what_is_there(runs, finished):
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
     printed = runs.run("finished", do_train=False, do_eval=True, eval_input_file=runs.folder / "dev.tfrecord")
     assert "model.ckpt-9 is cut or changed" in printed and "step 12:" in printed
-    assert set(results_of(finished[1])) == RELEASE_KEYS
+    results = results_of(finished[1])
+    expected = scores_of(from_pretrained(str(finished[1] / "model.ckpt-12"), model="pretrainer"),
+                         runs.folder / "dev.tfrecord")
+    assert set(results) == RELEASE_KEYS
+    assert {name: results[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
 def test_evaluation_of_a_released_checkpoint(runs, golden):
@@ -110,7 +138,11 @@ def test_evaluation_of_a_released_checkpoint(runs, golden):
     printed = runs.run("released", do_train=False, do_eval=True, albert_config_file=config,
                        init_checkpoint=golden / "training_init/model.ckpt-init")
     assert "variables restored" in printed
-    assert set(results_of(runs.folder / "released")) == RELEASE_KEYS
+    results = results_of(runs.folder / "released")
+    expected = scores_of(from_pretrained(str(golden / "training_init/model.ckpt-init"), model="pretrainer"),
+                         runs.folder / "train.tfrecord")
+    assert set(results) == RELEASE_KEYS
+    assert {name: results[name] for name in expected} == pytest.approx(expected, rel=1e-4)
     assert not (runs.folder / "released" / "model.ckpt-best.index").exists()
 
 

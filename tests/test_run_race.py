@@ -91,7 +91,8 @@ def test_both_layouts_train_alike_and_share_their_records(script, trained, folde
 
 def test_one_level_alone(script, folder):
     script.run(output_dir=folder / "high", high_only=True, train_step=1)
-    assert set(results_of(folder / "high")) == SCORES - {"middle_accuracy"}
+    results = results_of(folder / "high")
+    assert set(results) == SCORES - {"middle_accuracy"} and results["high_accuracy"] == results["eval_accuracy"]
 
 
 @pytest.mark.parametrize("flags", [dict(gradient_checkpointing=True),

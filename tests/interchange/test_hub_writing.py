@@ -144,4 +144,6 @@ def test_the_preprocessing_tells_the_special_ids(modules, tokenizer):
 def test_both_fit_together_in_one_keras_model(modules, model, tokenizer):
     text = keras.Input([], dtype=tf.string)
     whole = keras.Model(text, hub.KerasLayer(modules[0])(hub.KerasLayer(modules[1])(text))["pooled_output"])
-    assert whole.predict(tf.constant(["the name"]), verbose=0).shape == (1, 16)
+    row = PairPacker(tokenizer, 128).pack(tokenizer.encode("the name"))
+    expected = model.albert({name: np.array([values], np.int32) for name, values in row.items()})["pooled_output"]
+    np.testing.assert_allclose(whole.predict(tf.constant(["the name"]), verbose=0), expected, atol=1e-5)

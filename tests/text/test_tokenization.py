@@ -82,9 +82,9 @@ def test_special_pieces_and_the_way_back(tiny):
     assert tiny.vocab_size == tiny.sp_model.vocab_size() == len(tiny.vocab)
 
 
-def test_the_sentencepiece_model_wins_over_a_vocabulary():
+def test_the_sentencepiece_model_wins_over_a_vocabulary(tiny):
     tokenizer = FullTokenizer(vocab_file="not/read.vocab", spm_model_file=TINY)
-    assert tokenizer.sp_model is not None
+    assert tokenizer.vocab == tiny.vocab and tokenizer.tokenize("the name") == tiny.tokenize("the name")
 
 
 @pytest.mark.parametrize("piece, starts", [
