@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import reprlib
+from typing import Sequence
 
 from albert_tf import bounds
 from albert_tf.json_files import read_json_object
@@ -229,7 +230,7 @@ class AlbertConfig:
         layers, inner = self.num_hidden_layers, range(self.inner_group_num)
         if self.cross_layer_sharing in ("all", kind):
             # The release's own expression: in floating point, 22 layers of 22 groups leave group 15 out.
-            group_of_layer = [int(layer / layers * self.num_hidden_groups) for layer in range(layers)]
+            group_of_layer: Sequence[int] = [int(layer / layers * self.num_hidden_groups) for layer in range(layers)]
         else:
             group_of_layer = range(layers)
         return tuple(tuple(group * self.inner_group_num + i for i in inner) for group in group_of_layer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -25,8 +25,13 @@ def _keras_2() -> ModuleType:
 _KERAS_2 = _keras_2()
 
 
-def __getattr__(name: str) -> Any:
-    return getattr(_KERAS_2, name)
+if TYPE_CHECKING:
+    # The names that this package uses, for the type checker and for editors.
+    from tf_keras import (  # noqa: F401
+        Model, callbacks, export, initializers, layers, metrics, mixed_precision, optimizers, saving, utils)
+else:
+    def __getattr__(name: str) -> Any:
+        return getattr(_KERAS_2, name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 
 def loader_of(package: str) -> Callable[[str], ModuleType]:
@@ -38,4 +38,7 @@ class LazyModule:
 
 # For modules that worker processes import and that use tf.io.gfile only in the main process: importing TensorFlow takes
 # a worker seconds and hundreds of megabytes (albert_tf/data/worker_pool.py).
-tensorflow = LazyModule("tensorflow")
+if TYPE_CHECKING:
+    import tensorflow  # noqa: F401
+else:
+    tensorflow = LazyModule("tensorflow")

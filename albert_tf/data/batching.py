@@ -6,34 +6,34 @@ A run that was killed and started again asks for the batches from its step on, a
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.epochs import endless_batches
-from albert_tf.data.records import RecordFile
+from albert_tf.data.records import CountedFile, RecordFile
 
 # Records that are mixed at a time; the files' order changes with the epoch, too.
 _SHUFFLE_BUFFER = 20_000
 
 
-def counted(files: list[RecordFile]) -> list[RecordFile]:
+def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
     """The files with their counts: by their manifests, and where one has none, by reading it.
 
     Raises:
       ValueError: a file without a manifest cannot be read to its end, or has no records.
     """
-    files = [file if file.count is not None else dataclasses.replace(file, count=_count(file.path)) for file in files]
-    for file in files:
+    with_counts = [CountedFile(file.path, _count(file.path) if file.count is None else file.count, file.made_from)
+                   for file in files]
+    for file in with_counts:
         if not file.count:
             raise ValueError(f"there are no records in {file.path}")
-    return files
+    return with_counts
 
 
 @contextlib.contextmanager
-def naming_changed_files(files: list[RecordFile]) -> Iterator[None]:
+def naming_changed_files(files: Sequence[RecordFile]) -> Iterator[None]:
     """Where records turn out to be damaged while they are read, raises a ValueError that names their file."""
     try:
         yield
@@ -44,7 +44,7 @@ def naming_changed_files(files: list[RecordFile]) -> Iterator[None]:
 
 
 def training_batches(
-    files: list[RecordFile], parse: Callable, batch_size: int, seed: int, first_step: int,
+    files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
     context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
     """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
@@ -80,7 +80,7 @@ def training_batches(
 
 
 def evaluation_batches(
-    files: list[RecordFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
+    files: list[CountedFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
     """All records once, in order. The last batch is filled up with its first record, at is_real_example 0.
 

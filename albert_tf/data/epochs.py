@@ -106,8 +106,8 @@ def _distinct(epoch_of: Callable[[tf.Tensor], tf.data.Dataset], cut: _Cut, first
         return tuple(tuple(tf.gather(values, places) for values in both) for places in (kept, taken))
 
     # The first batch that waits is of examples that do not exist. It is taken and left out.
-    nothing = [tf.zeros([cut.batch_size], spec.dtype) for spec in examples.element_spec]
-    nothing = (-1 - tf.range(cut.batch_size, dtype=tf.int64), *nothing[1:])
+    nothing = (-1 - tf.range(cut.batch_size, dtype=tf.int64),
+               *(tf.zeros([cut.batch_size], spec.dtype) for spec in examples.element_spec[1:]))
     batches = examples.batch(cut.batch_size, drop_remainder=True).scan(nothing, take)
     return batches.skip(1 + first_step - start)
 

@@ -77,15 +77,7 @@ class Task:
         """
         if label is None:
             label = self.placeholder_label
-        return _score(label) if self.is_regression else self._class_id(str(label).strip())
-
-    def _class_id(self, label: str) -> int:
-        if label not in self.labels:
-            label = next((known for known in self.labels if known.lower() == label.lower()), label)
-        if label not in self.labels:
-            problem = f"unknown label {label!r}" if label else "the label is missing"
-            raise ValueError(f"{problem} (allowed: {', '.join(self.labels)})")
-        return self.labels.index(label)
+        return _score(label) if self.labels is None else _class_id(str(label).strip(), self.labels)
 
 
 def find_task(task: str | Task) -> Task:
@@ -102,6 +94,15 @@ def find_task(task: str | Task) -> Task:
     return TASKS["mismnli" if name == _MNLI_MM else name]
 
 
+def _class_id(label: str, labels: tuple[str, ...]) -> int:
+    if label not in labels:
+        label = next((known for known in labels if known.lower() == label.lower()), label)
+    if label not in labels:
+        problem = f"unknown label {label!r}" if label else "the label is missing"
+        raise ValueError(f"{problem} (allowed: {', '.join(labels)})")
+    return labels.index(label)
+
+
 def _score(label: str | float) -> float:
     try:
         score = float(label)
@@ -113,7 +114,8 @@ def _score(label: str | float) -> float:
 
 
 def _sources(
-    folder: str, columns: dict[str, Column], test_columns: dict[str, Column], suffix: str = "", has_header: bool = True
+    folder: str, columns: Mapping[str, Column], test_columns: Mapping[str, Column], suffix: str = "",
+    has_header: bool = True,
 ) -> dict[str, Source]:
     """GLUE's usual files in a folder. The suffix is of dev and test; has_header speaks of train and dev."""
     return dict(

@@ -44,7 +44,8 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
     Raises:
       ValueError: there is no such file, two have the same name, one has no pairs, or a line is not a pair.
     """
-    pairs, path_of = [], {}
+    pairs: list[MinimalPair] = []
+    path_of: dict[str, str] = {}
     for path in _files(paths):
         name = os.path.basename(path).removesuffix(_ENDING)
         if name in path_of:
@@ -64,9 +65,8 @@ def _files(paths: str) -> list[str]:
 
 
 def _pair(values: dict[str, Any], file: str, place: str) -> MinimalPair:
-    sentences = [values.get(key) for key in ("sentence_good", "sentence_bad")]
-    if not all(isinstance(sentence, str) for sentence in sentences):
+    good, bad, field = (values.get(key) for key in ("sentence_good", "sentence_bad", "field"))
+    if not isinstance(good, str) or not isinstance(bad, str):
         raise ValueError(f"{place}: sentence_good and sentence_bad must be strings. "
-                         f"Received: {reprlib.repr(sentences)}")
-    field = values.get("field")
-    return MinimalPair(*sentences, file, field if field is None else str(field), place)
+                         f"Received: {reprlib.repr([good, bad])}")
+    return MinimalPair(good, bad, file, field if field is None else str(field), place)

@@ -77,6 +77,13 @@ class RecordFile:
     made_from: dict
 
 
+@dataclasses.dataclass(frozen=True)
+class CountedFile(RecordFile):
+    """A RecordFile whose count is known."""
+
+    count: int
+
+
 def check_records(paths: list[str]) -> list[RecordFile]:
     """Compares each file with its manifest.
 
@@ -111,7 +118,7 @@ def _manifest(path: str) -> tuple[int, int, dict]:
         manifest = read_json_object(path)
     except ValueError as error:
         raise ValueError(f"{error}; make the records anew") from error
-    count, size, made_from = (manifest.get(key) for key in ("count", "size", "made_from"))
+    count, size, made_from = (manifest.get(key, -1) for key in ("count", "size", "made_from"))  # -1: refused below
     are_numbers = all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in (count, size))
     if not are_numbers or not isinstance(made_from, dict):
         raise ValueError(f"{path} is no manifest of records: 'count' and 'size' must be whole numbers, and 'made_from' "

@@ -53,7 +53,7 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
     """
     ending = os.path.splitext(path)[1].lower()
     if ending in _JSON_LINES:
-        return _json_rows(path, columns)
+        return _json_rows(path, {field: str(column) for field, column in columns.items()})
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
     endings = ", ".join([*_DELIMITED, *_JSON_LINES])
@@ -91,7 +91,7 @@ def existing_lines(path: str) -> Iterator[str]:
     return itertools.chain([first[first.startswith(_BYTE_ORDER_MARK):]], lines)
 
 
-def _json_rows(path: str, columns: Mapping[str, Column]) -> Iterator[Row]:
+def _json_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
     for line, values in read_json_lines(path):
         missing = [column for column in columns.values() if column not in values]
         if missing:

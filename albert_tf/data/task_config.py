@@ -75,8 +75,8 @@ def _from_config(config: dict[str, Any]) -> Task:
 
 
 def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    is_regression, labels = config.get("regression", False), config.get("labels")
-    if is_regression == (labels is not None):
+    is_regression, labels = config.get("regression", False), config.get("labels", [])
+    if is_regression == ("labels" in config):
         raise ValueError('give "labels", or "regression": true, and not both')
     if not is_regression and not len(set(map(as_text, labels))) == len(labels) > 1:
         raise ValueError(f"labels must be a list of at least two different ones. Received: {reprlib.repr(labels)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,8 +23,8 @@ def serialize(**features: Sequence[int | float] | np.ndarray) -> bytes:
     """A tf.Example of lists or arrays of one dimension, int64 or float, each with at least one value."""
     encoded = {}
     for name, values in features.items():
-        values = values.tolist() if isinstance(values, np.ndarray) else values
-        encoded[name] = float_feature(values) if isinstance(values[0], float) else int64_feature(varints(values))
+        row: Any = values.tolist() if isinstance(values, np.ndarray) else values  # whole numbers, or all are floats
+        encoded[name] = float_feature(row) if isinstance(row[0], float) else int64_feature(varints(row))
     return example(encoded)
 
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Callable, Iterable, Iterator, cast
 
 from albert_tf import bounds
 
@@ -52,7 +52,7 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
     threads = concurrent.futures.ThreadPoolExecutor(num_workers)
 
     def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
-        under_way = collections.deque()
+        under_way: collections.deque[concurrent.futures.Future] = collections.deque()
         for task in tasks:
             under_way.append(threads.submit(workers.call, function, task))
             if len(under_way) > 2 * num_workers:
@@ -109,13 +109,16 @@ class _Worker:
         program = _PROGRAM.format(path=[os.path.abspath(path) for path in sys.path])
         self._process = subprocess.Popen([sys.executable, "-I", "-c", program], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE)
+        # Both are pipes, so neither is None.
+        self._tasks = cast(BinaryIO, self._process.stdin)
+        self._results = cast(BinaryIO, self._process.stdout)
 
     def call(self, function: Callable, task: tuple) -> Any:
         """The function's result, or its error."""
         try:
-            pickle.dump((function, task), self._process.stdin, pickle.HIGHEST_PROTOCOL)
-            self._process.stdin.flush()
-            result, error, place = pickle.load(self._process.stdout)
+            pickle.dump((function, task), self._tasks, pickle.HIGHEST_PROTOCOL)
+            self._tasks.flush()
+            result, error, place = pickle.load(self._results)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as cause:
             status = self._process.wait()
             raise OSError(f"a worker process was ended from outside by signal {-status}, perhaps for want of memory"
@@ -127,9 +130,9 @@ class _Worker:
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
+        self._results.close()
         with contextlib.suppress(BrokenPipeError):  # part of a task was not sent yet
-            self._process.stdin.close()
+            self._tasks.close()
 
 
 # --- what runs in the workers ----------------------------------------------------------------------------------------

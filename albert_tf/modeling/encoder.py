@@ -44,7 +44,7 @@ class Encoder(keras.layers.Layer):
         attention, ffn = self.weights_for_step()
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
-        outputs = []
+        outputs: list[tf.Tensor] = []
         for a, f in self._blocks_in_order():
             layer = self._layer(a, f, additive_mask, dropouts, number=len(outputs))
             if recompute:

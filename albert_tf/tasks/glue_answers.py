@@ -36,7 +36,7 @@ def write_answers(
     """
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
     write_text(os.path.join(directory, f"test_results{suffix}.tsv"), rows)
-    if task.is_regression:
+    if task.labels is None:
         scores = probabilities[:, 0]
         answers = (np.clip(scores, *task.score_range) if task.score_range else scores).tolist()
     else:

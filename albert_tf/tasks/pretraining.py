@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.task import Batch, Tensors
+from albert_tf.tasks.task import Batch, EvaluatedTask, Tensors
 
 
-class PretrainingTask:
+class PretrainingTask(EvaluatedTask):
     """Masked LM and sentence order. Batches are those of data/pretraining/reading.py.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.data.squad.question_windows import WindowPlaces
+from albert_tf.data.squad.question_windows import FeaturePlaces
 
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
@@ -81,7 +81,7 @@ class Answer:
 
 
 def answer_question(
-    qas_id: str, paragraph_text: str, features: Sequence[WindowPlaces],
+    qas_id: str, paragraph_text: str, features: Sequence[FeaturePlaces],
     result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]], options: AnswerOptions,
 ) -> Answer:
     """Chooses the answers of a question.
@@ -102,7 +102,9 @@ def answer_question(
     return Answer(qas_id, n_best or [_NOTHING[options.squad_version]], null_score)
 
 
-def _averaged_spans(feature: WindowPlaces, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions) -> list:
+def _averaged_spans(
+    feature: FeaturePlaces, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions
+) -> list:
     """(first character, last character, start_log_prob, end_log_prob) of each span that may be an answer."""
     scores = collections.defaultdict(list)
     for result in results:
@@ -112,7 +114,7 @@ def _averaged_spans(feature: WindowPlaces, results: Sequence[Mapping[str, np.nda
             for (start, end), found in scores.items()]
 
 
-def _spans(feature: WindowPlaces, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
+def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
     """(first piece, last piece, start_log_prob, end_log_prob) of the spans in the window, by start, then by end."""
     starts = np.asarray(result["start_top_index"], np.int64) - feature.doc_offset  # [starts]
     ends = np.asarray(result["end_top_index"], np.int64) - feature.doc_offset
@@ -132,14 +134,14 @@ def _spans(feature: WindowPlaces, result: Mapping[str, np.ndarray], options: Ans
 
 def _different_texts(paragraph_text: str, candidates: list, count: int) -> Iterator[Candidate]:
     """The first `count` whose texts differ."""
-    seen = set()
-    for first, last, *log_probs in candidates:
+    seen: set[str] = set()
+    for first, last, start_log_prob, end_log_prob in candidates:
         if len(seen) >= count:
             return
         text = paragraph_text[first : last + 1].strip()
         if text not in seen:
             seen.add(text)
-            yield Candidate(text, *log_probs, first, last)
+            yield Candidate(text, start_log_prob, end_log_prob, first, last)
 
 
 def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> float:

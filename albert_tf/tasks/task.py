@@ -57,7 +57,7 @@ class PredictingTask(Task, Protocol):
         """The tensors that evaluation needs, by name, [batch, ...]."""
 
 
-class MeanLossTask:
+class MeanLossTask(PredictingTask):
     """Base class of the tasks whose loss is a mean over examples and whose scores come from predictions.
 
     Args:

@@ -74,20 +74,8 @@ class GraphNormalization:
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
         if self._cases is not None:
-            characters = characters.with_values(self._settled_sigmas(characters))
+            characters = characters.with_values(_settled_sigmas(characters, self._cases))
         return _with_way_back(characters, tf.gather(starts.values, source), tf.gather(ends, source))
-
-    def _settled_sigmas(self, characters: tf.RaggedTensor) -> tf.Tensor:
-        """Lower case of capital sigmas, as in str.lower: final behind a cased letter, unless one is ahead. Between,
-        case-ignorable characters do not count."""
-        codes, texts = characters.values, characters.value_rowids()
-        case = self._cases.lookup(codes)
-        counts = case != _IGNORABLE
-        before = tf.cumsum(tf.cast(counts, tf.int32), exclusive=True)
-        text_of_cased = tf.boolean_mask(tf.where(case == _CASED, texts, tf.constant(-1, tf.int64)), counts)
-        text_of_cased = tf.pad(text_of_cased, [[1, 2]], constant_values=-1)
-        is_final = (tf.gather(text_of_cased, before) == texts) & (tf.gather(text_of_cased, before + 2) != texts)
-        return tf.where(codes == _CAPITAL_SIGMA, tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA), codes)
 
 
 class _PagedTable:
@@ -99,6 +87,19 @@ class _PagedTable:
 
     def lookup(self, codes: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._values, tf.gather(self._page_of, codes // _PAGE) * _PAGE + codes % _PAGE)
+
+
+def _settled_sigmas(characters: tf.RaggedTensor, cases: _PagedTable) -> tf.Tensor:
+    """Lower case of capital sigmas, as in str.lower: final behind a cased letter, unless one is ahead. Between,
+    case-ignorable characters do not count."""
+    codes, texts = characters.values, characters.value_rowids()
+    case = cases.lookup(codes)
+    counts = case != _IGNORABLE
+    before = tf.cumsum(tf.cast(counts, tf.int32), exclusive=True)
+    text_of_cased = tf.boolean_mask(tf.where(case == _CASED, texts, tf.constant(-1, tf.int64)), counts)
+    text_of_cased = tf.pad(text_of_cased, [[1, 2]], constant_values=-1)
+    is_final = (tf.gather(text_of_cased, before) == texts) & (tf.gather(text_of_cased, before + 2) != texts)
+    return tf.where(codes == _CAPITAL_SIGMA, tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA), codes)
 
 
 def _outputs_of_characters(normalize: Callable[[str], str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def _traced_sentence_pieces(tokenizer: FullTokenizer, text: str, normal: str, pi
     if surface[1:] == forms:  # nothing but a blank was put in front
         origins = np.arange(NOWHERE, len(text), dtype=np.int32)
     else:
-        origins = _origins_of_surface(tokenizer, text, normal, forms)
+        origins = _origins_of_surface(tokenizer.sp_model, text, normal, forms)
     if any(piece[-1] == "," and len(piece) > 1 for piece in pieces):
         replaced = [split_digit_comma(tokenizer.sp_model, piece) for piece in pieces]
         origins = _with_put_in_blanks(pieces, replaced, origins)
@@ -91,10 +91,10 @@ def _forms(text: str, lower: bool) -> list[str] | str:
     return "".join(forms) if all(len(form) == 1 for form in form_of.values()) else forms
 
 
-def _origins_of_surface(tokenizer: FullTokenizer, text: str, normal: str, forms: list[str] | str) -> np.ndarray:
+def _origins_of_surface(sp_model: Any, text: str, normal: str, forms: list[str] | str) -> np.ndarray:
     """Through both normalisations: SentencePiece's offsets into the normal text, and from there into the original."""
     to_original = np.array([*_origins_of_normal(text, forms), NOWHERE], np.int32)
-    _, to_normal = tokenizer.sp_model.normalize(normal, with_offsets=True)
+    _, to_normal = sp_model.normalize(normal, with_offsets=True)
     return to_original[np.array(to_normal[:-1], np.int64)]
 
 

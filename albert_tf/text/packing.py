@@ -5,13 +5,14 @@ text/graph_packing.py is the same as TensorFlow ops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Sequence, Union
 
 import numpy as np
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
 
+Ids = Union[Sequence[int], np.ndarray]  # of one text, [tokens]
 SPECIAL_TOKENS = 3  # of a pair; a single text has one less
 
 
@@ -37,7 +38,7 @@ class SpecialTokens:
     def __init__(self, tokenizer: FullTokenizer):
         self._cls, self._sep = (np.array([token_id], np.int32) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
 
-    def around(self, ids_a: Sequence[int], ids_b: Sequence[int] | None = None) -> np.ndarray:
+    def around(self, ids_a: Ids, ids_b: Ids | None = None) -> np.ndarray:
         """[CLS] a [SEP] where ids_b is None, else [CLS] a [SEP] b [SEP]: int32 [tokens]."""
         second = () if ids_b is None else (ids_b, self._sep)
         return np.concatenate([self._cls, ids_a, self._sep, *second]).astype(np.int32, copy=False)
@@ -67,7 +68,7 @@ class PairPacker:
             return min(length_a, self._max_seq_length - 2), 0
         return truncated_lengths(length_a, length_b, self._max_seq_length - SPECIAL_TOKENS)
 
-    def pack(self, ids_a: Sequence[int], ids_b: Sequence[int] = ()) -> dict[str, list[int]]:
+    def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list[int]]:
         """One or two texts in a row; what is too long is cut by `truncated_lengths`.
 
         Returns:

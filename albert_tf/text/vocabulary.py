@@ -50,7 +50,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     first = next(sentences, None)
     if first is None:
         raise ValueError(f"there is no text in {listed(input_files)}")
-    mistakes = []
+    mistakes: list[ValueError] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_chain(first, sentences, mistakes), model_writer=model, vocab_size=vocab_size,

@@ -20,7 +20,7 @@ def load_vocab(path: str) -> dict[str, int]:
     Raises:
       ValueError: the file is missing or not UTF-8, or has no [UNK].
     """
-    vocab = {}
+    vocab: dict[str, int] = {}
     for line in decode_utf8(read_bytes(path, "vocabulary file"), path).removesuffix("\n").split("\n"):
         columns = line.split()
         vocab.setdefault(columns[0] if columns else " ", len(vocab))

@@ -88,7 +88,7 @@ class Corpus:
         (first, _), (last, _) = self._ends(index - 1, index + 1).tolist()
         first = int(rng.integers(first, last))
         start, ends = self._token_ends(first, min(first + length, last))  # no sentence is without a token
-        return self._ids[start : start + ends[min(np.searchsorted(ends, length), len(ends) - 1)]]
+        return self._ids[start : start + ends[min(int(np.searchsorted(ends, length)), len(ends) - 1)]]
 
     def _token_ends(self, first: int, last: int) -> tuple[int, np.ndarray]:
         """Where sentence `first` begins in ids, and where each from there to before `last` ends, counted from there."""
@@ -114,7 +114,7 @@ class _Column:
     def __getitem__(self, piece: slice) -> np.ndarray:
         values = np.empty(max(piece.stop - piece.start, 0), self._dtype)
         self._file.seek(piece.start * self._dtype.itemsize)
-        if self._file.readinto(values.view(np.uint8)) != values.nbytes:
+        if self._file.readinto(values.view(np.uint8).data) != values.nbytes:
             raise OSError(f"{self._file.name} is shorter than it was")
         return values
 

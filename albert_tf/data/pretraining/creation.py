@@ -118,7 +118,7 @@ def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_bucke
     longest = sys.maxsize if options.segments.release_compatible else _LONGEST_PART
     tasks = ((dupe, parts, options, num_buckets)
              for dupe in range(options.dupe_factor) for parts in corpus.tasks(_TASK_TOKENS, longest))
-    statistics = collections.Counter()
+    statistics: collections.Counter[str] = collections.Counter()
     with progress("making examples", options.dupe_factor * corpus.num_sentences, " sentences") as done:
         for counts in run(examples_of_parts, tasks):
             done(counts.pop("sentences"))

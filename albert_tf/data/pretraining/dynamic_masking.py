@@ -7,7 +7,7 @@ epoch, and neither a restart nor the number of replicas changes them.
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Sequence
 
 import tensorflow as tf
 
@@ -75,7 +75,7 @@ def original_ids(batch: dict) -> tf.Tensor:
     return tf.tensor_scatter_nd_update(wider, tf.stack([row_of, columns], axis=-1), batch["masked_lm_ids"])[:, :seq]
 
 
-def options_of_records(files: list[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
+def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
     """The masking that records were made with, by the first manifest; without one, the release's defaults.
 
     Raises:
@@ -89,7 +89,7 @@ def options_of_records(files: list[RecordFile], max_predictions_per_seq: int) ->
         raise ValueError(f"{manifest_path(files[0].path)}: {error}") from error
 
 
-def find_mask_id(files: list[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
+def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
     """The id of [MASK]: what most masked positions of the first records hold, since they hold it four times in five.
 
     Raises:

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from albert_tf.data import batching
 from albert_tf.data.pretraining.segments import OBJECTIVES
-from albert_tf.data.records import RecordFile, check_records, manifest_path, pretraining_features
+from albert_tf.data.records import CountedFile, check_records, manifest_path, pretraining_features
 
 # Records of each file that are looked at before a run.
 _LOOKED_AT = 200
@@ -18,7 +18,7 @@ _LOOKED_AT = 200
 
 def open_records(
     paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
-) -> list[RecordFile]:
+) -> list[CountedFile]:
     """Checks that records are whole and fit the given lengths and vocabulary, and counts them.
 
     Raises:

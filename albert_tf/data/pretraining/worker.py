@@ -48,7 +48,7 @@ class CreationOptions:
                              f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
 
 
-_worker: Worker | None = None
+_worker: Worker  # of this process; start_worker sets it
 
 
 class Worker:
@@ -61,6 +61,12 @@ class Worker:
 
 
 def start_worker(tokenizer: FullTokenizer, work: str) -> None:
+    """Makes the Worker of this process.
+
+    Args:
+      tokenizer: of all its tasks.
+      work: the folder of the corpus and of the buckets.
+    """
     global _worker
     _worker = Worker(tokenizer, work)
 
@@ -70,18 +76,20 @@ def tokenize_lines(lines: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
     return *corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
 
 
-def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int) -> collections.Counter:
-    """Writes the records of some parts to the buckets; gives the statistics of create_pretraining_data, and sentences."""
+def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
+                      ) -> collections.Counter[str]:
+    """Writes the records of some parts to the buckets. Gives the statistics of create_pretraining_data and sentences."""
     if _worker.corpus is None:
         _worker.corpus = Corpus(_worker.work)
-    statistics = collections.Counter()
+    statistics: collections.Counter[str] = collections.Counter()
     segmenter = Segmenter(options.segments, _worker.starts_word, _worker.corpus.random_sentences)
     maker = ExampleMaker(_worker.tokenizer, _worker.starts_word, options.segments.max_seq_length, options.masking)
     buckets = BucketWriter(_worker.work, num_buckets)
     for part in parts:
         rng = np.random.default_rng([options.random_seed, dupe, part.first])
         statistics["sentences"] += part.last - part.first
-        for pair in segmenter.pairs(part.document, *_worker.corpus.sentences(part), rng):
+        ids, ends = _worker.corpus.sentences(part)
+        for pair in segmenter.pairs(part.document, ids, ends, rng):
             if pair is None:
                 statistics["left_out"] += 1
             else:

@@ -157,7 +157,7 @@ def _longest_common_subsequence(forms, surface: str, origins: range, places: ran
 
     A row of the table is a number, of which bit j is 0 where the subsequence grows with character j (Hyyrö, 2004).
     """
-    places_of = collections.defaultdict(int)
+    places_of: dict[str, int] = collections.defaultdict(int)
     for column, place in enumerate(places):
         places_of[surface[place]] |= 1 << column
     every = (1 << len(places)) - 1

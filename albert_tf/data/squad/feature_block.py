@@ -95,8 +95,12 @@ class BlockBuilder:
 
     def __init__(self, tokenizer: FullTokenizer):
         self._special_tokens = SpecialTokens(tokenizer)
-        self._qas_ids, self._scalars = [], []
-        self._token_ids, self._starts, self._ends, self._is_max_context = [], [], [], []
+        self._qas_ids: list[str] = []
+        self._scalars: list[tuple[int, ...]] = []  # the fields of FeatureBlock from example_index to is_impossible
+        self._token_ids: list[np.ndarray] = []
+        self._starts: list[np.ndarray] = []
+        self._ends: list[np.ndarray] = []
+        self._is_max_context: list[np.ndarray] = []
 
     def add(self, qas_id: str, example_index: int, query: np.ndarray, paragraph: AlignedParagraph,
             answer: tuple[int, int], windows: Sequence[Window]) -> None:
@@ -115,11 +119,27 @@ class BlockBuilder:
             self._is_max_context.append(window.is_max_context)
 
     def block(self) -> FeatureBlock:
+        """The features that were added."""
         scalars = np.array(self._scalars, np.int32).reshape(-1, 7)  # also where there are none
-        nothing = np.zeros(0, np.int32)
-        flat = (np.concatenate([nothing, *arrays]) for arrays in (self._token_ids, self._starts, self._ends))
-        is_max_context = np.concatenate([nothing.astype(bool), *self._is_max_context])
-        return FeatureBlock(self._qas_ids, *scalars.T, *flat, is_max_context)
+        example_index, doc_span_index, lengths, doc_offset, start_position, end_position, is_impossible = scalars.T
+        return FeatureBlock(
+            qas_ids=self._qas_ids,
+            example_index=example_index,
+            doc_span_index=doc_span_index,
+            lengths=lengths,
+            doc_offset=doc_offset,
+            start_position=start_position,
+            end_position=end_position,
+            is_impossible=is_impossible,
+            token_ids=_flat(self._token_ids, np.int32),
+            starts=_flat(self._starts, np.int32),
+            ends=_flat(self._ends, np.int32),
+            is_max_context=_flat(self._is_max_context, bool),
+        )
+
+
+def _flat(arrays: list[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype), *arrays])  # also where there are none
 
 
 @dataclasses.dataclass

@@ -131,12 +131,12 @@ def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[lis
 
 # --- what runs in the workers ----------------------------------------------------------------------------------------
 
-_worker: tuple[FullTokenizer, FeatureOptions] | None = None
+_worker: tuple[FullTokenizer, FeatureOptions]  # of this process; _start_worker sets it
 
 
-def _start_worker(*arguments) -> None:
+def _start_worker(tokenizer: FullTokenizer, options: FeatureOptions) -> None:
     global _worker
-    _worker = arguments
+    _worker = tokenizer, options
 
 
 def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int) -> tuple[FeatureBlock, int]:
@@ -166,6 +166,6 @@ def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[in
         return NO_ANSWER
     if not len(paragraph.ids):
         return None
-    last = example.start_position + len(example.orig_answer_text) - 1
-    span = paragraph.pieces_of(example.start_position, last)
+    answer, start = example.answer
+    span = paragraph.pieces_of(start, start + len(answer) - 1)
     return span if span[0] <= span[1] else None

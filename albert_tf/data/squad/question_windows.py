@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple, Union
 
 import tensorflow as tf
 
@@ -24,7 +24,7 @@ _VERSION = 2
 
 
 class WindowPlaces(NamedTuple):
-    """Where a feature's tokens stand in the original paragraph. A SquadFeature has all of it, and will do as well.
+    """Where a feature's tokens stand in the original paragraph. A SquadFeature has the same fields.
 
     Args:
       doc_offset: the first token of the paragraph.
@@ -36,6 +36,9 @@ class WindowPlaces(NamedTuple):
     starts: list[int]
     ends: list[int]
     is_max_context: list[bool]
+
+
+FeaturePlaces = Union[WindowPlaces, SquadFeature]
 
 
 class QuestionWindows(NamedTuple):
@@ -55,7 +58,8 @@ class QuestionWriter:
     """Writes the lines of questions to a file."""
 
     def __init__(self, file: tf.io.gfile.GFile):
-        self._file, self._paragraph_text = file, None
+        self._file = file
+        self._paragraph_text: str | None = None
         self.num_windows = 0
 
     def write(self, paragraphs: Iterable[list[SquadExample]], features: Iterable[SquadFeature]) -> None:

@@ -40,6 +40,17 @@ class SquadExample:
     end_position: int | None = None
     is_impossible: bool = False
 
+    @property
+    def answer(self) -> tuple[str, int]:
+        """The answer's text and its first character in the paragraph.
+
+        Raises:
+          ValueError: the example was read for prediction, without an answer.
+        """
+        if self.orig_answer_text is None or self.start_position is None:
+            raise ValueError(f"question {self.qas_id} has no answer to train on: read the examples with is_training=True")
+        return self.orig_answer_text, self.start_position
+
 
 @dataclasses.dataclass
 class ReadingNotes:
@@ -211,7 +222,7 @@ def _example(question: Any, context: str, place: str, is_training: bool) -> Squa
 
 def _has_place(example: SquadExample, misplaced_answers: str, notes: ReadingNotes) -> bool:
     """Whether the answer stands where it should, or else is put where it stands nearby."""
-    start, answer, context = example.start_position, example.orig_answer_text, example.paragraph_text
+    (answer, start), context = example.answer, example.paragraph_text
     if example.is_impossible:
         return bool(context.strip())
     if answer and start >= 0 and context.startswith(answer, start):
@@ -233,6 +244,6 @@ def _field(value: Any, name: str, kind: type, place: str) -> Any:
     if type(found) is not kind:  # not isinstance: true is no whole number
         names = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
         raise ValueError(f"{place}: {name!r} should be {names[kind]}. Received: {str(found)[:40]!r}")
-    if kind is str:
+    if isinstance(found, str):
         check_characters(found, f"{place}: {name!r}")
     return found
