@@ -37,8 +37,8 @@ def test_two_workers_of_which_one_is_killed_and_started_again_get_what_one_proce
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     flags = {name: golden / value if (golden / str(value)).exists() else value for name, value in flags.items()}
     flags.update(albert_config_file=tmp_path / "config.json", spm_model_file=golden / "tiny_spm" / "tiny.model",
-                 learning_rate=0.001, train_batch_size=4, save_checkpoints_steps=1, do_train=True, do_eval=True,
-                 do_predict=True)
+                 learning_rate=0.001, train_batch_size=4, eval_batch_size=64, predict_batch_size=64,
+                 save_checkpoints_steps=1, do_train=True, do_eval=True, do_predict=True)
     one, two = (arguments(script, tmp_path / name, flags) for name in ("one", "two"))
     subprocess.run([sys.executable, str(RUNNER), *one], check=True, capture_output=True, timeout=300)
 

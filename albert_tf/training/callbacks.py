@@ -27,8 +27,11 @@ class StepCallback(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         try:
             self.on_step(self._first_step + batch + 1, logs)
+        # Keras' fit would take both for the end of the data.
         except tf.errors.OutOfRangeError as error:  # a file that may not grow further, too
-            raise OSError(error.message) from error  # Keras' fit would take it for the end of the data
+            raise OSError(error.message) from error
+        except StopIteration as error:
+            raise RuntimeError(f"step {self._first_step + batch + 1}: a callback raised StopIteration") from error
 
     def on_step(self, step: int, logs: dict) -> None:
         raise NotImplementedError

@@ -82,13 +82,16 @@ def test_the_handler_of_sigterm_is_put_back_after_an_error():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_callback_out_of_range_is_an_error_and_not_the_end_of_the_data():
-    class Full(Steps):
+@pytest.mark.parametrize("error, raised, message", [
+    (tf.errors.OutOfRangeError(None, None, "x.data: File too large"), OSError, "^x.data: File too large$"),
+    (StopIteration(), RuntimeError, "^step 1: a callback raised StopIteration$")], ids=["out of range", "stop"])
+def test_an_error_of_a_callback_is_not_the_end_of_the_data(error, raised, message):
+    class Failing(Steps):
         def on_step(self, step, logs):
-            raise tf.errors.OutOfRangeError(None, None, "x.data: File too large")
+            raise error
 
-    with pytest.raises(OSError, match="^x.data: File too large$"):
-        fit([1.0] * 3, Full())
+    with pytest.raises(raised, match=message):
+        fit([1.0] * 3, Failing())
 
 
 def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
