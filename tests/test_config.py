@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 
 import pytest
@@ -96,6 +97,8 @@ def test_groups_are_spread_in_floating_point_as_in_the_release():
     (dict(vocab_size=60, num_hidden_groups=13), "at most num_hidden_layers 12"),
     (dict(vocab_size="60"), "vocab_size must be a whole number from 1 to 10,000,000. Received: vocab_size='60'"),
     (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be a number of at least 0 and below 1"),
+    (dict(vocab_size=60, initializer_range=math.inf), "initializer_range must be a number .* Received: .*=inf"),
+    (dict(vocab_size=60, attention_probs_dropout_prob=math.nan), "attention_probs_dropout_prob must be .*=nan"),
     (dict(vocab_size=60, model_type="roberta"), "another kind of model"),
     (dict(vocab_size=60, layer_norm_eps=1e-5), "layer_norm_eps"),
 ])
