@@ -33,9 +33,13 @@ class Runs:
         path.write_text(json.dumps({**CONFIG, **changes}))
         return str(path)
 
+    def arguments(self, output_dir: str, **flags) -> list[str]:
+        """Of script_runner.py."""
+        return ["run_pretraining.py",
+                *arguments_of({**self.flags, "output_dir": self.folder / output_dir, **flags})]
+
     def start(self, output_dir: str, environment=None, **flags) -> ScriptProcess:
-        flags = {**self.flags, "output_dir": self.folder / output_dir, **flags}
-        return start(RUNNER, ["run_pretraining.py", *arguments_of(flags)], environment=environment, merged=True)
+        return start(RUNNER, self.arguments(output_dir, **flags), environment=environment, merged=True)
 
     def run(self, output_dir: str, environment=None, expect=0, **flags) -> str:
         """Runs to the end and returns what was printed."""

@@ -136,12 +136,12 @@ class ScriptProcess:
         return (line + newline).decode("utf-8", "replace")
 
     def wait_for(self, *texts, timeout=TIMEOUT):
-        """Reads standard output up to the line that has one of the texts; fails where there is none."""
+        """Reads standard output up to the line that has one of the texts, and returns it; fails where there is none."""
         lines = []
         for line in iter(lambda: self.readline(timeout), ""):
             lines.append(line)
             if any(text in line for text in texts):
-                return
+                return "".join(lines)
         raise AssertionError(f"none of {texts} was printed: {''.join(lines)}")
 
     def communicate(self, timeout=TIMEOUT):

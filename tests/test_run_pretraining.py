@@ -1,19 +1,18 @@
 """run_pretraining.py as a user runs it: results, mistakes, signals, several processes."""
 
 import concurrent.futures
-import contextlib
 import json
 import os
 import pathlib
 import re
 import signal
-import socket
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from pretraining_runs import Runs
 from synthetic_records import write_records
+from two_workers import TwoWorkers
 
 from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.interchange.open_source import open_source
@@ -161,15 +160,10 @@ def test_sigterm_saves_and_ends(runs):
 def test_two_workers_train_as_one_process(runs):
     flags = dict(num_train_steps=4, dynamic_masking=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                  do_eval=True)
-    ports = [free_port(), free_port()]
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    tasks = [{"type": "worker", "index": index} for index in (0, 1)]
-    with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(runs.start(
-            "workers", dict(TF_CONFIG=json.dumps({"cluster": cluster, "task": task})), **flags)) for task in tasks]
-        for worker in workers:
-            printed, _ = worker.communicate()
-            assert worker.returncode == 0, printed
+    with TwoWorkers(runs.arguments("workers", **flags)) as workers:
+        for index in (0, 1):
+            status, printed = workers.end_of(index)
+            assert status == 0, printed
     runs.run("one_process", **flags)
     ours, expected = runs.end_of("workers", 4), runs.end_of("one_process", 4)
     assert ours.keys() == expected.keys()
@@ -177,12 +171,6 @@ def test_two_workers_train_as_one_process(runs):
         np.testing.assert_allclose(ours[name], values, atol=1e-5, rtol=0, err_msg=name)
     np.testing.assert_allclose(results_of(runs.folder / "workers")["loss"],
                                results_of(runs.folder / "one_process")["loss"], atol=1e-4)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def mistakes(runs, golden):

@@ -2,13 +2,12 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
+from script_process import run
 from two_workers import RUNNER, TwoWorkers
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -40,7 +39,8 @@ def test_two_workers_of_which_one_is_killed_and_started_again_get_what_one_proce
                  learning_rate=0.001, train_batch_size=4, eval_batch_size=64, predict_batch_size=64,
                  save_checkpoints_steps=1, do_train=True, do_eval=True, do_predict=True)
     one, two = (arguments(script, tmp_path / name, flags) for name in ("one", "two"))
-    subprocess.run([sys.executable, str(RUNNER), *one], check=True, capture_output=True, timeout=300)
+    done = run(RUNNER, one)
+    assert done.returncode == 0, done.stderr
 
     with TwoWorkers(two) as workers:
         workers.wait_for("step 2: ")  # evaluated

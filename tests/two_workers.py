@@ -9,11 +9,10 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import socket
-import subprocess
-import sys
+
+from script_process import ScriptProcess, start
 
 RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
 # Worker 1 is killed as soon as it writes a file: writers rename a temporary file to its name.
@@ -38,32 +37,25 @@ class TwoWorkers:
 
     def __exit__(self, *_):
         for process in self._processes:
-            process.kill()
-            process.communicate()
+            process.__exit__()
 
     def wait_for(self, text: str) -> None:
         """Returns when worker 0 has printed a line with the text, and fails where it ends before."""
-        for line in self._processes[0].stdout:
-            self._printed[0] += line
-            if text in line:
-                return
-        raise AssertionError(self._printed[0])
+        self._printed[0] += self._processes[0].wait_for(text)
 
     def kill(self, index: int) -> None:
         self._processes[index].kill()
 
     def end_of(self, index: int) -> tuple[int, str]:
         """The exit status of a worker, and all that it printed."""
-        printed, _ = self._processes[index].communicate(timeout=300)
+        printed, _ = self._processes[index].communicate()
         return self._processes[index].returncode, self._printed[index] + printed
 
     @staticmethod
-    def _start(arguments: list[str], cluster: dict, index: int) -> subprocess.Popen:
+    def _start(arguments: list[str], cluster: dict, index: int) -> ScriptProcess:
         task = dict(cluster=cluster, task=dict(type="worker", index=index))
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CONFIG": json.dumps(task),
-                       **(WRITES_NOTHING if index else {})}
-        return subprocess.Popen([sys.executable, str(RUNNER), *arguments], env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        environment = dict(TF_CONFIG=json.dumps(task), **(WRITES_NOTHING if index else {}))
+        return start(RUNNER, arguments, environment=environment, merged=True)
 
 
 def _free_port() -> int:
