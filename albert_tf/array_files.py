@@ -35,7 +35,7 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
             if values.shape[1:] != row_shape or not 0 <= first <= first + len(values) <= shape[0]:
                 raise ValueError(f"values of shape {values.shape} do not fit at row {first} of shape {shape}")
             file.seek(start + first * row_bytes)
-            file.write(values)
+            file.write(values.data)
 
         yield write
 

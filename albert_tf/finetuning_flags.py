@@ -119,7 +119,7 @@ def train_and_evaluate(
         with chief_first(runs.strategy):
             table = training_table()
         runs.train(table, evaluate)
-    elif FLAGS.do_eval:
+    elif evaluate is not None:
         runs.evaluate(evaluate)
 
 

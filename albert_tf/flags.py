@@ -129,10 +129,11 @@ def config() -> AlbertConfig:
 
     With the dropout that the flags say.
     """
+    home = None if FLAGS.albert_config_file else _home()
     if FLAGS.albert_config_file:
         given = AlbertConfig.from_file_or_preset(FLAGS.albert_config_file)
-    elif _home():
-        given = _open(_home()).config
+    elif home:
+        given = _open(home).config
     else:
         raise ValueError("--albert_config_file is missing, and there is no checkpoint that has one: neither "
                          "--init_checkpoint nor one of a run in --output_dir")
@@ -164,9 +165,10 @@ def pretrained_masked_lm() -> AlbertPretrainer:
 
 
 def _pretrained(model: str) -> tuple[keras.Model, RestoreReport]:
-    if not starting_point():
+    path = starting_point()
+    if not path:
         raise ValueError("--init_checkpoint is missing")
-    return build(_open(starting_point()), model, config() if FLAGS.albert_config_file else None)
+    return build(_open(path), model, config() if FLAGS.albert_config_file else None)
 
 
 def weights_reader(init_from_group0: bool = False) -> WeightsReader:

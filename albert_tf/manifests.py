@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Iterator
+from typing import Any, Iterator
 
 from albert_tf.files import check_directory, write_text, written_whole
 from albert_tf.json_files import read_json_object
@@ -34,7 +34,7 @@ def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dic
       ValueError: there is another file at `path`, see check_output.
     """
     check_output(path)
-    more = {}
+    more: dict[str, Any] = {}
     with written_whole(path) as temporary:
         yield temporary, more
         if tf.io.gfile.exists(manifest_path(path)):

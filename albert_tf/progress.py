@@ -24,7 +24,8 @@ class MovingRate:
     """
 
     def __init__(self):
-        self._samples = collections.deque()  # (seconds, how much was done by then)
+        # (seconds, how much was done by then)
+        self._samples: collections.deque[tuple[float, float]] = collections.deque()
 
     def update(self, done: float) -> None:
         """Takes in how much is done now, in all."""

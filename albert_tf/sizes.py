@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict, Iterable, Tuple
+
 from albert_tf.config import AlbertConfig
 
 # The paper's long run (section 4.1): 125,000 steps of 4,096 sequences of 512 tokens.
@@ -9,8 +11,9 @@ PRETRAINING_TOKENS = 125_000 * 4096 * 512
 
 _BASE, _BASE_E768 = "albert_base_v2", dict(embedding_size=768)
 
-# (what, preset, changes to it, variables that the paper prints): its table 1, and its tables 3 and 4.
-NAMED_SIZES = (
+Row = Tuple[str, str, Dict[str, Any], str]  # what, preset, changes to it, variables that the paper prints
+# The paper's table 1, and its tables 3 and 4.
+NAMED_SIZES: tuple[Row, ...] = (
     ("albert base", "albert_base_v2", {}, "12M"),
     ("albert large", "albert_large_v2", {}, "18M"),
     ("albert xlarge", "albert_xlarge_v2", {}, "60M"),
@@ -18,7 +21,7 @@ NAMED_SIZES = (
     ("bert base", "bert_base", {}, "108M"),
     ("bert large", "bert_large", {}, "334M"),
 )
-BASE_VARIANTS = (
+BASE_VARIANTS: tuple[Row, ...] = (
     ("all shared, E 64", _BASE, dict(embedding_size=64), "10M"),
     ("all shared, E 128", _BASE, {}, "12M"),
     ("all shared, E 256", _BASE, dict(embedding_size=256), "16M"),
@@ -34,7 +37,7 @@ BASE_VARIANTS = (
 )
 
 
-def published(rows) -> list[tuple[str, AlbertConfig, str]]:
+def published(rows: Iterable[Row]) -> list[tuple[str, AlbertConfig, str]]:
     """The rows of NAMED_SIZES or BASE_VARIANTS with their configs made, as `table` takes them."""
     return [(what, AlbertConfig.preset(preset).replace(**changes), paper) for what, preset, changes, paper in rows]
 

@@ -25,8 +25,8 @@ from albert_tf.paths import is_remote
 
 try:
     import fcntl
-except ImportError:  # Windows
-    fcntl = None
+except ImportError:
+    fcntl = None  # type: ignore[assignment]  # Windows has no such module
 
 # .NAME.PID-HOSTRANDOM.tmp, where HOST and RANDOM have 8 hexadecimal digits each.
 _NAME = re.compile(r"\..+\.\d+-([0-9a-f]{8})[0-9a-f]{8}\.tmp")

@@ -18,7 +18,7 @@ import pathlib
 import shutil
 import tarfile
 import zlib
-from typing import BinaryIO, Iterator, NamedTuple
+from typing import IO, Iterator, NamedTuple, cast
 
 import tensorflow as tf
 
@@ -110,14 +110,14 @@ def _one_clear_error(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, BinaryIO]]:
+def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
     """An archive, and the stream that it is read from."""
     with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
         yield archive, stream
 
 
 @contextlib.contextmanager
-def _stream(path: str) -> Iterator[BinaryIO]:
+def _stream(path: str) -> Iterator[IO[bytes]]:
     """The content of an archive without its compression, whatever that is."""
     with tf.io.gfile.GFile(path, "rb") as file:
         start = file.read(max(map(len, _COMPRESSIONS)))
@@ -127,7 +127,7 @@ def _stream(path: str) -> Iterator[BinaryIO]:
             yield file
         elif decompress is gzip.GzipFile:
             with gzip.GzipFile(fileobj=file) as stream:
-                yield stream
+                yield cast(IO[bytes], stream)
         else:
             with decompress(file) as stream:
                 yield stream
@@ -147,7 +147,7 @@ class _Contents(NamedTuple):
     promised: dict[str, int]
 
 
-def _survey(archive: tarfile.TarFile, stream: BinaryIO) -> _Contents:
+def _survey(archive: tarfile.TarFile, stream: IO[bytes]) -> _Contents:
     """Reads an archive to its end."""
     contents = _Contents({}, {}, {})
     for count, member in enumerate(archive, start=1):
@@ -161,9 +161,9 @@ def _survey(archive: tarfile.TarFile, stream: BinaryIO) -> _Contents:
             raise _Refused(f"has the member {name} of {member.size:,} bytes, more than the "
                            f"{_MAX_BYTES_WITHOUT_WEIGHTS:,} that a file without weights may have")
         if _is_needed(name) and _is_like(name, _INDEX):
-            contents.indexes[name] = archive.extractfile(member).read()
+            contents.indexes[name] = _content(archive, member).read()
         if _is_needed(name) and _is_like(name, _SAFETENSORS):
-            contents.promised[name] = safetensors_folder.promised_bytes(name, archive.extractfile(member))
+            contents.promised[name] = safetensors_folder.promised_bytes(name, _content(archive, member))
     # tarfile takes a damaged header for the end. The end is a block of zeros.
     stream.seek(archive.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
@@ -171,6 +171,13 @@ def _survey(archive: tarfile.TarFile, stream: BinaryIO) -> _Contents:
     while stream.read(1 << 20):  # to the checksum
         pass
     return contents
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = archive.extractfile(member)
+    if content is None:  # _checked_name refuses such members
+        raise _Refused(f"has the member {_shown(member.name)}, which is not a file")
+    return content
 
 
 def _checked_name(member: tarfile.TarInfo) -> str:
@@ -220,7 +227,7 @@ def _promised_data(indexes: dict[str, bytes], directory: str) -> dict[str, int]:
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    with archive.extractfile(member) as source, open(target, "wb") as file:
+    with _content(archive, member) as source, open(target, "wb") as file:
         shutil.copyfileobj(source, file)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, TypeVar
 
 from absl import logging
 
@@ -11,11 +11,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.interchange.heads import head_named
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.restoring import Made, RestoreReport, build_restored, release_name, restore
+from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
 from albert_tf.interchange.source import Source
 from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.tasks.task import Task
 from albert_tf.text.tokenization import FullTokenizer
 
+MadeTask = TypeVar("MadeTask", bound=Task)
 # What no variable's shape depends on: with another value a checkpoint loads, and computes something else.
 _UNSEEN = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
 
@@ -79,8 +81,8 @@ def build(
 
 
 def make_with_weights(
-    make: Callable[[], Made], path: str, init_from_group0: bool = False, trust_module: bool = False
-) -> tuple[Made, RestoreReport]:
+    make: Callable[[], MadeTask], path: str, init_from_group0: bool = False, trust_module: bool = False
+) -> tuple[MadeTask, RestoreReport]:
     """Makes a task whose model has the weights at `path`, where they fit, and reports what was restored.
 
     Args:

@@ -110,7 +110,9 @@ class _Matching:
 
     def __init__(self, source: Source, init_from_group0: bool = False):
         self._source, self._init_from_group0 = source, init_from_group0
-        self._restored, self._used, self._not_restored = [], set(), {}
+        self._restored: list[str] = []
+        self._used: set[str] = set()
+        self._not_restored: dict[str, str] = {}  # by name, why
 
     def find(self, name: str, shape) -> str | None:
         """The source's name of a variable's value; None where it has none.

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import os
-from typing import BinaryIO
+from typing import IO
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -77,7 +77,7 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
     return tensors
 
 
-def promised_bytes(path: str, file: BinaryIO) -> int:
+def promised_bytes(path: str, file: IO[bytes]) -> int:
     """How large a safetensors file is by its header: the header's length, 8 bytes, the header, and the tensors.
 
     Args:

@@ -27,15 +27,16 @@ def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
     layers = [layer for layer in model.submodules
               if isinstance(layer, (Encoder, Embeddings)) and layer.compute_dtype != "float32"]
     made = [_MadeOnce(layer.weights_for_step) for layer in layers]
-    replaced = {id(variable) for layer in layers if isinstance(layer, Encoder)
-                for block in (*layer.attention_blocks, *layer.ffn_blocks) for variable in block.variables}
+    blocks: list[keras.layers.Layer] = [block for layer in layers if isinstance(layer, Encoder)
+                                        for block in (*layer.attention_blocks, *layer.ffn_blocks)]
+    replaced = {id(variable) for block in blocks for variable in block.variables}
 
     def variables() -> list[tf.Variable]:
         own = [variable for variable in model.variables if id(variable) not in replaced]
         return own + [variable for weights in made for variable in weights.variables]
 
     for layer, weights in zip(layers, made):
-        layer.weights_for_step = weights
+        layer.weights_for_step = weights  # type: ignore[method-assign]  # of this layer, until it is exported
     try:
         yield variables
     finally:

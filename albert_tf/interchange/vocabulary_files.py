@@ -40,7 +40,12 @@ class VocabularyFiles:
     archive: str | None = None
 
     def __bool__(self):
-        return bool(self.spm_model_file or self.vocab_file)
+        return bool(self.path)
+
+    @property
+    def path(self) -> str:
+        """The file of the two that there is; "" where there is none."""
+        return self.spm_model_file or self.vocab_file or ""
 
     @classmethod
     def of(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
@@ -57,7 +62,7 @@ class VocabularyFiles:
         """
         if not self:
             raise ValueError("--spm_model_file or --vocab_file is missing, and no vocabulary came with the weights")
-        directory = os.path.dirname(self.spm_model_file or self.vocab_file)
+        directory = os.path.dirname(self.path)
         with errors_naming(self.archive or directory, directory):
             return FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
 
@@ -81,10 +86,9 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
     """
     if not files:
         return
-    path = files.spm_model_file or files.vocab_file
-    target = os.path.join(directory, name or os.path.basename(path))
+    target = os.path.join(directory, name or os.path.basename(files.path))
     with written_whole(target) as temporary:  # also where source and target are the same, or the target read-only
-        tf.io.gfile.copy(path, temporary, overwrite=True)
+        tf.io.gfile.copy(files.path, temporary, overwrite=True)
     if files.do_lower_case is not None:
         write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(dict(do_lower_case=files.do_lower_case)))
 

@@ -131,7 +131,7 @@ class SkippedSteps(StepCallback):
 
     def __init__(self, first_step: int):
         super().__init__(first_step)
-        self._known = None
+        self._known: int | None = None
 
     def on_train_begin(self, logs=None):
         self._known = int(tf.convert_to_tensor(self.model.skipped_steps))

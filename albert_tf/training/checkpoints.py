@@ -45,7 +45,7 @@ class Checkpoints:
             raise ValueError("output_dir must have none of * ? [ in its name: what is saved there could not be read. "
                              f"Received: {directory}")
         self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
-        self._saved_step = None
+        self._saved_step: int | None = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
                      skipped_steps=trainer.skipped_steps, skipped_in_a_row=trainer.skipped_in_a_row)
         if trainer.loss_scale is not None:
@@ -130,15 +130,14 @@ class Checkpoints:
 
 def numbered(directory: str) -> list[str]:
     """The prefixes of all whole model.ckpt-STEP of a directory, by step."""
-    found = [name[: -len(".index")] for name in _names(directory, f"{NAME}-") if name.endswith(".index")]
-    of_steps = sorted((name for name in found if step_of(name) is not None), key=step_of)
-    return [os.path.join(directory, name) for name in of_steps]
+    return list(numbered_by_step(directory).values())
 
 
-def step_of(prefix: str) -> int | None:
-    """The step in a prefix's name; None for model.ckpt-best."""
-    match = re.fullmatch(rf"{re.escape(NAME)}-(\d+)", os.path.basename(prefix))
-    return int(match.group(1)) if match else None
+def numbered_by_step(directory: str) -> dict[int, str]:
+    """The steps of all whole model.ckpt-STEP of a directory, in their order, and their prefixes."""
+    matches = (re.fullmatch(rf"({re.escape(NAME)}-(\d+))\.index", name) for name in _names(directory, f"{NAME}-"))
+    prefixes = {int(match[2]): os.path.join(directory, match[1]) for match in matches if match}
+    return dict(sorted(prefixes.items()))
 
 
 def saved_step(path: str) -> int:

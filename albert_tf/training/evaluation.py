@@ -35,7 +35,8 @@ class Evaluator:
                  save_best: Callable[[], None], writes: bool = True, patience: int = 0):
         self._directory, self._writes, self._patience = directory, writes, patience
         self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
-        self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else None
+        self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else (
+            tf.summary.create_noop_writer())
         self._history = read_history(directory, best_metric)
 
     def has_evaluated(self, step: int) -> bool:
@@ -47,16 +48,24 @@ class Evaluator:
         return best_of(self._history, self._best_metric)
 
     @property
+    def best_step(self) -> int:
+        """The step of the best results; 0 where there are none."""
+        best = self.best
+        return int(best["global_step"]) if best else 0
+
+    @property
     def patience_is_over(self) -> bool:
         """Whether a run should end early; known from the history, so a run that is started again does not go on."""
-        if not self._patience or not self._history:
+        best = self.best
+        if not self._patience or best is None:
             return False
-        return len(self._history) - 1 - self._history.index(self.best) >= self._patience
+        return len(self._history) - 1 - self._history.index(best) >= self._patience
 
     def write_best(self) -> None:
         """Leaves the best results in eval_results.txt, in the place of the last ones."""
-        if self._writes and self._history:
-            write_results(self._directory, self.best)
+        best = self.best
+        if self._writes and best is not None:
+            write_results(self._directory, best)
 
     def __call__(self, step: int) -> dict[str, float]:
         """Evaluates a step of the run: its results enter the history, and it may become the best."""
@@ -80,7 +89,7 @@ class Evaluator:
 
     def _write_history(self, results: dict[str, float]) -> None:
         write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
-        best = self.best
+        best = self.best or results  # these results are in the history: there is a best
         write_text(os.path.join(self._directory, BEST_TRIAL),
                    f"{results['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
         with self._curves.as_default(step=results["global_step"]):

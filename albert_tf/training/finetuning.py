@@ -29,7 +29,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.tasks.task import PredictingTask
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_step, step_of
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, numbered_by_step, saved_step
 from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
@@ -103,8 +103,8 @@ class FineTuning:
                  new_task: Callable[[], PredictingTask], weights: Weights, best_metric: str):
         self._options, self.strategy, self._config = options, strategy, config
         self._new_task, self._weights, self._best_metric = new_task, weights, best_metric
-        self._serving = None  # the task whose model predicts
-        self._served_path = None  # whose weights it has
+        self._serving: PredictingTask | None = None  # the task whose model predicts
+        self._served_path: str | None = None  # whose weights it has
 
     def train(self, table: FeatureTable, evaluate: Evaluate | None = None) -> None:
         """Trains every run to its end, going on where it was; with `evaluate`, each checkpoint as it is saved.
@@ -169,10 +169,10 @@ class FineTuning:
         Raises:
           ValueError: there is none.
         """
-        found = {directory: best_or_latest(directory) for directory in self.runs.values()}
-        found = {directory: prefix for directory, prefix in found.items() if prefix}
-        if found:
-            return found[max(found, key=self._best_value)]
+        best = {directory: best_or_latest(directory) for directory in self.runs.values()}
+        saved = {directory: prefix for directory, prefix in best.items() if prefix}
+        if saved:
+            return saved[max(saved, key=self._best_value)]
         if not self._options.init_checkpoint:
             raise ValueError(f"there is no checkpoint in {self._options.run.output_dir}, and no --init_checkpoint: "
                              "--do_train makes one")
@@ -210,13 +210,15 @@ class FineTuning:
             return self._weights.make(self._new_task, path)
 
     def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
-        for prefix in numbered(directory):
+        by_step = numbered_by_step(directory)
+        for step, prefix in by_step.items():
             self._load_fine_tuned(trainer.model, prefix)
-            trainer.optimizer.iterations.assign(step_of(prefix))
-            evaluator(step_of(prefix))
-        if not numbered(directory) and best_or_latest(directory):
-            self._load_fine_tuned(trainer.model, best_or_latest(directory))
-            evaluator.report(evaluator.best["global_step"] if evaluator.best else 0)
+            trainer.optimizer.iterations.assign(step)
+            evaluator(step)
+        best = best_or_latest(directory)
+        if not by_step and best:
+            self._load_fine_tuned(trainer.model, best)
+            evaluator.report(evaluator.best_step)
 
     def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
         if evaluator is not None and evaluator.best:

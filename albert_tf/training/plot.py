@@ -21,7 +21,8 @@ def write_plot(directory: str, best_metric: str) -> None:
     """
     history = sorted(read_history(directory, best_metric), key=lambda row: row["global_step"])
     names = [name for name in dict.fromkeys([best_metric, "loss"]) if history and name in history[0]]
-    best_step = best_of(history, best_metric)["global_step"] if history else None
+    best = best_of(history, best_metric)
+    best_step = best["global_step"] if best else None
     panels = [_panel(history, name, best_step, _TOP + i * (_HEIGHT + _GAP)) for i, name in enumerate(names)]
     size = f'width="{_WIDTH + 2 * _LEFT}" height="{_TOP + len(names) * (_HEIGHT + _GAP)}"'
     write_text(os.path.join(directory, PLOT),
@@ -29,7 +30,7 @@ def write_plot(directory: str, best_metric: str) -> None:
                f'<rect width="100%" height="100%" fill="white"/>\n{"".join(panels)}</svg>\n')
 
 
-def _panel(history: list[dict], name: str, best_step: int, top: int) -> str:
+def _panel(history: list[dict], name: str, best_step: float | None, top: int) -> str:
     """One curve with its axes."""
     points = [(row["global_step"], row[name]) for row in history if math.isfinite(row[name])]
     steps, values = [step for step, _ in points] or [0], [value for _, value in points] or [0.0]

@@ -94,7 +94,7 @@ def train(
         if evaluator is not None:
             evaluator(step)
             if evaluator.patience_is_over:
-                logging.info("step %d: no better than step %d, the run ends early", step, evaluator.best["global_step"])
+                logging.info("step %d: no better than step %d, the run ends early", step, evaluator.best_step)
                 trainer.stop_training = True
 
     writes = is_chief(strategy)

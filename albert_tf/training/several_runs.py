@@ -29,8 +29,8 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> Non
       runs: the directory of each seed; of each run that was evaluated its best results count.
       best_metric: the result of which more is better.
     """
-    found = {seed: best_of(read_history(run, best_metric), best_metric) for seed, run in runs.items()}
-    found = {seed: results for seed, results in found.items() if results}
+    bests = {seed: best_of(read_history(run, best_metric), best_metric) for seed, run in runs.items()}
+    found = {seed: results for seed, results in bests.items() if results}
     if not found:
         return
     best = max(found, key=lambda seed: found[seed][best_metric])

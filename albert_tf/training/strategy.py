@@ -86,7 +86,7 @@ def _check_task(task: Any, cluster: dict[str, list[str]]) -> None:
     if not isinstance(kind, str) or kind not in cluster:
         raise ValueError(f'TF_CONFIG: "task" must have a "type" that is one of {", ".join(cluster)}. '
                          f"Received: {reprlib.repr(task)}")
-    if not str(index).isdecimal() or int(index) >= len(cluster[kind]):  # TensorFlow takes "0", too
+    if not str(index).isdecimal() or int(str(index)) >= len(cluster[kind]):  # TensorFlow takes "0", too
         raise ValueError(f'TF_CONFIG: "task" must have an "index" from 0 to {len(cluster[kind]) - 1}, for the cluster '
                          f"has {len(cluster[kind])} of type {kind}. Received: {reprlib.repr(task)}")
 

@@ -7,10 +7,12 @@ nor that of replicas changes them.
 
 from __future__ import annotations
 
+from typing import Callable, cast
+
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.tasks.task import Task
+from albert_tf.tasks.task import EvaluatedTask, Task
 
 CLIP_NORM = 1.0
 # A run whose gradients are not finite this often in a row will not recover.
@@ -33,6 +35,8 @@ class Trainer(keras.Model):
       trainer.compile(optimizer=create_optimizer("lamb"))
       trainer.fit(batches)
     """
+
+    train_function: Callable | None  # Keras' own
 
     def __init__(self, task: Task, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False):
@@ -100,7 +104,7 @@ class Trainer(keras.Model):
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
     def test_step(self, batch):
-        self.task.update_metrics(batch, self.model(batch, training=False))
+        cast(EvaluatedTask, self.task).update_metrics(batch, self.model(batch, training=False))
         return {}
 
     def _accumulated(self, batch, normalizers, replica_id):

@@ -87,7 +87,7 @@ class _EncoderModule(tf.train.Checkpoint):
         self.vocab_file = tf.saved_model.Asset(tokenizer.vocabulary_file)
         self.variables = encoder.variables
         self.trainable_variables = encoder.trainable_variables
-        self.regularization_losses = []
+        self.regularization_losses: list[tf.Tensor] = []
 
         @_in_graph
         def call(inputs, training=False):
@@ -116,7 +116,8 @@ class _PreprocessingModule(tf.train.Checkpoint):
                            padding_id=tokenizer.pad_id, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
 
         def pack(segments: list, seq_length) -> dict:
-            packed = pack_ids(graph_tokenizer, seq_length, *segments, padded_length=seq_length)
+            ids_a, ids_b = segments if len(segments) == 2 else (segments[0], None)
+            packed = pack_ids(graph_tokenizer, seq_length, ids_a, ids_b, padded_length=seq_length)
             return {hub: packed[ours] for hub, ours in _HUB_INPUTS.items()}
 
         bert_pack_inputs = _in_graph(pack)

@@ -47,8 +47,10 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
     tensors, names = {}, NAMES[model_type]
     for variable in model.weights:
         name = release_name(variable)
-        value = variable.numpy()
-        tensors[names.theirs(name)] = np.ascontiguousarray(value.T) if is_transposed(name) else value
+        value, key = variable.numpy(), names.theirs(name)
+        if key is None:
+            raise ValueError(f"Hugging Face has no name for the variable {name} of a model of type {model_type}")
+        tensors[key] = np.ascontiguousarray(value.T) if is_transposed(name) else value
     config = model.config
     if model_type == "albert" and config.embedding_size == config.hidden_size:  # the release has no mapping there
         mapping = "albert.encoder.embedding_hidden_mapping_in"
