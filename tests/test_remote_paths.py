@@ -173,25 +173,23 @@ def test_a_classifier_with_its_task_and_recipe(session, model, tmp_path):
 def test_question_answering(session, model, tmp_path):
     session.run(script="run_squad.py", init_checkpoint=model, train_file=f"{REMOTE}/squad/dev_v1.json", num_workers=1,
                 predict_file=f"{REMOTE}/squad/dev_v1.json", output_dir=f"{REMOTE}/squad_model", max_seq_length=64,
-                doc_stride=24, max_query_length=16, export_dir=f"{REMOTE}/squad_served",
+                doc_stride=24, max_query_length=16,
                 train_feature_file=f"{REMOTE}/squad_train.tfrecord", predict_feature_left_file=f"{REMOTE}/left.jsonl",
                 predict_feature_file=f"{REMOTE}/squad_predict.tfrecord", **FINE_TUNING)
     assert fetched(session, "left.jsonl", tmp_path).stat().st_size
     assert "f1" in results(session, "squad_model", tmp_path)
     assert json.loads(fetched(session, "squad_model/predictions.json", tmp_path).read_text())
-    assert fetched(session, "squad_served", tmp_path).is_dir()
 
 
 def test_multiple_choice(session, model, tmp_path):
     session.run(script="run_race.py", init_checkpoint=model, data_dir=f"{REMOTE}/race",
                 output_dir=f"{REMOTE}/race_model", max_seq_length=48, max_qa_length=24, warmup_step=0,
-                export_dir=f"{REMOTE}/race_served", train_file=f"{REMOTE}/race_train.tfrecord",
+                train_file=f"{REMOTE}/race_train.tfrecord",
                 eval_file=f"{REMOTE}/race_eval.tfrecord", predict_file=f"{REMOTE}/race_predict.tfrecord",
                 ensemble_checkpoints=f"{REMOTE}/race_model/model.ckpt-1,{REMOTE}/race_model", **FINE_TUNING)
     assert fetched(session, "race_predict.tfrecord", tmp_path).stat().st_size
     assert "eval_accuracy" in results(session, "race_model", tmp_path)
     assert fetched(session, "race_model/predictions.jsonl", tmp_path).read_text()
-    assert fetched(session, "race_served", tmp_path).is_dir()
 
 
 def test_glue_is_looked_for_in_a_remote_folder(session, model):
