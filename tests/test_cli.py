@@ -17,7 +17,8 @@ from albert_tf import cli
 def run(monkeypatch, capsys):
     """Runs a script's main() in this process; returns (exit status, what was printed on stderr)."""
     monkeypatch.setattr(app, "run", lambda main: main(["script.py"]))
-    verbosity = logging.get_verbosity()
+    logger, verbosity = logging.get_absl_logger(), logging.get_verbosity()
+    level, filters = logger.level, list(logger.filters)
 
     def run(main):
         try:
@@ -26,10 +27,10 @@ def run(monkeypatch, capsys):
             return end.code, capsys.readouterr().err
         return 0, capsys.readouterr().err
 
-    filters = list(logging.get_absl_logger().filters)
     yield run
     logging.set_verbosity(verbosity)
-    logging.get_absl_logger().filters[:] = filters
+    logger.setLevel(level)
+    logger.filters[:] = filters
 
 
 def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):

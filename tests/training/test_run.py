@@ -42,11 +42,14 @@ def largest_file(size):
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_an_error(tmp_path):
-    with largest_file(1000), pytest.raises(OSError, match="File too large"):
-        train_to_step_4(tmp_path)
-    assert not numbered(str(tmp_path))
-    train_to_step_4(tmp_path)
-    assert numbered(str(tmp_path)) == [str(tmp_path / f"model.ckpt-{step}") for step in (2, 4)]
+    whole, refused = tmp_path / "whole", tmp_path / "refused"
+    train_to_step_4(whole)
+    size = (whole / "model.ckpt-2.data-00000-of-00001").stat().st_size
+    with largest_file(size - 1), pytest.raises(OSError, match="model.ckpt-2.*File too large"):
+        train_to_step_4(refused)
+    assert not numbered(str(refused))
+    train_to_step_4(refused)
+    assert numbered(str(refused)) == [str(refused / f"model.ckpt-{step}") for step in (2, 4)]
 
 
 def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):
