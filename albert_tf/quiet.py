@@ -23,7 +23,7 @@ _LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_hub")
 
 @contextlib.contextmanager
 def without_lines_of_cpp() -> Iterator[None]:
-    """Drops log lines of C++ that do not go by TF_CPP_MIN_LOG_LEVEL. Other text on stderr waits until the block ends."""
+    """Drops log lines of C++ that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr waits until the block ends."""
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
         yield
         return

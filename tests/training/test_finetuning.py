@@ -187,7 +187,7 @@ def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy,
         run.predict(tables[1])
 
 
-def test_a_run_that_goes_on_evaluates_or_predicts_does_not_load_what_it_started_from(strategy, tables, tmp_path, caplog):
+def test_a_run_that_goes_on_or_predicts_does_not_load_what_it_started_from(strategy, tables, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     released = str(tmp_path / "released" / "model.ckpt")
     save_tf1_checkpoint(AlbertPretrainer(CONFIG), released)

@@ -57,6 +57,13 @@ def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):
         train_to_step_4(tmp_path, batches=3)
 
 
+def test_workers_that_do_not_share_the_directory_are_an_error(tmp_path, monkeypatch):
+    train_to_step_4(tmp_path)
+    monkeypatch.setattr("albert_tf.training.run.values_of_all", lambda strategy, step: [step, 0])
+    with pytest.raises(ValueError, match="of step 0 on one worker and of step 4 on another: all workers must share"):
+        train_to_step_4(tmp_path)
+
+
 def test_an_evaluation_without_all_of_its_batches_is_an_error():
     trainer = Trainer(Task())
     trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
