@@ -126,9 +126,20 @@ def run_command(words, folder, session):
         targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
         assert set(arguments) <= set(targets)
     elif program == "pip":
-        assert arguments[:2] == ["install", "-r"] and (REPOSITORY / arguments[2]).is_file()
+        check_installation(arguments)
     else:
         run_download(words, folder)
+
+
+def check_installation(arguments):
+    """pip is not run here: tests/test_packaging.py installs the package."""
+    command, *what = arguments
+    assert command == "install"
+    if what[0] == "-r":
+        assert (REPOSITORY / what[1]).is_file()
+    else:
+        extras = re.fullmatch(r"\.(?:\[(\w+)\])?", what[0])
+        assert extras[1] is None or f"\n{extras[1]} = [" in (REPOSITORY / "pyproject.toml").read_text()
 
 
 def run_download(words, folder):
