@@ -24,7 +24,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all clean
+.PHONY: demo test test-all lint clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -35,11 +35,18 @@ test: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
+# Ruff and mypy need neither TensorFlow nor an environment of the tests.
+lint: .venv-lint/installed
+	.venv-lint/bin/ruff check
+	.venv-lint/bin/mypy
+
 $(VENV)/installed: $(REQUIREMENTS)
+.venv-lint/installed: requirements-dev.txt
+$(VENV)/installed .venv-lint/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
-	@test -x $(VENV)/bin/python || "$(PYTHON)" -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)
+	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-newest $(DEMO_DIR)
+	rm -rf .venv .venv-newest .venv-lint $(DEMO_DIR)

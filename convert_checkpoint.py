@@ -10,7 +10,7 @@ Optimizer slots stay behind, so this is export_checkpoints of the release too, w
 
 import os
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from absl import flags
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 

@@ -14,7 +14,7 @@ writes albert_hub, which hub.load and hub.KerasLayer(trainable=True) take, and a
 import dataclasses
 import os
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import tensorflow as tf
 from absl import flags, logging

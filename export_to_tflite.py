@@ -8,7 +8,7 @@ model's. int8 is TensorFlow Lite's dynamic range: 8-bit weights, float32 inputs 
 
 import os
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import tensorflow as tf
 from absl import flags

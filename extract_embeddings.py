@@ -10,7 +10,7 @@ row_splits[i] to row_splits[i + 1]. vectors.npy.manifest.json says what the vect
 
 import os
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import numpy as np
 from absl import flags, logging

@@ -8,7 +8,7 @@ does the same with raw text, for processes that have tensorflow and tensorflow_t
     python fill_mask.py --init_checkpoint=model_dir --export_dir=served
 """
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 

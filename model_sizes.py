@@ -4,7 +4,7 @@
     python model_sizes.py --albert_config_file=my_config.json  the same figures for a config of one's own
 """
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from absl import flags
 

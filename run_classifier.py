@@ -6,7 +6,7 @@
 Started again with the same flags, training goes on from the latest checkpoint. run_glue.py does all tasks of a folder.
 """
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import numpy as np
 import tensorflow as tf

@@ -7,7 +7,7 @@ here wins over the recipes, for all tasks. As in the paper (Lan et al., 2020, se
 from the model fine-tuned on MNLI, where that is among the tasks. Started again, it goes on where it was.
 """
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import os
 import subprocess

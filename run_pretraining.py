@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 
@@ -148,7 +148,7 @@ def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
         steps = -(-sum(file.count for file in files) // FLAGS.eval_batch_size)
         steps = min(steps, FLAGS.max_eval_steps or steps)
         batches = strategy.distribute_datasets_from_function(
-            lambda context: batching.evaluation_batches(files, parse, FLAGS.eval_batch_size, context))
+            lambda context, files=files: batching.evaluation_batches(files, parse, FLAGS.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:

@@ -10,7 +10,7 @@ the JSON lines.
 
 from __future__ import annotations
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from typing import Sequence
 

@@ -11,7 +11,7 @@ run_squad_v1.py and run_squad_v2.py are here.
 
 from __future__ import annotations
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import os
 

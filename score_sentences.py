@@ -10,7 +10,7 @@ what the results were made from.
 
 import json
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 import numpy as np
 import tensorflow as tf

@@ -5,7 +5,7 @@
 writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab to look at.
 """
 
-from albert_tf import cli
+from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 

@@ -1,4 +1,8 @@
-"""How every script starts: absl parses the flags, and a user's mistake ends in one line."""
+"""How every script starts: absl parses the flags, and a user's mistake ends in one line.
+
+A script imports this module before all that may load TensorFlow, for it sets the environment first; "isort: split"
+keeps the import at its place.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ _IGNORED_KEYS = frozenset(
     "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
     # in Hugging Face's: about its own classes, tokenizers, heads and generation
     "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
-    "layer_norm_eps classifier_dropout_prob classifier_dropout position_embedding_type tie_word_embeddings id2label label2id problem_type "
+    "layer_norm_eps classifier_dropout_prob classifier_dropout position_embedding_type tie_word_embeddings "
+    "id2label label2id problem_type "
     "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
     "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
     "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation "
@@ -115,7 +116,7 @@ class AlbertConfig:
 
     @classmethod
     def from_dict(cls, values: dict, is_bert: bool = False) -> AlbertConfig:
-        """The config that a parsed JSON of the release, of Hugging Face (model_type "albert" or "bert") or of ours says.
+        """The config that a parsed JSON of the release, of Hugging Face (model_type "albert" or "bert") or of ours has.
 
         BERT is an ALBERT that shares no weights and does not factorize its embedding (Lan et al., 2020, section 3.1).
 
@@ -182,6 +183,7 @@ class AlbertConfig:
         return cls.preset(name) if name in PRESETS else cls.from_json_file(name)
 
     def to_dict(self) -> dict:
+        """The fields and their values."""
         return dataclasses.asdict(self)
 
     def to_bert_dict(self) -> dict:
@@ -220,10 +222,12 @@ class AlbertConfig:
 
     @property
     def num_attention_blocks(self) -> int:
+        """Attention blocks with weights of their own."""
         return self.attention_blocks[-1][-1] + 1
 
     @property
     def num_ffn_blocks(self) -> int:
+        """Feed-forward blocks with weights of their own."""
         return self.ffn_blocks[-1][-1] + 1
 
     def _blocks(self, kind: str) -> tuple[tuple[int, ...], ...]:

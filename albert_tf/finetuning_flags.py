@@ -28,7 +28,8 @@ RECIPES = pathlib.Path(__file__).parent / "recipes"
 
 def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
     """Args: the defaults of the script."""
-    flags.DEFINE_string("recipe", None, "Values for the flags that are not given: a file of albert_tf/recipes/ by its name (the "
+    flags.DEFINE_string("recipe", None,
+                        "Values for the flags that are not given: a file of albert_tf/recipes/ by its name (the "
                         "paper's hyper-parameters, by task), or the path of a JSON file of flags.")
     flags.DEFINE_alias("seed", "random_seed")
     flags.DEFINE_bool("do_train", do_train, "Whether to train.")

@@ -36,7 +36,8 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 def define_source_flags() -> None:
     """Where a model comes from."""
-    flags.DEFINE_string("albert_config_file", None, "Path of the model's albert_config.json, or the name of a published size "
+    flags.DEFINE_string("albert_config_file", None,
+                        "Path of the model's albert_config.json, or the name of a published size "
                         "(albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
                         "Initial weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a "
@@ -48,12 +49,14 @@ def define_source_flags() -> None:
 
 
 def define_model_flags() -> None:
+    """Defines the flags of the model and of the weights that it starts from."""
     define_source_flags()
     define_float("hidden_dropout_prob", None, "Overrides the config's.")
     define_float("attention_probs_dropout_prob", None, "Overrides the config's.")
 
 
 def define_vocabulary_flags() -> None:
+    """Defines the flags of the vocabulary and of its casing."""
     flags.DEFINE_string("spm_model_file", None, "The SentencePiece model; default: that of the weights.")
     flags.DEFINE_string("vocab_file", None,
                         "The WordPiece vocabulary, where there is no SentencePiece model; default: that of the "
@@ -85,6 +88,7 @@ def define_training_flags(
 
 
 def define_device_flags() -> None:
+    """Defines the flags of precision and of the devices to compute on."""
     flags.DEFINE_enum("precision", "float32", PRECISIONS,
                       "What the model computes in; its variables are float32 always.")
     flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the whole computation of gradients and predictions. "
@@ -251,6 +255,7 @@ def trainer_options(
 
 
 def run_options(num_train_steps: int) -> RunOptions:
+    """The options of a training run, as the flags have them."""
     check_directory(FLAGS.output_dir)
     tf.io.gfile.makedirs(FLAGS.output_dir)
     return RunOptions(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size, FLAGS.save_checkpoints_steps,

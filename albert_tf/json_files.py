@@ -1,7 +1,7 @@
 """JSON that a person or another program wrote. Every mistake in it is a ValueError that names the file, or the place.
 
-Python's own reader raises RecursionError for "[[[[...", and an error without a place for numbers of thousands of digits.
-It takes half of a surrogate pair ("\\ud83d" alone) for text, which no file and no tensor can hold.
+Python's own reader raises RecursionError for "[[[[...", and an error without a place for numbers of thousands of
+digits. It takes half of a surrogate pair ("\\ud83d" alone) for text, which no file and no tensor can hold.
 """
 
 from __future__ import annotations

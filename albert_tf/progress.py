@@ -57,11 +57,13 @@ class Bar(tqdm):
         super().__init__(*args, **kwargs)
 
     def update(self, n=1):
+        """Adds n to what is done."""
         self.rate.update(self.n + n)
         return super().update(n)
 
     @property
     def format_dict(self):
+        """tqdm's values, with the rate of the last minute."""
         return dict(super().format_dict, rate=self.rate.per_second)
 
 

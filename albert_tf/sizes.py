@@ -44,7 +44,8 @@ def published(rows: Iterable[Row]) -> list[tuple[str, AlbertConfig, str]]:
 
 def variable_count(config: AlbertConfig, with_heads: bool = False) -> int:
     """The number of trainable values of an AlbertModel, pooler included, or of an AlbertPretrainer."""
-    V, E, H, I = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size
+    # The paper's letters.
+    V, E, H, I = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741
     layer_norm = 2
     embeddings = (V + config.type_vocab_size + config.max_position_embeddings + layer_norm) * E
     mapping = (E + 1) * H if E != H else 0

@@ -1,8 +1,9 @@
-"""Memory that loading a model takes, beside the size of its weights: albert_xxlarge with random weights, from each form.
+"""Memory that loading a model takes, beside the size of its weights: albert_xxlarge, random weights, from each form.
 
     python -m benchmarks.loading_memory
 
-Each load is a process of its own. What counts is the largest resident memory, above that after its imports; Linux tells.
+Each load is a process of its own. What counts is the largest resident memory, above that after its imports; Linux
+tells.
 """
 
 import json

@@ -80,7 +80,7 @@ class Tf2Module(tf.train.Checkpoint):
             pooled = tf.reduce_sum(words, 1)
             return dict(default=pooled, pooled_output=pooled, sequence_output=words, encoder_outputs=[words, words])
 
-        setattr(self, "__call__", call)
+        setattr(self, "__call__", call)  # noqa: B010  of the object, not of its class: hub.load calls it
 
 
 def tf2_module(path, *arguments):

@@ -39,7 +39,8 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(script, capsy
      "max_predictions_per_seq must be at most max_seq_length 32. Received: 33"),
     (lambda: RunOptions("run", 10, 10**15), "train_batch_size .*=1000000000000000"),
     (lambda: RunOptions("run", 0, 8), "num_train_steps .*=0"),
-    (lambda: FineTuningOptions(None, None, (1,), (8,), eval_batch_size=10**19), "eval_batch_size .*=10000000000000000000"),
+    (lambda: FineTuningOptions(None, None, (1,), (8,), eval_batch_size=10**19),
+     "eval_batch_size .*=10000000000000000000"),
     (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
 ])
 def test_the_library_refuses_what_the_flags_refuse(make, message):

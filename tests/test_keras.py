@@ -30,7 +30,7 @@ def test_it_is_keras_2():
     assert keras.Model.__module__.split(".")[0] in ("keras", "tf_keras")
     assert hasattr(keras.optimizers.legacy.Optimizer, "add_slot")
     with pytest.raises(AttributeError):
-        keras.no_such_name
+        keras.no_such_name  # noqa: B018
 
 
 @pytest.mark.parametrize("legacy", ["0", "1", None])

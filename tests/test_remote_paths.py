@@ -69,7 +69,8 @@ def model(session, vocabulary, records):
     """The directory of a pre-trained model; it was stopped and resumed."""
     for num_train_steps in (1, 2):
         session.run(script="run_pretraining.py", albert_config_file=f"{REMOTE}/config.json", input_file=records,
-                    eval_input_file=f"{REMOTE}/train-00000-of-00002.tfrecord", output_dir=f"{REMOTE}/model", spm_model_file=vocabulary, max_seq_length=32, do_eval=True,
+                    eval_input_file=f"{REMOTE}/train-00000-of-00002.tfrecord", output_dir=f"{REMOTE}/model",
+                     spm_model_file=vocabulary, max_seq_length=32, do_eval=True,
                     max_predictions_per_seq=4, num_train_steps=num_train_steps, num_warmup_steps=0, **TRAINING)
     return f"{REMOTE}/model"
 

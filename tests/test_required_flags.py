@@ -31,5 +31,6 @@ def test_scripts_define_required_flags_in_one_way():
 def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("A kettle.\n")
     with loaded("create_pretraining_data.py") as run:
-        assert run(input_file=tmp_path / "text.txt", output_file=",", spm_model_file=golden / "tiny_spm/tiny.model") == 1
+        assert run(input_file=tmp_path / "text.txt", output_file=",",
+                   spm_model_file=golden / "tiny_spm/tiny.model") == 1
     assert "error: --output_file names no file. Received: ," in capsys.readouterr().err

@@ -33,7 +33,8 @@ def finished(runs):
     sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
     none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
     (runs.folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nlamp\n")
-    printed = runs.run("finished", dict(TF_CPP_MIN_LOG_LEVEL=3), do_eval=True, keep_checkpoint_max=2, eval_input_file=[sop, none],
+    printed = runs.run("finished", dict(TF_CPP_MIN_LOG_LEVEL=3), do_eval=True, keep_checkpoint_max=2,
+                       eval_input_file=[sop, none],
                        vocab_file=runs.folder / "vocab.txt", do_lower_case=False)
     return printed, runs.folder / "finished"
 

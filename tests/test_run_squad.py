@@ -171,7 +171,8 @@ def test_what_can_be_learned_is_learned(script, run, tmp_path):
                                                            is_impossible=impossible)]))
         (tmp_path / f"{split}.json").write_text(json.dumps(dict(version=version, data=[dict(paragraphs=paragraphs)])))
     script.run(train_file=tmp_path / "train.json", predict_file=tmp_path / "dev.json", output_dir=tmp_path / "out",
-               cached_dir=tmp_path, squad_version=version, do_train=True, do_eval=True, train_batch_size=8, train_step=100,
+               cached_dir=tmp_path, squad_version=version, do_train=True, do_eval=True, train_batch_size=8,
+               train_step=100,
                warmup_step=20, save_checkpoints_steps=100, learning_rate=0.01)
     assert read(tmp_path / "out", "eval_results.json")["f1"] == 100
 

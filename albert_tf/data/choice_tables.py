@@ -5,8 +5,8 @@ RACE is read as data/race.py says. Other sets are JSON lines, SPLIT.jsonl in dat
     {"context": "It rained all day.", "question": "The street was _.", "options": ["wet", "dry"], "answer": "A",
      "id": "17", "level": "easy"}
 
-answer may be left out in test.jsonl, and context, id and level everywhere. Questions with the same level are also scored
-together.
+answer may be left out in test.jsonl, and context, id and level everywhere. Questions with the same level are also
+scored together.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ChoiceTables:
     high_only: bool = False
     middle_only: bool = False
 
-    @functools.lru_cache(maxsize=None)
+    @functools.lru_cache(maxsize=None)  # noqa: B019  the tables live as long as the process
     def examples(self, split: str) -> list[MultipleChoiceExample]:
         """The questions of a split.
 

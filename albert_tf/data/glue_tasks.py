@@ -51,6 +51,7 @@ class Task:
 
     @property
     def is_regression(self) -> bool:
+        """Whether the labels are scores."""
         return self.labels is None
 
     @property

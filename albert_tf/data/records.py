@@ -30,6 +30,7 @@ class CountingWriter:
         self._writer, self.count = writer, 0
 
     def write(self, record: bytes) -> None:
+        """Adds a serialized record."""
         self._writer.write(record)
         self.count += 1
 

@@ -1,8 +1,8 @@
 """Archives of models (.tar.gz, .tgz, .tar): read to their end first, so that checksums count, then only what is needed.
 
-A model's archive is read twice. The first time every member's header is checked and the stream is read to its end, where
-gzip and xz keep their checksums. Nothing is unpacked before that. The second time only the files of a model are unpacked,
-and weights only if their size is what their own header promises.
+A model's archive is read twice. The first time every member's header is checked and the stream is read to its end,
+where gzip and xz keep their checksums. Nothing is unpacked before that. The second time only the files of a model are
+unpacked, and weights only if their size is what their own header promises.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _MAX_BYTES_WITHOUT_WEIGHTS = 256 << 20
 
 
 def is_archive(path: str) -> bool:
+    """Whether there is an archive at a path."""
     return path.endswith(ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
@@ -210,8 +211,8 @@ def _check_sizes(members: dict[str, tarfile.TarInfo], promised: dict[str, int], 
                            f"{at_most:,}")
     size, free = sum(member.size for member in members.values()), shutil.disk_usage(directory).free
     if size > free:
-        raise _Refused(f"holds {_gigabytes(size)}, and {os.path.dirname(directory)} has {_gigabytes(free)} free (TMPDIR "
-                       "names another directory)")
+        raise _Refused(f"holds {_gigabytes(size)}, and {os.path.dirname(directory)} has {_gigabytes(free)} free "
+                       "(TMPDIR names another directory)")
 
 
 def _promised_data(indexes: dict[str, bytes], directory: str) -> dict[str, int]:

@@ -23,6 +23,7 @@ class BatchedModel(tf.Module):
         self._model, self._outputs, self._batch_size = model, outputs, batch_size
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The model's outputs for all rows, computed batch by batch."""
         num_rows = tf.shape(next(iter(inputs.values())))[0]
         # Batches of about one size: fewer rows are put in to fill the last one than there are batches.
         num_batches = tf.maximum(-(-num_rows // self._batch_size), 1)

@@ -52,12 +52,12 @@ def write_bert_config(config: AlbertConfig, directory: str) -> None:
       ValueError: the model is no BERT.
     """
     if not config.is_bert:
-        raise ValueError("only a model with cross_layer_sharing none and an embedding_size that equals hidden_size is a "
-                         f"BERT. Received: cross_layer_sharing={config.cross_layer_sharing!r}, "
+        raise ValueError("only a model with cross_layer_sharing none and an embedding_size that equals hidden_size is "
+                         f"a BERT. Received: cross_layer_sharing={config.cross_layer_sharing!r}, "
                          f"embedding_size={config.embedding_size}, hidden_size={config.hidden_size}")
     if config.hidden_act == "gelu_exact":  # as Hugging Face has it, also of weights that Google trained
-        logging.warning("google-research/bert computes gelu by its tanh approximation, this model by the error function:"
-                        " outputs there will differ slightly")
+        logging.warning("google-research/bert computes gelu by its tanh approximation, this model by the error "
+                        "function: outputs there will differ slightly")
         config = config.replace(hidden_act="gelu")
     values = config.to_bert_dict()
     write_text(os.path.join(directory, CONFIG_NAME), json.dumps(values, indent=2, sort_keys=True) + "\n")

@@ -25,7 +25,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import BEST
 
 # By the file of each form that is written last.
-FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert_tf1.PREFIX}.index", "ours": f"{BEST}.index", "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
+FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert_tf1.PREFIX}.index", "ours": f"{BEST}.index",
+           "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 
 
 def convert(
@@ -41,7 +42,8 @@ def convert(
     Args:
       source: of the model.
       output_dir: where it goes.
-      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or "tf_hub".
+      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
+        "tf_hub".
       model: which model of from_pretrained it is; by default what its variables tell.
       config: by default the source's.
       vocabulary: by default the source's.

@@ -19,6 +19,7 @@ from albert_tf.interchange.error_paths import errors_naming
 
 
 def is_url(path: str) -> bool:
+    """Whether a path is a URL."""
     return path.startswith(("https://", "http://"))
 
 

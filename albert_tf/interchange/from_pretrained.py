@@ -42,8 +42,8 @@ def from_pretrained(
       AlbertModel.
 
     Raises:
-      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; a value is not
-        finite; or the module at the path is not trusted.
+      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; a value is
+        not finite; or the module at the path is not trusted.
 
     Example:
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")

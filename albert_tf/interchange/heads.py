@@ -104,8 +104,10 @@ def head_of(model) -> Head:
 
 
 def head_of_variables(names) -> Head:
-    """The entry of the model that variables of these release names belong to: the heads of tasks win over
-    pre-training's, which fine-tuned checkpoints may still carry; without any head it is the encoder.
+    """The entry of the model that variables of these release names belong to.
+
+    The heads of tasks win over pre-training's, which fine-tuned checkpoints may still have; without any head it is the
+    encoder.
     """
     candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")
     return next((head for head in candidates if any(name.startswith(head.variables) for name in names)),

@@ -61,8 +61,8 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
 
     Raises:
       ValueError: a value has another shape than its variable, or no name of the encoder fits: nothing is assigned
-        then; or a value cannot be read, or is not finite. A classifier for another number of labels is no error: it is not restored (the
-        paper starts RTE from MNLI).
+        then; or a value cannot be read, or is not finite. A classifier for another number of labels is no error: it is
+        not restored (the paper starts RTE from MNLI).
     """
     matching = _Matching(source)
     found = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]

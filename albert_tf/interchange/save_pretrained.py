@@ -9,13 +9,14 @@ from albert_tf.text.tokenization import FullTokenizer
 
 
 def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours") -> None:
-    """Writes a model with its config, and its vocabulary where a tokenizer is given, so that from_pretrained reads them.
+    """Writes a model with its config, and the vocabulary of a tokenizer, so that from_pretrained reads them.
 
     Args:
       model: any model of albert_tf.modeling.
       folder: where to; made where it is missing.
       tokenizer: of the model.
-      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert) or "tf_hub".
+      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert) or
+        "tf_hub".
 
     Raises:
       ValueError: there is a model in the folder already, there is no such format, or the format has no such model.

@@ -54,7 +54,8 @@ class Source:
         """
         shape = self.shapes.get("output_weights")
         if shape is not None and len(shape) != 2:
-            raise ValueError(f"{self.path}: output_weights must be [labels, hidden_size]. Received shape: {list(shape)}")
+            raise ValueError(f"{self.path}: output_weights must be [labels, hidden_size]. "
+                             f"Received shape: {list(shape)}")
         return None if shape is None else shape[0]
 
     @property

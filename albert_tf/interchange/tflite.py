@@ -19,8 +19,8 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     """A flatbuffer with one signature, for one input of a fixed length.
 
     Args:
-      model: any model of albert_tf.modeling, or a HubEncoder; its inputs are int32 [1, max_seq_length] under their own names, of
-        multiple choice [1, 4, max_seq_length]. The outputs are the model's, without those of single layers.
+      model: any model of albert_tf.modeling, or a HubEncoder; its inputs are int32 [1, max_seq_length] under their own
+        names, of multiple choice [1, 4, max_seq_length]. The outputs are the model's, without those of single layers.
       precision: of PRECISIONS.
       max_seq_length: what shorter inputs must be padded to.
       max_predictions_per_seq: the number of masked_lm_positions, of a pre-trainer.

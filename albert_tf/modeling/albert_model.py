@@ -45,6 +45,7 @@ class AlbertModel(ConfiguredModel):
         self.built = True
 
     def call(self, inputs, training=False):
+        """The outputs that the class describes."""
         return self.encode(inputs, dropouts(inputs, training))
 
     def encode(self, inputs: dict, dropouts) -> dict:

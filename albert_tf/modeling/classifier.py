@@ -31,6 +31,7 @@ class AlbertClassifier(ConfiguredModel):
         self.built = True
 
     def call(self, inputs, training=False):
+        """The outputs that the class describes."""
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)
         return dict(outputs, logits=self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob)))

@@ -60,10 +60,12 @@ class AlbertConditionalSpan(ConfiguredModel):
         self.built = True
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        """The inputs' names, shapes and types; None is any size."""
         p_mask = tf.TensorSpec([batch_size, seq_length], tf.int32, "p_mask")
         return dict(super().input_specs(batch_size, seq_length), p_mask=p_mask)
 
     def call(self, inputs, training=False):
+        """The outputs that the class describes."""
         _, p_mask = required(inputs, ("input_ids", "p_mask"), "[batch, seq]")
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)

@@ -32,6 +32,7 @@ class Embeddings(ReleaseLayer):
         return self.in_compute_dtype(self.word_embeddings)
 
     def call(self, input_ids, segment_ids, dropouts):
+        """Word embeddings and the sum of all three, normalised: [batch, seq, E] each."""
         words = tf.gather(self.word_embeddings, input_ids)  # [batch, seq, E]
         # One-hot, as the release does on TPU: the gradient is dense, and the table has two rows.
         segments = tf.matmul(tf.one_hot(segment_ids, self.config.type_vocab_size), self.token_type_embeddings)

@@ -37,6 +37,7 @@ class Encoder(keras.layers.Layer):
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False):
+        """The outputs of all layers, [batch, seq, H] each."""
         if self.embedding_hidden_mapping_in is not None:
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)
         shape = tf.shape(embedding_output)

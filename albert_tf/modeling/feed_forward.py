@@ -40,6 +40,7 @@ class FeedForwardBlock(keras.layers.Layer):
         self.built = True
 
     def weights_for_step(self) -> FeedForwardWeights:
+        """The block's weights as one step multiplies by them."""
         return FeedForwardWeights(*self.intermediate.weights_for_step(), *self.output_dense.weights_for_step(),
                                   *self.layer_norm.weights_for_step())
 

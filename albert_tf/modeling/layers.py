@@ -17,6 +17,7 @@ LAYER_NORM_EPSILON = 1e-12
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
+    """The release's initializer of kernels and embeddings."""
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
@@ -31,10 +32,12 @@ class ReleaseLayer(keras.layers.Layer):
         self.built = True
 
     def variable(self, name: str, shape, initializer) -> tf.Variable:
+        """Adds a variable with the release's name."""
         return self.add_weight(name=name, shape=shape, initializer=initializer, dtype=tf.float32,
                                experimental_autocast=False)
 
     def in_compute_dtype(self, tensor) -> tf.Tensor:
+        """A tensor in the type that the layer computes in."""
         return tf.cast(tensor, self.compute_dtype)
 
 
@@ -60,6 +63,7 @@ class Dense(ReleaseLayer):
         return self.in_compute_dtype(self.kernel), self.in_compute_dtype(self.bias)
 
     def call(self, x):
+        """x times the kernel, plus the bias."""
         # Not tf.matmul: TensorFlow 2.21 multiplies [batch, 1, seq, H] by [H, outputs] wrongly, outside of its memory
         # (tensorflow issue 117700). tensordot multiplies matrices.
         x = tf.tensordot(self.in_compute_dtype(x), self.in_compute_dtype(self.kernel), 1)
@@ -76,6 +80,7 @@ class OutputDense(ReleaseLayer):
         self.bias = self.variable(f"{scope}output_bias", [output_size], "zeros")
 
     def call(self, x):
+        """x times the transposed kernel, plus the bias, float32."""
         return tf.matmul(tf.cast(x, tf.float32), self.kernel, transpose_b=True) + self.bias
 
 
@@ -97,6 +102,7 @@ class LayerNorm(ReleaseLayer):
         return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
     def call(self, x, residual=None, training=False):
+        """x, or x + residual, normalised, in the compute dtype."""
         residual = tf.zeros([], x.dtype) if residual is None else residual
         return self.in_compute_dtype(layer_norm(x, residual, *self.weights_for_step(), training))
 
@@ -146,6 +152,7 @@ class Dropouts:
 
     @property
     def training(self) -> bool:
+        """Whether values are dropped at all."""
         return self._seed is not None
 
     def of_layer(self, number: int) -> Dropouts:
@@ -153,6 +160,7 @@ class Dropouts:
         return type(self)(None if self._seed is None else self._seed + [1 + number, 0])
 
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
+        """x with dropout at a rate, another mask at each call."""
         if self._seed is None or not rate:
             return x
         self._site += 1

@@ -42,10 +42,12 @@ class AlbertMultipleChoice(ConfiguredModel):
         self.built = True
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        """The inputs' names, shapes and types; None is any size."""
         return {name: tf.TensorSpec([batch_size, self.num_choices, seq_length], tf.int32, name)
                 for name in ENCODER_INPUTS}
 
     def call(self, inputs, training=False):
+        """The outputs that the class describes."""
         rows, choices = self._rows(inputs)
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(rows, dropout)

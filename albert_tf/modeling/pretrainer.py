@@ -54,10 +54,12 @@ class AlbertPretrainer(ConfiguredModel):
         self.built = True
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        """The inputs' names, shapes and types; None is any size."""
         positions = tf.TensorSpec([batch_size, num_predictions], tf.int32, "masked_lm_positions")
         return dict(super().input_specs(batch_size, seq_length), masked_lm_positions=positions)
 
     def call(self, inputs, training=False):
+        """The outputs that the class describes."""
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
         mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.weights_for_step())

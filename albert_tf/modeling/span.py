@@ -26,6 +26,7 @@ class AlbertSpan(ConfiguredModel):
         self.built = True
 
     def call(self, inputs, training=False):
+        """The outputs that the class describes."""
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
         start, end = tf.unstack(self.span(outputs["sequence_output"]), axis=-1)  # [batch, seq] each
         return dict(outputs, start_logits=start, end_logits=end)

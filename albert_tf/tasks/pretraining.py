@@ -44,6 +44,7 @@ class PretrainingTask(EvaluatedTask):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
+        """The means of losses and accuracies over batches of evaluation."""
         return list(self._means.values())
 
     def update_metrics(self, batch: Batch, outputs: Tensors) -> None:

@@ -42,8 +42,10 @@ class SpanTask(MeanLossTask):
 
 
 class ConditionalSpanTask(MeanLossTask):
-    """SQuAD 2.0. Batches have p_mask, int32 [batch, seq], and in training start_positions, end_positions and
-    is_impossible, int32 [batch].
+    """SQuAD 2.0.
+
+    Batches have p_mask, int32 [batch, seq], and in training start_positions, end_positions and is_impossible, int32
+    [batch].
 
     Args:
       model: the model to train.

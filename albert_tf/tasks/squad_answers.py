@@ -30,6 +30,7 @@ class Candidate(NamedTuple):
 
     @property
     def score(self) -> float:
+        """The sum of both log probabilities."""
         return self.start_log_prob + self.end_log_prob
 
 

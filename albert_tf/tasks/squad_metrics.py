@@ -1,5 +1,4 @@
-"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the threshold up to which
-questions are best answered.
+"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the best threshold of na_prob.
 
 A dataset here is the "data" list of a SQuAD file.
 """
@@ -99,8 +98,10 @@ def best_threshold(
     predictions: Mapping[str, str], scores: Mapping[str, float], na_probs: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The best mean score, in per cent, that answering only questions of na_prob up to a threshold reaches, and that
-    threshold; 0.0 where answering none is best, as in the official script."""
+    """The best mean score, in per cent, of answering only questions of na_prob up to a threshold, and that threshold.
+
+    The threshold is 0.0 where answering none is best, as in the official script.
+    """
     score = best_score = float(sum(not value for value in has_answer.values()))
     threshold = 0.0
     for qas_id in sorted((qas_id for qas_id in na_probs if qas_id in scores), key=lambda qas_id: na_probs[qas_id]):

@@ -53,6 +53,7 @@ class Results:
         self.null_odds: dict[str, float] = {}
 
     def add(self, answer: Answer) -> None:
+        """Adds the answer of a question."""
         self._texts[answer.qas_id] = answer.n_best[0].text
         if answer.null_score is not None:
             self.null_odds[answer.qas_id] = answer.null_score

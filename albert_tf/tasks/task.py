@@ -1,8 +1,8 @@
 """What a task is to the trainer: the contract of this package's classes, checked by the type checker.
 
-A step of the trainer calls normalizers on each part of a batch and sums them over micro-batches and replicas, then calls
-the model and loss on each part, and sums the losses. Where evaluation runs over batches it calls update_metrics; where
-scores come from predictions, as in GLUE and SQuAD, Predictor calls predictions.
+A step of the trainer calls normalizers on each part of a batch and sums them over micro-batches and replicas, then
+calls the model and loss on each part, and sums the losses. Where evaluation runs over batches it calls update_metrics;
+where scores come from predictions, as in GLUE and SQuAD, Predictor calls predictions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Task(Protocol):
     model: keras.Model
 
     @property
-    def metrics(self) -> Sequence[keras.metrics.Metric]: ...
+    def metrics(self) -> Sequence[keras.metrics.Metric]:
+        """See the class."""
 
     def normalizers(self, batch: Batch) -> Tensors:
         """Sums over a part of a batch, float32 scalars, whose totals over the whole batch divide the losses."""

@@ -90,8 +90,10 @@ class _PagedTable:
 
 
 def _settled_sigmas(characters: tf.RaggedTensor, cases: _PagedTable) -> tf.Tensor:
-    """Lower case of capital sigmas, as in str.lower: final behind a cased letter, unless one is ahead. Between,
-    case-ignorable characters do not count."""
+    """Lower case of capital sigmas, as in str.lower: final behind a cased letter, unless one is ahead.
+
+    Between them, case-ignorable characters do not count.
+    """
     codes, texts = characters.values, characters.value_rowids()
     case = cases.lookup(codes)
     counts = case != _IGNORABLE

@@ -58,8 +58,11 @@ class GraphSentencePieces(tf.Module):
         self._begins, self._ends = tf.unstack(tf.constant(spans, tf.int64), axis=1)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The pieces' ids, int32 [texts, (pieces)], and for each piece its first solid byte and the one behind its
-        last, int64 [pieces]. The blank before a word is no part of it."""
+        """The pieces' ids, int32 [texts, (pieces)], and where each piece stands.
+
+        That is its first solid byte and the one behind its last, int64 [pieces]. The blank before a word does not
+        count.
+        """
         placed, begins, ends = self._with_offsets.tokenize_with_offsets(normalized.texts)
         first_byte = tf.gather(normalized.byte_splits, placed.value_rowids())
         begins, ends = (tf.gather(normalized.solid_before, first_byte + tf.cast(offsets.values, tf.int64))
@@ -92,8 +95,10 @@ class GraphSentencePieces(tf.Module):
     def _places(
         self, ids: tf.Tensor, placed: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """First and last byte of the pieces `ids`, from those of the pieces `placed`, into which the same texts were
-        cut: mostly where the same piece stands, else so many bytes behind where another one begins."""
+        """First and last byte of the pieces `ids`, from those of the pieces `placed` of the same texts.
+
+        Mostly they are where the same piece stands, else so many bytes behind where another one begins.
+        """
         is_unknown = placed == self._unk_id
         sizes = tf.where(is_unknown, ends - begins, tf.gather(self._sizes, placed))
         unknown_sizes = tf.pad(tf.boolean_mask(sizes, is_unknown), [[0, 1]])

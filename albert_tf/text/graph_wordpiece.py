@@ -27,8 +27,10 @@ class GraphWordPieces(tf.Module):
                                                      token_out_type=tf.int32, unknown_token=UNKNOWN)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The pieces' ids, int32 [texts, (pieces)], and for each piece its first solid byte and the one behind its
-        last, int64 [pieces]."""
+        """The pieces' ids, int32 [texts, (pieces)], and where each piece stands.
+
+        That is its first solid byte and the one behind its last, int64 [pieces].
+        """
         words = tf.strings.split(normalized.texts)
         sizes = tf.cast(tf.strings.length(words.values), tf.int64)
         is_too_long = tf.strings.length(words.values, "UTF8_CHAR") > LONGEST_WORD

@@ -1,7 +1,7 @@
 """Pieces of a text, and the character of the original text that each of their characters came from.
 
-The offsets are kept through every step: white space collapsed, NFKD, marks dropped, SentencePiece's own normalisation, the
-digit-comma rule. All of it is linear in the text.
+The offsets are kept through every step: white space collapsed, NFKD, marks dropped, SentencePiece's own normalisation,
+the digit-comma rule. All of it is linear in the text.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class TracedPieces(NamedTuple):
       ids: int32 [pieces].
       lengths: int32 [pieces], the characters of each in `surface`; none is empty.
       surface: the pieces joined, with a blank where a word starts.
-      origins: int32 [characters of surface], where each comes from in the original text; NOWHERE for one that was put in.
-        They never go back.
+      origins: int32 [characters of surface], where each comes from in the original text; NOWHERE for one that was put
+        in. They never go back.
       forms: what each character of the original text is normalised to on its own, [characters of the text].
     """
 
@@ -43,7 +43,7 @@ class TracedPieces(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """The characters of the original text that each piece stands for: first and one past the last, int32 [pieces, 2].
+        """The original characters that each piece stands for: first and one past the last, int32 [pieces, 2].
 
         A piece that stands for none, as a blank that was put in, has both at the end of the piece before it.
         """
@@ -99,7 +99,7 @@ def _origins_of_surface(sp_model: Any, text: str, normal: str, forms: list[str] 
 
 
 def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
-    """For each character of preprocess_text's result the original one; for a run of white space its first plain blank."""
+    """For each character of preprocess_text's result the original one; for a run of white space its first blank."""
     origins, end_of_last = [], None
     for word in _SOLID.finditer(text):
         start, end = word.span()

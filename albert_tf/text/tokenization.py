@@ -65,8 +65,8 @@ class FullTokenizer:
 
         Returns:
           input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on the second text and its [SEP]), int32
-          [batch, seq]. With return_offsets also offsets, int32 [batch, seq, 2]: the first character of each piece in its
-          own text and one past its last; (0, 0) for special tokens and padding.
+          [batch, seq]. With return_offsets also offsets, int32 [batch, seq, 2]: the first character of each piece in
+          its own text and one past its last; (0, 0) for special tokens and padding.
 
         Raises:
           ValueError: there are not as many pairs as texts, padding is unknown, or max_seq_length is too small.
@@ -75,6 +75,7 @@ class FullTokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """The number of tokens."""
         return len(self.vocab)
 
     def tokenize(self, text: str) -> list[str]:

@@ -14,8 +14,9 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 def load_vocab(path: str) -> dict[str, int]:
-    """Reads a vocabulary of one token a line: the first column counts, a repeated token takes no id, and a blank
-    line is the token " ".
+    """Reads a vocabulary of one token a line.
+
+    The first column counts, a repeated token takes no id, and a blank line is the token " ".
 
     Raises:
       ValueError: the file is missing or not UTF-8, or has no [UNK].

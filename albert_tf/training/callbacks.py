@@ -25,6 +25,7 @@ class StepCallback(keras.callbacks.Callback):
         self._first_step = first_step
 
     def on_train_batch_end(self, batch, logs=None):
+        """Calls on_step."""
         try:
             self.on_step(self._first_step + batch + 1, logs)
         # Keras' fit would take both for the end of the data.
@@ -34,6 +35,7 @@ class StepCallback(keras.callbacks.Callback):
             raise RuntimeError(f"step {self._first_step + batch + 1}: a callback raised StopIteration") from error
 
     def on_step(self, step: int, logs: dict) -> None:
+        """What a subclass does after a step of the run."""
         raise NotImplementedError
 
 
@@ -49,6 +51,7 @@ class Progress(StepCallback):
         self._rate, self._last_line = MovingRate(), time.monotonic()
 
     def on_step(self, step, logs):
+        """Updates the bar, or logs a line."""
         self._rate.update(step)
         examples_per_second = f"{self._rate.per_second * self._batch_size:.1f}" if self._rate.per_second else "?"
         if self._bar is not None:
@@ -63,6 +66,7 @@ class Progress(StepCallback):
                          self._rate.time_left(self._total - step))
 
     def on_train_end(self, logs=None):
+        """Closes the bar."""
         if self._bar is not None:
             self._bar.close()
 
@@ -76,12 +80,14 @@ class Curves(StepCallback):
         self._writer = tf.summary.create_file_writer(directory)
 
     def on_step(self, step, logs):
+        """Writes the curves' values."""
         if step % _CURVE_STEPS == 0 or step == self._total:
             with self._writer.as_default(step=step):
                 for name, value in logs.items():
                     tf.summary.scalar(name, value)
 
     def on_train_end(self, logs=None):
+        """Closes the curves' file."""
         self._writer.close()
 
 
@@ -93,6 +99,7 @@ class Saving(StepCallback):
         self._total, self._every, self._save, self._saved = num_train_steps, every, save, first_step
 
     def on_step(self, step, logs):
+        """Saves where a multiple of the interval, or the end, is reached."""
         if step // self._every > self._saved // self._every or step == self._total:
             self._saved = step
             self._save(step)
@@ -120,6 +127,7 @@ class EndOnSignal(StepCallback):
         self._received = True
 
     def on_step(self, step, logs):
+        """Saves and ends the run after a signal."""
         if self._received:
             self._save(step)
             logging.info("ended by SIGTERM; step %d is saved", step)
@@ -134,9 +142,11 @@ class SkippedSteps(StepCallback):
         self._known: int | None = None
 
     def on_train_begin(self, logs=None):
+        """Starts from the count that the model has: a resumed run may have skipped steps before."""
         self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
 
     def on_step(self, step, logs):
+        """Warns of a step that was skipped, and raises ValueError after many in a row."""
         skipped = int(logs["skipped_steps"])
         if skipped == self._known:
             return

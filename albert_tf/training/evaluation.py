@@ -40,6 +40,7 @@ class Evaluator:
         self._history = read_history(directory, best_metric)
 
     def has_evaluated(self, step: int) -> bool:
+        """Whether the results of a step are in the history."""
         return any(row["global_step"] == step for row in self._history)
 
     @property

@@ -48,9 +48,11 @@ Evaluate = Callable[[Predict], "dict[str, float]"]
 class Weights(Protocol):
     """Reads weights in any format: interchange's WeightsReader."""
 
-    def make(self, new_task: Callable[[], PredictingTask], path: str | None) -> tuple[PredictingTask, Any]: ...
+    def make(self, new_task: Callable[[], PredictingTask], path: str | None) -> tuple[PredictingTask, Any]:
+        """A new task with the weights of a path, or with random ones, and a report of what was restored."""
 
-    def load(self, model: keras.Model, path: str) -> Any: ...
+    def load(self, model: keras.Model, path: str) -> Any:
+        """Puts the weights of a path into a model; gives a report of what was restored."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,7 @@ class FineTuning:
             trainer, checkpoints, evaluator = self._start(
                 seed, directory, evaluate, None if numbered(directory) else self._options.init_checkpoint)
 
-            def batches_from(first_step):
+            def batches_from(first_step, seed=seed):
                 return lambda context: training_batches(
                     table, self._options.run.train_batch_size, self._options.buckets, seed, first_step, context)
 

@@ -76,6 +76,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                 tf.distribute.get_strategy(), list(zip(gradients, variables)))
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, for Keras."""
         return dict(
             super().get_config(), learning_rate=self._serialize_hyperparameter("learning_rate"), beta_1=self.beta_1,
             beta_2=self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay,

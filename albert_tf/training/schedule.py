@@ -22,6 +22,7 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
                                poly_power=poly_power)
 
     def __call__(self, step):
+        """The learning rate at a step, float32."""
         step = tf.cast(step, tf.float32)
         rate, total, warmup, start, power = (tf.constant(float(value)) for value in self._arguments.values())
         decayed = rate * tf.pow(1.0 - tf.minimum(step, total) / total, power)
@@ -31,6 +32,7 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(since_start < warmup, rate * (since_start / warmup), decayed)
 
     def get_config(self):
+        """The arguments of the constructor, for Keras."""
         return dict(self._arguments)
 
 

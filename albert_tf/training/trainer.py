@@ -55,6 +55,7 @@ class Trainer(keras.Model):
         self.skipped_steps = _counter("skipped_steps")
 
     def compile(self, optimizer, **arguments):
+        """Keras' own; the optimizer's slots are made at once."""
         super().compile(optimizer=optimizer, **arguments)
         # Now, and not within the first step: a checkpoint is restored before it.
         optimizer.build(self.model.trainable_variables)
@@ -70,6 +71,7 @@ class Trainer(keras.Model):
 
     @property
     def metrics(self):
+        """The task's metrics."""
         return self.task.metrics
 
     def evaluate(self, batches, steps: int, **arguments):
@@ -85,6 +87,7 @@ class Trainer(keras.Model):
         return results
 
     def train_step(self, batch):
+        """Updates the weights once from a batch; gives the losses by name."""
         replica = tf.distribute.get_replica_context()
         normalizers = self.task.normalizers(batch)
         # The model's own parameters, by position: LAMB's slots are made in this order.
@@ -104,6 +107,7 @@ class Trainer(keras.Model):
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
     def test_step(self, batch):
+        """Adds a batch to the task's metrics."""
         cast(EvaluatedTask, self.task).update_metrics(batch, self.model(batch, training=False))
         return {}
 
@@ -177,6 +181,7 @@ class LossScale(tf.Module):
         self.good_steps = _counter("good_steps")
 
     def update(self, finite: tf.Tensor) -> None:
+        """Takes in whether the gradients of a step were finite."""
         good = (self.good_steps + 1) * tf.cast(finite, tf.int64)
         grows = good >= self._GOOD_STEPS
         factor = tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5)

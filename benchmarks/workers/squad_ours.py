@@ -1,5 +1,4 @@
-"""albert_tf's preparation of SQuAD for training, from the JSON to features in memory, or to records and what is read
-back of them.
+"""albert_tf's preparation of SQuAD for training: from the JSON to features in memory, or to records that are read back.
 
     python -m benchmarks.workers.squad_ours train-v1.1.json 30k-clean.model MAX_SEQ_LENGTH DOC_STRIDE memory|records
 """

@@ -29,7 +29,8 @@ def test_features_stand_in_the_order_of_their_names():
 
 
 def test_lists_and_arrays_become_features_of_their_type():
-    ours = serialize(ids=np.array([3, -1], np.int32), weights=np.array([0.25, 1.0], np.float32), labels=[1], scores=[0.5])
+    ours = serialize(ids=np.array([3, -1], np.int32),
+                     weights=np.array([0.25, 1.0], np.float32), labels=[1], scores=[0.5])
     assert ours == message(ids=[3, -1], weights=[0.25, 1.0], labels=[1], scores=[0.5])
 
 

@@ -169,8 +169,9 @@ def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, tempora
     data_file.write_bytes(data_file.read_bytes() + b"0")
     (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
     before = files_in(temporary)
-    with pytest.raises(ValueError, match=rf"albert.tar.gz has the member albert_tiny/model.ckpt-best.data-00000-of-00001 "
-                                         rf"of {size + 1:,} bytes, and its index or header promises at most {size:,}: nothing"):
+    message = (rf"albert.tar.gz has the member albert_tiny/model.ckpt-best.data-00000-of-00001 of {size + 1:,} bytes, "
+               rf"and its index or header promises at most {size:,}: nothing")
+    with pytest.raises(ValueError, match=message):
         albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
     assert {os.path.basename(path) for path in set(files_in(temporary)) - set(before)} == {"model.ckpt-best.index"}
 
@@ -214,7 +215,8 @@ def test_a_hole_in_a_file_does_not_pretend_to_be_content(tmp_path):
 
 @pytest.mark.parametrize("damage", [
     lambda data: lzma.compress(data)[:-100], lambda data: lzma.compress(data)[:100] + b"0" * 1000,
-    lambda data: data[:512], lambda data: data[:1024], lambda data: data[: data.index(b"albert_tiny/model.ckpt-best.i")],
+    lambda data: data[:512], lambda data: data[:1024],
+    lambda data: data[: data.index(b"albert_tiny/model.ckpt-best.i")],
     lambda data: gzip.compress(data)[:-4], lambda data: gzip.compress(data) + b"more", lambda data: b"BZh9" + data])
 def test_a_cut_archive_is_named_in_one_line(tmp_path, damage):
     saved_tiny(tmp_path / "albert_tiny")

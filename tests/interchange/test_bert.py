@@ -169,6 +169,7 @@ def test_a_bert_config_without_a_width_is_refused():
 def test_vocabulary_and_casing_come_along(golden, tmp_path):
     shutil.copytree(golden / "bert/encoder", tmp_path / "cased")
     (tmp_path / "cased/vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Cat", "cat"]))
-    (tmp_path / "cased/tokenizer_config.json").write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
+    (tmp_path / "cased/tokenizer_config.json").write_text(
+        '{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
     tokenizer = open_source(str(tmp_path / "cased")).vocabulary.tokenizer()
     assert tokenizer.tokenize("Cat cat") == ["Cat", "cat"]

@@ -79,7 +79,7 @@ def test_a_tf2_module_with_the_releases_names_is_read_by_them(tmp_path):
 
 def test_any_other_tf2_module_is_the_encoder_it_is(tmp_path):
     module = tf2_module(tmp_path / "module")
-    expected = getattr(module, "__call__")({theirs: tf.constant(BATCH[ours]) for theirs, ours in INPUTS.items()})
+    expected = module.__call__({theirs: tf.constant(BATCH[ours]) for theirs, ours in INPUTS.items()})
     encoder = albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)
     outputs = encoder(BATCH)
     np.testing.assert_array_equal(outputs["pooled_output"], expected["pooled_output"])

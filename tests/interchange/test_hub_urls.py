@@ -63,7 +63,8 @@ def test_a_damaged_archive_is_not_kept(tmp_path, golden, server, damage):
     with tarfile.open(folder / "whole.tar.gz", "w:gz") as file:
         file.add(tmp_path / "module", "module")
     (folder / "albert.tar.gz").write_bytes(damage((folder / "whole.tar.gz").read_bytes()))
-    with pytest.raises(ValueError, match=f"^{url}/albert.tar.gz cannot be fetched: {url}/albert.tar.gz cannot be unpacked"):
+    archive = f"{url}/albert.tar.gz"
+    with pytest.raises(ValueError, match=f"^{archive} cannot be fetched: {archive} cannot be unpacked"):
         albert_tf.from_pretrained(f"{url}/albert.tar.gz")
     (folder / "whole.tar.gz").rename(folder / "albert.tar.gz")
     model = albert_tf.from_pretrained(f"{url}/albert.tar.gz")

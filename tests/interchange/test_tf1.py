@@ -132,7 +132,8 @@ def test_every_group_can_start_from_group_0(tmp_path):
 
 def test_an_index_that_describes_more_than_the_data_files_hold_is_refused_at_once(tmp_path):
     prefix = str(tmp_path / "model.ckpt")
-    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["output_weights", "a text"], tensors=[tf.ones([4, 4]), tf.constant("b")],
+    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["output_weights", "a text"],
+                      tensors=[tf.ones([4, 4]), tf.constant("b")],
                       shape_and_slices=["1000000 1000000 0,4:0,4", ""])
     with pytest.raises(ValueError, match="model.ckpt cannot be read .* describes 4,000,000,000,000 bytes .* have 7"):
         open_source(prefix)

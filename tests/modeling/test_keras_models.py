@@ -1,4 +1,4 @@
-"""The models as Keras users use them: saved and loaded, cloned, compiled and fitted, as a layer of a model of one's own."""
+"""The models as Keras users use them: saved and loaded, cloned, compiled and fitted, as a layer of another model."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,1 @@
+"""Pre-training: texts to records, and records to batches."""

@@ -48,10 +48,12 @@ class Corpus:
 
     @property
     def num_sentences(self) -> int:
+        """Sentences of all documents."""
         return len(self._sentence_ends)
 
     @property
     def num_tokens(self) -> int:
+        """Tokens of all documents."""
         return len(self._ids)
 
     def parts(self, documents: range, longest: int) -> list[Part]:

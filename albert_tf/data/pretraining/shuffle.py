@@ -40,6 +40,7 @@ class BucketWriter:
             self.flush()
 
     def flush(self) -> None:
+        """Appends what is in memory to the buckets' files."""
         for bucket, buffer in self._buffers.items():
             with open(os.path.join(self._folder, f"{bucket:06d}.{os.getpid()}"), "ab") as file:
                 file.write(buffer)

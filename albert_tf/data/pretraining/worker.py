@@ -78,7 +78,7 @@ def tokenize_lines(lines: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
 
 def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
                       ) -> collections.Counter[str]:
-    """Writes the records of some parts to the buckets. Gives the statistics of create_pretraining_data and sentences."""
+    """Writes the records of parts to the buckets. Gives the statistics of create_pretraining_data, and sentences."""
     if _worker.corpus is None:
         _worker.corpus = Corpus(_worker.work)
     statistics: collections.Counter[str] = collections.Counter()

@@ -55,6 +55,7 @@ class FeatureSource(NamedTuple):
 
     @property
     def schema(self) -> FeatureSchema:
+        """The features of a record."""
         answer = _ANSWER if self.options.is_training else ()
         scalars = {name: tf.int32 for name in ("unique_ids", *answer)}
         return FeatureSchema(self.options.max_seq_length, scalars, _TOKEN_PADDING)

@@ -1,5 +1,8 @@
-"""Features of SQuAD side by side: flat arrays that go from process to process, and to records, without a Python object
-for each token. A SquadFeature is a view of one of them, with the release's field names."""
+"""Features of SQuAD side by side.
+
+They are flat arrays, which go from process to process, and to records, without a Python object for each token. A
+SquadFeature is a view of one of them, with the release's field names.
+"""
 
 from __future__ import annotations
 
@@ -181,10 +184,12 @@ class SquadFeature:
 
     @property
     def tok_start_to_orig_index(self) -> list[int]:
+        """The first original character of each piece of the window."""
         return self.starts.tolist()
 
     @property
     def tok_end_to_orig_index(self) -> list[int]:
+        """The last original character of each piece of the window."""
         return self.ends.tolist()
 
     @property
@@ -199,10 +204,12 @@ class SquadFeature:
 
     @property
     def input_ids(self) -> list[int]:
+        """[max_seq_length], padded."""
         return self.token_ids.tolist() + [self.tokenizer.pad_id] * self._padding
 
     @property
     def input_mask(self) -> list[int]:
+        """[max_seq_length], 1 at tokens and 0 at padding."""
         return [1] * self.paragraph_len + [0] * self._padding
 
     @property

@@ -48,7 +48,7 @@ class SquadExample:
           ValueError: the example was read for prediction, without an answer.
         """
         if self.orig_answer_text is None or self.start_position is None:
-            raise ValueError(f"question {self.qas_id} has no answer to train on: read the examples with is_training=True")
+            raise ValueError(f"question {self.qas_id} has no answer: read the examples with is_training=True")
         return self.orig_answer_text, self.start_position
 
 
@@ -62,6 +62,7 @@ class ReadingNotes:
     empty: int = 0
 
     def note(self, kind: str, message: str) -> None:
+        """Counts a question of a kind (a field's name), and logs the message of the first few."""
         count = getattr(self, kind) + 1
         setattr(self, kind, count)
         if count <= _SHOWN:

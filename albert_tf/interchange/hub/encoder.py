@@ -60,6 +60,7 @@ class HubEncoder(keras.Model):
         return encoder_input_specs(batch_size, seq_length)
 
     def call(self, inputs, training=False):
+        """The outputs of AlbertModel, see there."""
         return self.encode(inputs, dropouts(inputs, training))
 
     def encode(self, inputs: dict, dropouts) -> dict:

@@ -7,6 +7,7 @@ whose variables carry them, as those of export_to_tfhub.py do. Any other SavedMo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 
 import tensorflow as tf
@@ -29,6 +30,7 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def is_hub_module(path: str) -> bool:
+    """Whether a folder is a SavedModel, as TF-Hub modules are."""
     return tf.io.gfile.exists(os.path.join(path, _GRAPH))
 
 
@@ -45,7 +47,7 @@ def hub_source(path: str) -> Source:
     for directory in (EXTRA_ASSETS, _ASSETS, ""):
         config_file = os.path.join(path, directory, CONFIG_NAME)
         if tf.io.gfile.exists(config_file):
-            return dataclasses.replace(source, read_config=lambda: AlbertConfig.from_json_file(config_file))
+            return dataclasses.replace(source, read_config=functools.partial(AlbertConfig.from_json_file, config_file))
     return source
 
 

@@ -98,7 +98,7 @@ class _EncoderModule(tf.train.Checkpoint):
 
         for training in (True, False):
             call.get_concrete_function({name: _ids(name) for name in _HUB_INPUTS}, training=training)
-        setattr(self, "__call__", call)
+        setattr(self, "__call__", call)  # noqa: B010  of the object, not of its class: hub.load calls it
 
 
 class _PlainDropouts(Dropouts):
@@ -126,12 +126,13 @@ class _PreprocessingModule(tf.train.Checkpoint):
         self.bert_pack_inputs = bert_pack_inputs
         texts = tf.TensorSpec([None], tf.string, "texts")
         self.tokenize = tf.train.Checkpoint()
-        setattr(self.tokenize, "__call__", _in_graph(graph_tokenizer.tokenize, input_signature=[texts]))
+        tokenize = _in_graph(graph_tokenizer.tokenize, input_signature=[texts])
+        setattr(self.tokenize, "__call__", tokenize)  # noqa: B010  as below
         self.tokenize.get_special_tokens_dict = _in_graph(
             lambda: {name: tf.constant(value) for name, value in special_ids.items()}, input_signature=[])
         call = _in_graph(lambda texts: pack([graph_tokenizer.tokenize(texts)], seq_length))
         call.get_concrete_function(texts)
-        setattr(self, "__call__", call)
+        setattr(self, "__call__", call)  # noqa: B010  of the object, not of its class: hub.load calls it
 
 
 def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, do_lower_case: bool) -> dict:

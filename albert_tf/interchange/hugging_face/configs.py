@@ -19,8 +19,9 @@ _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 
 
 def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
-    """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from ("" where
-    nothing is said).
+    """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from.
+
+    The class is "" where the folder does not name it.
 
     Raises:
       ValueError: the config is missing, of another kind of model, or of one that there is not here.

@@ -23,6 +23,7 @@ _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def is_hugging_face(path: str) -> bool:
+    """Whether a folder is one of Hugging Face's."""
     return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE))
 
 
