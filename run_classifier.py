@@ -16,16 +16,16 @@ from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.required_flags import define_required
-from albert_tf.text.graph_packing import pack_texts
 from albert_tf.data.task_config import load_task_config
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.required_flags import define_required
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
+from albert_tf.text.graph_packing import pack_texts
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 

@@ -16,11 +16,11 @@ import sys
 import tensorflow as tf
 from absl import flags, logging
 
+import run_classifier
 from albert_tf.data.glue_tasks import TASKS
 from albert_tf.json_files import read_json_object
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import best_run
-import run_classifier
 
 FLAGS = flags.FLAGS
 # MNLI first: others start from it.

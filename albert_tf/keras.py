@@ -28,7 +28,17 @@ _KERAS_2 = _keras_2()
 if TYPE_CHECKING:
     # The names that this package uses, for the type checker and for editors.
     from tf_keras import (  # noqa: F401
-        Model, callbacks, export, initializers, layers, metrics, mixed_precision, optimizers, saving, utils)
+        Model,
+        callbacks,
+        export,
+        initializers,
+        layers,
+        metrics,
+        mixed_precision,
+        optimizers,
+        saving,
+        utils,
+    )
 else:
     def __getattr__(name: str) -> Any:
         return getattr(_KERAS_2, name)

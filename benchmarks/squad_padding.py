@@ -15,9 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli
-from albert_tf import flags as shared
-from albert_tf import keras
+from albert_tf import cli, flags as shared, keras
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table

@@ -15,10 +15,9 @@ import subprocess
 import sys
 import time
 
-from albert_tf import cli
-
 from absl import flags
 
+from albert_tf import cli
 from albert_tf.files import write_text
 from demo import python_docs
 from demo.baselines import baselines

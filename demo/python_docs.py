@@ -8,9 +8,8 @@ import re
 import sysconfig
 import textwrap
 import warnings
-from typing import Iterator
-
 from pydoc_data import topics
+from typing import Iterator
 
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9)\"'`][.!?:])\s+(?=[A-Z\"'`(])")
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib2to3", "turtledemo"}

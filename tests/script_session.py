@@ -60,10 +60,10 @@ def serve(eagerly: bool) -> None:
     sys.path.insert(0, str(REPOSITORY))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     answers = os.fdopen(os.dup(1), "w")
-    from absl import flags
-    from absl.testing import flagsaver
     import tensorflow as tf
     import tensorflow_hub  # noqa: F401  defines flags, which stay
+    from absl import flags
+    from absl.testing import flagsaver
 
     from albert_tf import cli
 

@@ -6,8 +6,8 @@ import itertools
 from typing import Iterable, Iterator
 
 from albert_tf.data.choice_examples import MultipleChoiceExample
-from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker
 from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 # Examples that are tokenized together.

@@ -9,8 +9,8 @@ from typing import Iterable, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.text.packing import PairPacker
 from albert_tf.data.tables import Row, read_rows
+from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 # Examples that are tokenized together.

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from albert_tf.data.choice_examples import BLANK
 from albert_tf.text.graph_packing import cut, pack_ids
-from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.packing import SPECIAL_TOKENS
 
 
 def pack_choices(

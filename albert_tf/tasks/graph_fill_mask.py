@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.text.graph_packing import pack_ids
 from albert_tf.tasks.fill_mask import MASK, inside_word
+from albert_tf.text.graph_packing import pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 

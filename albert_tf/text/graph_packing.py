@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.packing import SPECIAL_TOKENS
 
 
 def pack_texts(

@@ -6,8 +6,8 @@ import pytest
 
 from albert_tf import FullTokenizer
 from albert_tf.data.glue import convert_examples_to_features, read_examples
-from albert_tf.text.packing import PairPacker
 from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.packing import PairPacker
 
 pytestmark = pytest.mark.both_stacks
 

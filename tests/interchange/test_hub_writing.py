@@ -7,9 +7,9 @@ import tensorflow_hub as hub
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.text.packing import PairPacker
 from albert_tf.interchange.hub.writing import export_encoder, export_preprocessing
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks

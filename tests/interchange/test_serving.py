@@ -12,8 +12,6 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.text.graph_packing import pack_texts
-from albert_tf.text.packing import PairPacker
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.serving import export_model, sequence_features
@@ -24,7 +22,9 @@ from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.fill_mask import fill_masks, masked_ids
 from albert_tf.tasks.graph_fill_mask import GraphMasks
 from albert_tf.tasks.squad_answers import AnswerOptions
+from albert_tf.text.graph_packing import pack_texts
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks

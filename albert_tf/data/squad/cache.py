@@ -12,8 +12,15 @@ from typing import Iterator, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.feature_cache import (cache_path, cache_writer, cached_table, fingerprint, is_current, read_table,
-                                          tokenizer_key)
+from albert_tf.data.feature_cache import (
+    cache_path,
+    cache_writer,
+    cached_table,
+    fingerprint,
+    is_current,
+    read_table,
+    tokenizer_key,
+)
 from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
 from albert_tf.data.squad.feature_block import FeatureBlock
 from albert_tf.data.squad.features import FIRST_UNIQUE_ID, FeatureOptions, paragraphs_with_features

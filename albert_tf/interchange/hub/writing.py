@@ -13,7 +13,6 @@ import os
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME
-from albert_tf.text.graph_packing import pack_ids
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.hub.reading import EXTRA_ASSETS
 from albert_tf.interchange.serving import graph
@@ -22,6 +21,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.layers import Dropouts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.graph_packing import pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
