@@ -35,3 +35,10 @@ def test_both_files_have_the_same_newest_stack(python):
 @pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
 def test_every_version_is_pinned(python):
     assert all(version.startswith("==") for version in pins("requirements.txt", python).values())
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.13"])
+def test_the_linter_and_the_type_checker_are_pinned(python):
+    chosen = pins("requirements-dev.txt", python)
+    assert {"ruff", "mypy"} <= set(chosen)
+    assert all(version.startswith("==") for version in chosen.values())

@@ -123,7 +123,7 @@ def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: An
     shape = [len(starts), -1]
     if options.squad_version == "1.1":  # the ends are those of each start
         shape = [len(starts), len(ends)]
-        ends, end_log_probs = (np.broadcast_to(values, shape) for values in (ends, end_log_probs))
+        ends, end_log_probs = np.broadcast_to(ends, shape), np.broadcast_to(end_log_probs, shape)
     ends, end_log_probs = ends.reshape(shape), end_log_probs.reshape(shape)  # [starts, ends]
     lengths = ends - starts[:, None] + 1
     fits = (lengths >= 1) & (lengths <= options.max_answer_length) & (ends < len(feature.starts))
