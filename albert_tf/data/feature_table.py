@@ -107,9 +107,10 @@ class FeatureTable:
         try:
             for records in tf.data.TFRecordDataset(file.path).batch(_CHUNK):
                 parts.append(_without_padding(tf.io.parse_example(records, wanted), schema))
-        except tf.errors.InvalidArgumentError as error:
+        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
+            reason = "a record is no tf.Example" if isinstance(error, UnicodeDecodeError) else error.message
             raise ValueError(f"{file.path} does not hold records of max_seq_length {schema.max_seq_length} with "
-                             f"{', '.join(wanted)}: {error.message.splitlines()[0][:200]}") from error
+                             f"{', '.join(wanted)}: {reason.splitlines()[0][:200]}") from error
         except tf.errors.DataLossError as error:
             raise ValueError(f"{file.path} was cut or changed, or is no TFRecord file; remove it") from error
         if not parts:

@@ -22,8 +22,8 @@ def open_records(
     """Checks that records are whole and fit the given lengths and vocabulary, and counts them.
 
     Raises:
-      ValueError: a file was cut or changed, or its records have other lengths, ids beyond the vocabulary, or are no
-        pre-training records.
+      ValueError: a file was cut or changed; or its first records have other lengths, ids beyond the vocabulary or
+        positions beyond the sequence, or are no pre-training records.
     """
     files = batching.counted(check_records(paths))
     for file in files:
@@ -36,14 +36,12 @@ def open_records(
         with batching.naming_changed_files([file]):
             records = next(iter(tf.data.TFRecordDataset(file.path).batch(_LOOKED_AT)))
         try:
-            largest_id = int(tf.reduce_max(tf.io.parse_example(records, features)["input_ids"]))
-        except tf.errors.InvalidArgumentError as error:
+            batch = tf.io.parse_example(records, features)
+        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
             found = _lengths(records[0].numpy())
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
                              f"max_predictions_per_seq {max_predictions_per_seq}: {found}") from error
-        if largest_id >= vocab_size:
-            raise ValueError(f"{file.path} was made with another vocabulary: it has id {largest_id}, "
-                             f"and the config's vocab_size is {vocab_size}")
+        _check_values(file.path, batch, max_seq_length, vocab_size)
     return files
 
 
@@ -58,6 +56,20 @@ def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
                 for name, values in batch.items()}
 
     return parse
+
+
+def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, vocab_size: int) -> None:
+    largest_id = int(tf.reduce_max(batch["input_ids"]))
+    if largest_id >= vocab_size:
+        raise ValueError(f"{path} was made with another vocabulary: it has id {largest_id}, "
+                         f"and the config's vocab_size is {vocab_size}")
+    ends = dict(input_ids=vocab_size, masked_lm_ids=vocab_size, masked_lm_positions=max_seq_length, input_mask=2,
+                token_boundary=2, next_sentence_labels=2)
+    for name, end in ends.items():
+        wrong = tf.boolean_mask(batch[name], (batch[name] < 0) | (batch[name] >= end))
+        if tf.size(wrong):
+            raise ValueError(f"{path} holds no pre-training records: {name} must be from 0 to {end - 1}. "
+                             f"Received: {int(wrong[0])}")
 
 
 def _lengths(record: bytes) -> str:

@@ -1,0 +1,61 @@
+"""Pre-training records are looked at before a run: what they cannot mean is told then, with the file."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from synthetic_records import VOCAB_SIZE, example
+
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.reading import open_records
+from albert_tf.data.records import RecordFile, record_writer
+from albert_tf.data.tf_example import serialize
+
+# Bytes that are no tf.Example, and no UTF-8 that TensorFlow's message could quote.
+JUNK = bytes(range(128, 256))
+
+
+def write(path, content, **made_from) -> str:
+    with record_writer(str(path), made_from) as writer:
+        for record in content:
+            writer.write(record)
+    return str(path)
+
+
+def records() -> list[bytes]:
+    rng = np.random.default_rng(0)
+    return [serialize(**example(rng, 16, MaskingOptions(3))[0]) for _ in range(2)]
+
+
+@pytest.mark.parametrize("changes, message", [
+    (dict(input_ids=VOCAB_SIZE), f"x.tfrecord was made with another vocabulary: it has id {VOCAB_SIZE}, and"),
+    (dict(input_ids=-1), "x.tfrecord holds no pre-training records: input_ids must be from 0 to 59. Received: -1"),
+    (dict(masked_lm_ids=2**40), "masked_lm_ids must be from 0 to 59. Received: 1099511627776"),
+    (dict(masked_lm_positions=16), "masked_lm_positions must be from 0 to 15. Received: 16"),
+    (dict(masked_lm_positions=-1), "masked_lm_positions must be from 0 to 15. Received: -1"),
+    (dict(token_boundary=5), "token_boundary must be from 0 to 1. Received: 5"),
+    (dict(input_mask=-1), "input_mask must be from 0 to 1. Received: -1"),
+    (dict(next_sentence_labels=2), "next_sentence_labels must be from 0 to 1. Received: 2")])
+def test_values_that_a_record_cannot_have_are_refused_by_file_and_name(tmp_path, changes, message):
+    good, changed = records()
+    changed = tf.train.Example.FromString(changed)
+    for name, value in changes.items():
+        changed.features.feature[name].int64_list.value[0] = value
+    path = write(tmp_path / "x.tfrecord", [good, changed.SerializeToString()])
+    with pytest.raises(ValueError, match=message):
+        open_records([path], 16, 3, VOCAB_SIZE)
+
+
+def test_what_is_no_example_is_refused_by_file(tmp_path):
+    path = write(tmp_path / "x.tfrecord", [*records(), JUNK])
+    with pytest.raises(ValueError, match="x.tfrecord does not hold pre-training records of max_seq_length 16"):
+        open_records([path], 16, 3, VOCAB_SIZE)
+    with pytest.raises(ValueError, match="x.tfrecord does not hold records .*: a record is no tf.Example"):
+        FeatureTable.from_records(RecordFile(path, 3, {}), FeatureSchema(16, dict(label_ids=tf.int32)))
+
+
+@pytest.mark.parametrize("made_from", [dict(objective="clm"), dict(objective=["sop"]), dict(objective=None)])
+def test_an_objective_that_there_is_not_is_refused_by_manifest(tmp_path, made_from):
+    path = write(tmp_path / "x.tfrecord", records(), **made_from)
+    with pytest.raises(ValueError, match="x.manifest.json: objective must be one of sop, nsp, none. Received: "):
+        open_records([path], 16, 3, VOCAB_SIZE)
