@@ -50,8 +50,9 @@ def test_what_is_no_example_is_refused_by_file(tmp_path):
     path = write(tmp_path / "x.tfrecord", [*records(), JUNK])
     with pytest.raises(ValueError, match="x.tfrecord does not hold pre-training records of max_seq_length 16"):
         open_records([path], 16, 3, VOCAB_SIZE)
-    with pytest.raises(ValueError, match="x.tfrecord does not hold records .*: a record is no tf.Example"):
-        FeatureTable.from_records(RecordFile(path, 3, {}), FeatureSchema(16, dict(label_ids=tf.int32)))
+    path = write(tmp_path / "junk.tfrecord", [JUNK])
+    with pytest.raises(ValueError, match="junk.tfrecord does not hold records .*: a record is no tf.Example$"):
+        FeatureTable.from_records(RecordFile(path, 1, {}), FeatureSchema(16, dict(label_ids=tf.int32)))
 
 
 @pytest.mark.parametrize("made_from", [dict(objective="clm"), dict(objective=["sop"]), dict(objective=None)])
