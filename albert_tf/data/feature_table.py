@@ -108,8 +108,8 @@ class FeatureTable:
             for records in tf.data.TFRecordDataset(file.path).batch(_CHUNK):
                 parts.append(_without_padding(tf.io.parse_example(records, wanted), schema))
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
-            is_junk = isinstance(error, UnicodeDecodeError)
-            reason = "a record is no tf.Example" if is_junk else error.message.rpartition("}} ")[2]
+            message = "a record is no tf.Example" if isinstance(error, UnicodeDecodeError) else error.message
+            reason = message.rpartition("}} ")[2]  # behind TensorFlow's name of the op
             raise ValueError(f"{file.path} does not hold records of max_seq_length {schema.max_seq_length} with "
                              f"{', '.join(wanted)}: {reason.splitlines()[0][:200]}") from error
         except tf.errors.DataLossError as error:
