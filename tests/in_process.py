@@ -24,23 +24,43 @@ REPOSITORY = pathlib.Path(__file__).parent.parent
 def loaded(script: str) -> Iterator[Callable[..., int]]:
     """Gives run(**flags), which runs a script and returns its exit status; `run.flags` are the flags that it defines.
 
-    A flag whose value is a list is given several times, one that is None not at all. The flags are gone afterwards, so
-    that another script can define its own.
+    A flag whose value is a list is given several times, one that is None not at all. Flags of other modules, as the
+    demo's, are set aside meanwhile, and the script's are gone afterwards.
     """
-    before = set(flags.FLAGS)
-    with mock.patch.object(sys, "path", [str(REPOSITORY), *sys.path]):
-        main = runpy.run_path(str(REPOSITORY / script))["main"]
-    defined = [name for name in flags.FLAGS if name not in before]
+    set_aside = {name: flags.FLAGS[name] for name in _defined_flags()}
+    flags.FLAGS.remove_flag_values(set_aside)
+    try:
+        with mock.patch.object(sys, "path", [str(REPOSITORY), *sys.path]):
+            main = runpy.run_path(str(REPOSITORY / script))["main"]
+        yield _runner(script, main)
+    finally:
+        flags.FLAGS.remove_flag_values(_defined_flags())
+        for name, flag in set_aside.items():
+            flags.FLAGS[name] = flag
+        sys.modules.pop("run_classifier", None)  # run_glue.py imports it for its flags
 
+
+def _defined_flags() -> list[str]:
+    """The flags that modules of this repository define, and not those of libraries."""
+    ours = {flag.name for module, defined in flags.FLAGS.flags_by_module_dict().items() if _is_ours(module)
+            for flag in defined}
+    return [name for name in flags.FLAGS if flags.FLAGS[name].name in ours]
+
+
+def _is_ours(module: str) -> bool:
+    """Whether a module is a script that runpy runs, or is imported from the repository."""
+    if module not in sys.modules:
+        return True
+    packages = {path.stem for path in REPOSITORY.iterdir() if path.is_dir() or path.suffix == ".py"}
+    return module.partition(".")[0] in packages
+
+
+def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
     def run(**values) -> int:
         given = [f"--{name}={value}" for name, of_flag in values.items()
                  for value in (of_flag if isinstance(of_flag, list) else [of_flag]) if value is not None]
         with flagsaver.flagsaver(), mock.patch.object(sys, "argv", [script, *given]):
             return status_of(cli.run, main)
 
-    run.flags = [flags.FLAGS[name] for name in defined]
-    try:
-        yield run
-    finally:
-        flags.FLAGS.remove_flag_values(defined)
-        sys.modules.pop("run_classifier", None)  # run_glue.py imports it for its flags
+    run.flags = [flags.FLAGS[name] for name in _defined_flags()]
+    return run
