@@ -41,18 +41,16 @@ def loaded(script: str) -> Iterator[Callable[..., int]]:
 
 
 def _defined_flags() -> list[str]:
-    """The flags that modules of this repository define, and not those of libraries."""
-    ours = {flag.name for module, defined in flags.FLAGS.flags_by_module_dict().items() if _is_ours(module)
-            for flag in defined}
-    return [name for name in flags.FLAGS if flags.FLAGS[name].name in ours]
+    """The flags that no library has defined."""
+    of_libraries = {flag.name for module, defined in flags.FLAGS.flags_by_module_dict().items() if _is_library(module)
+                    for flag in defined}
+    return [name for name in flags.FLAGS if flags.FLAGS[name].name not in of_libraries]
 
 
-def _is_ours(module: str) -> bool:
-    """Whether a module is a script that runpy runs, or is imported from the repository."""
-    if module not in sys.modules:
-        return True
+def _is_library(module: str) -> bool:
+    """Whether a module is neither a script that runpy runs, nor imported from the repository."""
     packages = {path.stem for path in REPOSITORY.iterdir() if path.is_dir() or path.suffix == ".py"}
-    return module.partition(".")[0] in packages
+    return module in sys.modules and module.partition(".")[0] not in packages
 
 
 def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
