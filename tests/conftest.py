@@ -55,7 +55,7 @@ def two_cpu_devices():
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     yield
-    # Dataset.scan keeps its functions in the default graph. At the end of the interpreter it would be too late for them:
+    # Dataset.scan keeps its functions in the default graph. They must go before the interpreter ends:
     # "Exception ignored in: <function AtomicFunction.__del__".
     tf.compat.v1.reset_default_graph()
 
