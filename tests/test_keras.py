@@ -13,7 +13,9 @@ from albert_tf import keras
 pytestmark = pytest.mark.both_stacks
 
 REPOSITORY = Path(__file__).parents[1]
-OTHER_KERAS = re.compile(r"\b(tf\.keras|tf_keras|tensorflow\.keras|from tensorflow import keras)\b")
+# Uses, and not the name of the package alone, which stands where messages of libraries are dropped.
+OTHER_KERAS = re.compile(r"\b(tf|tensorflow)\.keras\b|\b(import|from) tf_keras\b|import_module\(.tf_keras"
+                         r"|from tensorflow import .*\bkeras\b")
 EARLIER_IMPORTS = """
 import keras, tensorflow
 tensorflow.keras.layers.Dense(1)
@@ -42,7 +44,7 @@ def test_keras_imported_earlier_makes_no_difference(legacy):
     assert run.returncode == 0, run.stderr
 
 
-def test_no_other_module_names_the_keras_of_tensorflow():
+def test_no_other_module_takes_keras_from_elsewhere():
     sources = [*REPOSITORY.glob("*.py")] + [
         path for folder in ("albert_tf", "benchmarks", "demo", "tests") for path in (REPOSITORY / folder).rglob("*.py")]
     assert len(sources) > 100
