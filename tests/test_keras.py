@@ -49,5 +49,4 @@ def test_no_other_module_takes_keras_from_elsewhere():
         path for folder in ("albert_tf", "benchmarks", "demo", "tests") for path in (REPOSITORY / folder).rglob("*.py")]
     assert len(sources) > 100
     naming = {str(path.relative_to(REPOSITORY)) for path in sources if OTHER_KERAS.search(path.read_text())}
-    # quiet.py names packages whose log messages it holds back, and imports none of them.
-    assert naming == {"albert_tf/keras.py", "albert_tf/quiet.py", "tests/test_keras.py"}
+    assert naming == {"albert_tf/keras.py", "tests/test_keras.py"}
