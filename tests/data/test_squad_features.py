@@ -177,11 +177,12 @@ def test_paragraphs_without_much_in_common_are_aligned_by_offsets_alone(tokenize
 
 
 @pytest.mark.parametrize("part", ["word, ", "…", "1,2 \t", " "], ids=["words", "grows", "dense with gaps", "blanks"])
-def test_a_context_of_a_megabyte_takes_seconds(tokenizer, part):
+def test_a_context_of_a_megabyte_is_aligned_in_linear_time(tokenizer, part):
     text = part * (1_000_000 // len(part)) + "end"
-    start = time.perf_counter()
+    start = time.process_time()  # of this process: what else the machine does makes no difference
     (aligned,) = align_paragraphs(tokenizer, [text])
-    assert len(aligned.ids) and time.perf_counter() - start < 30
+    assert len(aligned.ids)
+    assert time.process_time() - start < 60  # a few seconds; in quadratic time hours
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------
