@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
-from script_session import REPOSITORY, ScriptSession
+from script_session import ScriptSession
 
 from albert_tf.data import race
 from albert_tf.data.choice_tables import read_json_examples
+from albert_tf.finetuning_flags import RECIPES
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -177,7 +178,7 @@ def check_served(directory, examples, predictions, num_choices):
 # Learning rate, ALBERT dropout: Lan et al., 2020, table 14, and the release's README for v2 models.
 @pytest.mark.parametrize("recipe, learning_rate, dropout", [("race", 2e-5, 0.1), ("race_v2", 1e-5, 0.0)])
 def test_recipes(recipe, learning_rate, dropout):
-    assert json.loads((REPOSITORY / "recipes" / f"{recipe}.json").read_text()) == dict(
+    assert json.loads((RECIPES / f"{recipe}.json").read_text()) == dict(
         learning_rate=learning_rate, train_batch_size=32, hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout, dropout_prob=0.1, train_step=12000, warmup_step=1000, max_seq_length=512)
 

@@ -111,7 +111,7 @@ def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
 
 
 def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="absl")
     now = [0.0]
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
     progress = callbacks.Progress(10, 100, batch_size=8)

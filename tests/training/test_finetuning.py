@@ -188,7 +188,7 @@ def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy,
 
 
 def test_a_run_that_goes_on_or_predicts_does_not_load_what_it_started_from(strategy, tables, tmp_path, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="absl")
     released = str(tmp_path / "released" / "model.ckpt")
     save_tf1_checkpoint(AlbertPretrainer(CONFIG), released)
 
