@@ -17,12 +17,14 @@ from absl import flags
 from albert_tf import flags as shared
 from albert_tf.interchange.conversion import FORMATS, convert
 from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.hugging_face.writing import DTYPES
 from albert_tf.interchange.open_source import open_source
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
 flags.DEFINE_enum("to", "tf1", list(FORMATS), "The form that is written.")
 flags.DEFINE_string("output_dir", None, "Where it goes.")
+flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Type of the weights that --to=hugging_face writes.")
 flags.DEFINE_enum("model", None, list(MODELS), "Which model it is; default: what its variables tell.")
 flags.DEFINE_string("albert_directory", None, "The release's name for the directory of --init_checkpoint.")
 flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "The checkpoint in --albert_directory.")
@@ -39,7 +41,8 @@ def main():
     config, vocabulary = shared.config(), shared.vocabulary()
     if vocabulary:
         shared.check_vocabulary(vocabulary.tokenizer(), config)
-    convert(open_source(path, shared.is_trusted(path)), output_dir, FLAGS.to, FLAGS.model, config, vocabulary)
+    convert(open_source(path, shared.is_trusted(path)), output_dir, FLAGS.to, FLAGS.model, config, vocabulary,
+            FLAGS.dtype)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def convert(
     model: str | None = None,
     config: AlbertConfig | None = None,
     vocabulary: VocabularyFiles | None = None,
+    dtype: str = "float32",
 ) -> None:
     """Writes a model in another form, with config and vocabulary; optimizer slots and steps stay behind.
 
@@ -47,6 +48,7 @@ def convert(
       model: which model of from_pretrained it is; by default what its variables tell.
       config: by default the source's.
       vocabulary: by default the source's.
+      dtype: of the weights that "hugging_face" writes: float32, float16 or bfloat16.
 
     Raises:
       ValueError: output_dir is a file, or there is a model in it already; it is not clear which model it is; the form
@@ -61,7 +63,8 @@ def convert(
     if report.not_restored:
         logging.warning("%s lacks %s of a %s: left out where the form does without, else written with initial values",
                         source.path, ", ".join(report.not_restored), kind)
-    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored)
+    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
+         dtype)
     logging.info("%s written to %s, as a %s", to, output_dir, kind)
 
 
@@ -92,7 +95,7 @@ def kind_of(source: Source) -> str:
 
 def save(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
-    never_trained: Collection[str] = (),
+    never_trained: Collection[str] = (), dtype: str = "float32",
 ) -> None:
     """Writes a model, its config and its vocabulary; the weights last, so that where they are all is.
 
@@ -102,12 +105,15 @@ def save(
       to: of FORMATS.
       vocabulary: of the model.
       never_trained: release names of variables that have initial values; TF1's forms and "tf_hub" do without them.
+      dtype: of the weights; all forms but "hugging_face" have float32 only.
 
     Raises:
-      ValueError: the form has no such model.
+      ValueError: the form has no such model, or no such dtype.
     """
+    if dtype != "float32" and to != "hugging_face":
+        raise ValueError(f"only hugging_face writes weights of type {dtype}, and not {to}")
     if to == "hugging_face":
-        save_hugging_face(model, output_dir, vocabulary)
+        save_hugging_face(model, output_dir, vocabulary, dtype)
     elif to == "tf_hub":
         _save_module(model, output_dir, vocabulary, never_trained)
     else:

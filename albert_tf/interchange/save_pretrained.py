@@ -8,7 +8,8 @@ from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.text.tokenization import FullTokenizer
 
 
-def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours") -> None:
+def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",
+                    dtype: str = "float32") -> None:
     """Writes a model with its config, and the vocabulary of a tokenizer, so that from_pretrained reads them.
 
     Args:
@@ -17,12 +18,14 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       tokenizer: of the model.
       to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert) or
         "tf_hub".
+      dtype: of the weights: "float32", or "float16" or "bfloat16" with "hugging_face".
 
     Raises:
-      ValueError: there is a model in the folder already, there is no such format, or the format has no such model.
+      ValueError: there is a model in the folder already, there is no such format, or the format has no such model or
+        dtype.
 
     Example:
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
     check_no_model(folder, to)
-    save(model, folder, to, VocabularyFiles() if tokenizer is None else VocabularyFiles.of(tokenizer))
+    save(model, folder, to, VocabularyFiles() if tokenizer is None else VocabularyFiles.of(tokenizer), dtype=dtype)

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -90,6 +91,25 @@ def test_every_model_comes_back_bit_equal(tmp_path, kind, changes):
         before, after = ({name: value for name, value in values.items() if "pooler" not in name}
                          for values in (before, after))
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("dtype, stored", [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
+def test_weights_written_in_16_bits_come_back_rounded_to_them(tmp_path, dtype, stored):
+    model = MODELS["pretrainer"](TINY)
+    albert_tf.save_pretrained(model, str(tmp_path / "hf"), to="hugging_face", dtype=dtype)
+    tensors = load_file(str(tmp_path / "hf" / "model.safetensors"))
+    assert {value.dtype for value in tensors.values()} == {np.dtype(stored)}
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["torch_dtype"] == dtype
+    again = values_of(albert_tf.from_pretrained(str(tmp_path / "hf"), model="pretrainer"))
+    for name, value in values_of(model).items():
+        np.testing.assert_array_equal(again[name], value.astype(stored).astype(np.float32), err_msg=name)
+
+
+@pytest.mark.parametrize("to, dtype, message", [
+    ("ours", "float16", "only hugging_face"), ("hugging_face", "int8", "float32, float16, bfloat16")])
+def test_a_dtype_that_cannot_be_written_is_refused(tmp_path, to, dtype, message):
+    with pytest.raises(ValueError, match=message):
+        albert_tf.save_pretrained(MODELS["encoder"](TINY), str(tmp_path / "out"), to=to, dtype=dtype)
 
 
 def test_question_answering_has_no_pooler(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 
@@ -20,23 +21,32 @@ from albert_tf.local_copies import written_locally
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 
+# The types that weights can be written in, by Hugging Face's names.
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
-def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
+
+def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
+                      dtype: str = "float32") -> None:
     """Writes config.json, model.safetensors and the vocabulary; a config that is BERT's as BERT, else as ALBERT.
 
     Args:
       model: any model of albert_tf.modeling but AlbertConditionalSpan.
       folder: where to; made where it is missing.
       vocabulary: the model's.
+      dtype: of DTYPES; the values are rounded to it.
 
     Raises:
-      ValueError: Hugging Face has no such model.
+      ValueError: Hugging Face has no such model, or there is no such dtype.
     """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
     num_labels = model.classifier.kernel.shape[0] if isinstance(model, AlbertClassifier) else None
     values = config_values(model.config, architecture, num_labels)
-    tensors = _tensors(model, head, model_type)
+    if dtype != "float32":
+        values["torch_dtype"] = dtype
+    tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder)
     with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
