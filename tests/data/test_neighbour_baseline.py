@@ -1,0 +1,84 @@
+"""Losses of frequencies and neighbours: against a count by hand, and on texts with a known answer."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from synthetic_records import CLS, FIRST_ID, MASK, SEP, VOCAB_SIZE, example
+
+from albert_tf.data.batching import counted
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.neighbour_baseline import neighbour_baseline
+from albert_tf.data.records import check_records, record_writer
+from albert_tf.data.tf_example import serialize
+
+SEQ, PREDICTIONS = 32, 1
+TOKENS = VOCAB_SIZE - FIRST_ID
+
+
+def record(ids, position):
+    """A record whose tokens are [CLS] ids [SEP], with one masked."""
+    tokens = np.array([CLS, *ids, SEP], np.int32)
+    features = example(np.random.default_rng(0), SEQ, MaskingOptions(PREDICTIONS))[0]
+    inputs = tokens.copy()
+    inputs[position] = MASK
+    padding = np.zeros(SEQ - len(tokens), np.int32)
+    return dict(features, input_ids=np.concatenate([inputs, padding]),
+                input_mask=np.concatenate([np.ones_like(tokens), padding]), masked_lm_positions=np.array([position]),
+                masked_lm_ids=tokens[[position]], masked_lm_weights=np.ones(1, np.float32))
+
+
+def baseline(folder, texts):
+    path = str(folder / "x.tfrecord")
+    rng = np.random.default_rng(1)
+    with record_writer(path, {}) as writer:
+        for ids in texts:
+            writer.write(serialize(**record(ids, int(rng.integers(1, len(ids) + 1)))))
+    files = counted(check_records([path]))
+    return neighbour_baseline(files, files, SEQ, PREDICTIONS, VOCAB_SIZE)
+
+
+def test_where_a_neighbour_determines_a_token_its_loss_is_near_zero_and_that_of_frequencies_is_not(tmp_path):
+    rng = np.random.default_rng(0)
+    starts = rng.integers(0, TOKENS, 4000)
+    found = baseline(tmp_path, [FIRST_ID + (start + np.arange(SEQ - 2)) % TOKENS for start in starts])
+    assert found.neighbour_loss < 0.1
+    assert found.frequency_loss == pytest.approx(math.log(TOKENS), rel=0.02)
+
+
+def test_where_neighbours_say_nothing_they_are_no_better_than_frequencies(tmp_path):
+    rng = np.random.default_rng(0)
+    found = baseline(tmp_path, FIRST_ID + rng.integers(0, TOKENS, (4000, SEQ - 2)))
+    assert found.frequency_loss == pytest.approx(math.log(TOKENS), rel=0.03)
+    assert found.neighbour_loss == pytest.approx(found.frequency_loss, rel=0.03)
+
+
+def test_the_losses_are_those_of_counts_by_hand(tmp_path):
+    texts = [[5, 6, 7], [5, 6, 8], [9, 6, 7]]
+    found = baseline(tmp_path, texts)
+    sequences = [[CLS, *ids, SEP] for ids in texts]
+    tokens = Counter({token: 1 for token in range(VOCAB_SIZE)})
+    for ids in sequences:
+        tokens.update(ids)
+    frequency = {token: count / sum(tokens.values()) for token, count in tokens.items()}
+    pairs = Counter(pair for ids in sequences for pair in zip(ids, ids[1:]))
+
+    def probability(token, left, right):
+        def of(count, neighbour_count):
+            return (count + 100 * frequency[token]) / (neighbour_count + 100)
+
+        before = sum(count for (first, _), count in pairs.items() if first == left)
+        after = sum(count for (_, second), count in pairs.items() if second == right)
+        return of(pairs[left, token], before) * of(pairs[token, right], after) / frequency[token]
+
+    rng = np.random.default_rng(1)
+    by_frequency, by_neighbours = [], []
+    for ids in sequences:
+        position = int(rng.integers(1, len(ids) - 1))
+        left, token, right = ids[position - 1 : position + 2]
+        total = sum(probability(other, left, right) for other in range(VOCAB_SIZE))
+        by_frequency.append(-math.log(frequency[token]))
+        by_neighbours.append(-math.log(probability(token, left, right) / total))
+    assert found.frequency_loss == pytest.approx(np.mean(by_frequency), rel=1e-6)
+    assert found.neighbour_loss == pytest.approx(np.mean(by_neighbours), rel=1e-6)
