@@ -24,7 +24,7 @@ from albert_tf.finite import define_float
 from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
 
-define_required("input_file", "Text files: a comma-separated list of paths and globs.")
+define_required("input_file", "Text files, .gz and .bz2 too: a comma-separated list of paths and globs.")
 define_required("output_file", "TFRecord files to write, comma-separated.")
 flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary, for models without a SentencePiece model.")
 flags.DEFINE_string("spm_model_file", None, "The SentencePiece model. It wins over --vocab_file.")

@@ -68,12 +68,12 @@ class Bar(tqdm):
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     """Gives a function that is told each time how many more are done.
 
     Args:
       what: the job's name.
-      total: how many there are to do.
+      total: how many there are to do; None where that is not known.
       unit: of what, as it stands behind a number.
     """
     if sys.stderr.isatty():
@@ -86,7 +86,7 @@ def progress(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]
 
 
 class _Lines:
-    def __init__(self, what: str, total: int, unit: str):
+    def __init__(self, what: str, total: int | None, unit: str):
         self._what, self._total, self._unit, self._done = what, total, unit, 0
         self._rate = MovingRate()
         self._start = self._last_line = time.monotonic()

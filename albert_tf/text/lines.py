@@ -1,23 +1,48 @@
-"""Text as the release reads it: UTF-8, split at newline only, and without any carriage return."""
+"""Text as the release reads it: UTF-8, split at newline only, and without any carriage return. It may be compressed."""
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import gzip
+import os
 import sys
-from typing import Iterable, Iterator
+import zlib
+from typing import Any, BinaryIO, Callable, Iterable, Iterator
 
 from albert_tf.files import check_is_file, decode_utf8
 from albert_tf.lazy import tensorflow as tf
 
+_DECOMPRESSORS: dict[str, Callable[[Any], BinaryIO]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item, return-value]
+    ".bz2": bz2.BZ2File,  # type: ignore[dict-item]
+}
 
-def read_lines(path: str) -> Iterator[str]:
-    """The lines of a file.
+
+def is_compressed(path: str) -> bool:
+    """Whether a file is read through a decompressor, by the ending of its name: .gz or .bz2."""
+    return os.path.splitext(path)[1] in _DECOMPRESSORS
+
+
+def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
+    """The lines of a file, or those of them that begin in a range of its bytes.
+
+    Args:
+      path: of the file. A name that ends in .gz or .bz2 is that of a compressed file.
+      start: first byte of the range; of a compressed file always 0.
+      stop: the byte behind the range; by default the end of the file. Ranges that follow each other have every line
+        once.
 
     Raises:
-      ValueError: there is no such file, or a line is not UTF-8; file and line are named.
+      ValueError: there is no such file, a line is not UTF-8 (file and line are named), or a compressed file is damaged.
     """
     check_is_file(path)
-    with tf.io.gfile.GFile(path, "rb") as file:
-        yield from _decoded(file, path)
+    with _opened(path) as file, _naming_damage(path):
+        if start:  # a line begins at `start` where the byte before ends one
+            file.seek(start - 1)
+            file.readline()
+            start = file.tell()
+        yield from _decoded(_until(file, stop), path, lambda: _count_newlines(path, start))
 
 
 def read_standard_input() -> Iterator[str]:
@@ -26,9 +51,51 @@ def read_standard_input() -> Iterator[str]:
     Raises:
       ValueError: a line is not UTF-8; its number is named.
     """
-    return _decoded(sys.stdin.buffer, "standard input")
+    return _decoded(sys.stdin.buffer, "standard input", lambda: 0)
 
 
-def _decoded(lines: Iterable[bytes], path: str) -> Iterator[str]:
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    with tf.io.gfile.GFile(path, "rb") as file:
+        if is_compressed(path):
+            with _DECOMPRESSORS[os.path.splitext(path)[1]](file) as decompressed:
+                yield decompressed
+        else:
+            yield file
+
+
+@contextlib.contextmanager
+def _naming_damage(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error, OSError) as error:
+        if not is_compressed(path) or getattr(error, "errno", None):  # errors of the file system have a number
+            raise
+        raise ValueError(f"{path} is cut, damaged or not compressed as its name says: {error}") from error
+
+
+def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
+    """The lines that begin before `stop`. The file tells its position: tf.io.gfile gives lines without "\r"."""
+    if stop is None:
+        yield from file
+        return
+    while file.tell() < stop and (line := file.readline()):
+        yield line
+
+
+def _decoded(lines: Iterable[bytes], path: str, lines_before: Callable[[], int]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
-        yield decode_utf8(line, path, number).replace("\r", "").rstrip("\n")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            text = decode_utf8(line, path, number + lines_before())  # raises the error that names file and line
+        yield text.replace("\r", "").rstrip("\n")
+
+
+def _count_newlines(path: str, stop: int) -> int:
+    """Newlines among the first `stop` bytes of a file: they are counted for the message of an error alone."""
+    count = 0
+    with tf.io.gfile.GFile(path, "rb") as file:
+        for start in range(0, stop, 1 << 20):
+            count += file.read(min(1 << 20, stop - start)).count(b"\n")
+    return count

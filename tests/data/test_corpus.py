@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining.corpus import Corpus, Part, line_batches, write_corpus
+from albert_tf.data.pretraining.corpus import Part, batch_of, line_batches, open_corpus, write_corpus
 
 
 def batch(*lengths):
     """Ids from 0 on for sentences of the given lengths; -1 ends a document."""
     ids = np.arange(sum(length for length in lengths if length > 0), dtype=np.int32)
-    return ids, np.array(lengths, np.int64)
+    return batch_of(ids, np.array(lengths, np.int64))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_random_sentences_are_of_another_document_and_as_many_as_asked_for(corpu
 
 
 def test_a_corpus_can_be_read_twice(corpus, tmp_path):
-    again = Corpus(str(tmp_path))
+    again = open_corpus(str(tmp_path))
     assert again.sentences(Part(1, 2, 3))[0].tolist() == corpus.sentences(Part(1, 2, 3))[0].tolist()
 
 

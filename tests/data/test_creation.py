@@ -1,5 +1,7 @@
 """Text to records: what they hold, that only the seed decides, and what is refused."""
 
+import bz2
+import gzip
 import json
 import pathlib
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.pretraining import creation
+from albert_tf.data.pretraining import plan
 from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import SegmentOptions
@@ -124,7 +126,7 @@ def test_permutation_doubles_the_masked_features(tmp_path, text, create):
 
 def test_long_documents_are_cut_for_the_workers_and_no_sentence_is_lost(tmp_path, text, create, monkeypatch):
     text.write_text("\n".join(SENTENCES * 20))
-    monkeypatch.setattr(creation, "_LONGEST_PART", 16)
+    monkeypatch.setattr(plan, "LONGEST_PART", 16)
     assert create(objective="none", short=0.0, dupe_factor=1)["documents"] == 1
     whole = create("whole.tfrecord", objective="none", short=0.0, dupe_factor=1, release_compatible=True)
     assert whole["examples"] < sum(1 for _ in examples(tmp_path / "out.tfrecord")) < whole["examples"] + 120 / 16 + 1
@@ -186,3 +188,12 @@ def test_what_a_killed_run_left_is_removed(tmp_path, text, create):
         path.write_bytes(b"part")
     create()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]
+
+
+@pytest.mark.parametrize("name, compress", [("text.txt.gz", gzip.compress), ("text.txt.bz2", bz2.compress)])
+def test_compressed_text_gives_the_records_of_the_text(tmp_path, text, create, tokenizer, name, compress):
+    create()
+    (tmp_path / name).write_bytes(compress(text.read_bytes()))
+    options = CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), 3, 12345)
+    create_pretraining_data([str(tmp_path / name)], [str(tmp_path / "again.tfrecord")], tokenizer, options, 1)
+    assert (tmp_path / "again.tfrecord").read_bytes() == (tmp_path / "out.tfrecord").read_bytes()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterable, Iterator, NamedTuple
+from typing import BinaryIO, Iterable, Iterator, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,12 +20,76 @@ _DOCUMENT_END = -1
 # Documents whose ends are looked at together.
 _BLOCK = 1 << 20
 
-
-_COLUMNS = dict(
-    ids=np.int32,  # [tokens], all sentences one after the other
-    sentence_ends=np.int64,  # [sentences], where each ends in ids
-    document_ends=np.int64,  # [2 * documents], where each ends in sentence_ends, and in ids
+# The type of a value of each column, and the shape of a row.
+COLUMNS: dict[str, tuple[type, tuple[int, ...]]] = dict(
+    ids=(np.int32, ()),  # [tokens], all sentences one after the other
+    sentence_ends=(np.int64, ()),  # [sentences], where each ends in ids
+    document_ends=(np.int64, (2,)),  # [documents, 2], where each ends in sentence_ends, and in ids
 )
+
+
+class TokenizedBatch(NamedTuple):
+    """Tokens of some lines that follow each other. Sentences and tokens are counted from the start of the batch.
+
+    Args:
+      ids: int32 [tokens].
+      sentence_ends: int64 [sentences], where each ends in ids.
+      document_ends: int64 [ends, 2], where documents end in sentence_ends, and in ids; each place once. An end at 0
+        belongs to a document of an earlier batch, if one is open there.
+    """
+
+    ids: np.ndarray
+    sentence_ends: np.ndarray
+    document_ends: np.ndarray
+
+    @property
+    def counts(self) -> BatchCounts:
+        """How much the batch holds."""
+        ends = self.document_ends[[0, -1], 0].tolist() if len(self.document_ends) else [_NO_END, _NO_END]
+        return BatchCounts(len(self.ids), len(self.sentence_ends), len(self.document_ends), *ends)
+
+
+class BatchCounts(NamedTuple):
+    """How much a TokenizedBatch holds; first_end and last_end are those of documents, in sentences, or -1."""
+
+    tokens: int
+    sentences: int
+    document_ends: int
+    first_end: int
+    last_end: int
+
+
+_NO_END = -1
+
+
+class Position(NamedTuple):
+    """How much of a corpus lies before a batch; open_document is the first sentence of the document that goes on."""
+
+    tokens: int = 0
+    sentences: int = 0
+    documents: int = 0
+    open_document: int = 0  # == sentences where no document is open
+
+    def skipped_ends(self, counts: BatchCounts) -> int:
+        """How many of a batch's document ends, 1 or 0, end no document: of two blank lines, or one at the start."""
+        return int(counts.first_end == 0 and self.open_document == self.sentences)
+
+    def after(self, counts: BatchCounts) -> Position:
+        """The position behind a batch."""
+        has_end = counts.last_end != _NO_END
+        return Position(self.tokens + counts.tokens, self.sentences + counts.sentences,
+                        self.documents + counts.document_ends - self.skipped_ends(counts),
+                        self.sentences + counts.last_end if has_end else self.open_document)
+
+
+class Column(Protocol):
+    """An array of which slices are read."""
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    def __getitem__(self, piece: slice) -> np.ndarray:
+        """Some rows that follow each other."""
 
 
 class Part(NamedTuple):
@@ -37,14 +101,17 @@ class Part(NamedTuple):
 
 
 class Corpus:
-    """Documents of sentences of token ids, in a folder that `write_corpus` filled. Nothing of it stays in memory."""
+    """Documents of sentences of token ids. Nothing of it stays in memory.
 
-    def __init__(self, folder: str):
-        self._ids, self._sentence_ends, self._document_ends = (
-            _Column(os.path.join(folder, name), dtype) for name, dtype in _COLUMNS.items())
+    Args:
+      ids, sentence_ends, document_ends: the columns, see COLUMNS.
+    """
+
+    def __init__(self, ids: Column, sentence_ends: Column, document_ends: Column):
+        self._ids, self._sentence_ends, self._document_ends = ids, sentence_ends, document_ends
 
     def __len__(self) -> int:
-        return len(self._document_ends) // 2
+        return len(self._document_ends)
 
     @property
     def num_sentences(self) -> int:
@@ -63,14 +130,21 @@ class Corpus:
                 for document, first, last in zip(documents, starts, starts[1:])
                 for start in range(first, last, longest)]
 
-    def tasks(self, tokens: int, longest: int) -> Iterator[list[Part]]:
-        """The parts of all documents: those of small ones together, about `tokens` of them, and others one by one."""
-        for first in range(0, len(self), _BLOCK):
-            documents = range(first, min(first + _BLOCK, len(self)))
+    def tasks(self, tokens: int, longest: int, documents: range | None = None) -> Iterator[list[Part]]:
+        """The parts of documents: those of small ones together, about `tokens` of them, and others one by one.
+
+        Args:
+          tokens: of one task.
+          longest: see parts.
+          documents: of which the parts are; by default all.
+        """
+        documents = range(len(self)) if documents is None else documents
+        for first in range(documents.start, documents.stop, _BLOCK):
+            last = min(first + _BLOCK, documents.stop)
             # Two documents go together when both begin and both end between the same multiples of `tokens`.
-            ends = self._ends(first - 1, documents.stop)[:, 1] // tokens
+            ends = self._ends(first - 1, last)[:, 1] // tokens
             starts = (np.flatnonzero(np.diff(ends[:-1] + ends[1:], prepend=-1)) + first).tolist()
-            for start, stop in zip(starts, [*starts[1:], documents.stop]):
+            for start, stop in zip(starts, [*starts[1:], last]):
                 parts = self.parts(range(start, stop), longest)
                 yield from [parts] if stop - start > 1 else [[part] for part in parts]
 
@@ -100,23 +174,39 @@ class Corpus:
 
     def _ends(self, first: int, last: int) -> np.ndarray:
         """Where documents from `first` to before `last` end, int64 [documents, 2]; document -1 ends at 0."""
-        ends = self._document_ends[2 * max(first, 0) : 2 * last].reshape(-1, 2)
+        ends = self._document_ends[max(first, 0) : last]
         return ends if first >= 0 else np.concatenate([[[0, 0]], ends])
 
 
-class _Column:
-    """An array in a file, of which slices are read. A memory map would count as memory what it has seen."""
+def open_corpus(folder: str) -> Corpus:
+    """The corpus in a folder that write_corpus filled."""
+    return Corpus(*(FileColumn(open(os.path.join(folder, name), "rb", buffering=0), name) for name in COLUMNS))
 
-    def __init__(self, path: str, dtype):
-        self._file, self._dtype = open(path, "rb", buffering=0), np.dtype(dtype)
+
+class FileColumn:
+    """A column in a file. A memory map would count as memory what it has seen.
+
+    Args:
+      file: opened without a buffer, at a local path.
+      name: of the column.
+      start: of the column in the file, in bytes.
+      length: rows; by default all to the end of the file.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, start: int = 0, length: int | None = None):
+        self._file, self._start = file, start
+        dtype, self._row_shape = COLUMNS[name]
+        self._dtype: np.dtype = np.dtype(dtype)
+        self._row_bytes = self._dtype.itemsize * int(np.prod(self._row_shape))
+        self._length = (os.fstat(file.fileno()).st_size - start) // self._row_bytes if length is None else length
 
     def __len__(self) -> int:
-        return os.fstat(self._file.fileno()).st_size // self._dtype.itemsize
+        return self._length
 
     def __getitem__(self, piece: slice) -> np.ndarray:
-        values = np.empty(max(piece.stop - piece.start, 0), self._dtype)
-        self._file.seek(piece.start * self._dtype.itemsize)
-        if self._file.readinto(values.view(np.uint8).data) != values.nbytes:
+        values = np.empty((max(piece.stop - piece.start, 0), *self._row_shape), self._dtype)
+        self._file.seek(self._start + piece.start * self._row_bytes)
+        if self._file.readinto(values.reshape(-1).view(np.uint8).data) != values.nbytes:  # type: ignore[attr-defined]
             raise OSError(f"{self._file.name} is shorter than it was")
         return values
 
@@ -135,42 +225,52 @@ def line_batches(paths: list[str]) -> Iterator[list[str]]:
     yield batch
 
 
-def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all lines, int32, and the length of each, or -1 where a document ends. Lines without ids go."""
+def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> TokenizedBatch:
+    """The tokens of some lines. An empty line ends a document, and a line without ids is left out."""
     encoded = tokenizer.encode_batch(lines)
     lengths = np.array([len(ids) if line else _DOCUMENT_END for line, ids in zip(lines, encoded)], np.int64)
-    return np.concatenate(encoded).astype(np.int32), lengths[lengths != 0]
+    return batch_of(np.concatenate(encoded).astype(np.int32), lengths[lengths != 0])
 
 
-def write_corpus(
-    batches: Iterable[tuple[np.ndarray, np.ndarray]], folder: str, name: str = "the input files"
-) -> Corpus:
-    """Writes what tokenize_lines gave, batch after batch, to a folder.
+def batch_of(ids: np.ndarray, lengths: np.ndarray) -> TokenizedBatch:
+    """A batch.
 
     Args:
-      batches: ids and lengths.
+      ids: int32 [tokens], all sentences one after the other.
+      lengths: int64 [sentences and ends of documents], tokens of each sentence, or -1 where a document ends.
+    """
+    is_sentence = lengths != _DOCUMENT_END
+    ends = np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # of what was before, and of each sentence
+    document_ends = np.unique(np.cumsum(is_sentence)[~is_sentence])  # of two blank lines, one ends a document
+    return TokenizedBatch(ids, ends[1:], np.stack([document_ends, ends[document_ends]], axis=1))
+
+
+def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str = "the input files") -> Corpus:
+    """Writes a corpus, batch after batch, to a folder.
+
+    Args:
+      batches: of all lines, in their order.
       folder: gets the files of the corpus.
       name: of the text, for the error.
 
     Raises:
       ValueError: there is no token in it.
     """
-    num_tokens = num_sentences = document_start = 0
+    position = Position()
     with contextlib.ExitStack() as files:
         ids_file, ends_file, documents_file = (
-            files.enter_context(open(os.path.join(folder, name), "wb")) for name in _COLUMNS)
-        for ids, lengths in batches:
-            is_sentence = lengths != _DOCUMENT_END
-            ends = num_tokens + np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # of what was before, and each
-            document_ends = np.cumsum(is_sentence)[~is_sentence]
-            # Two blank lines, or one at the start, end no document.
-            document_ends = np.unique(document_ends[document_ends + num_sentences > document_start])
-            ids_file.write(ids.tobytes())
-            ends_file.write(ends[1:].tobytes())
-            documents_file.write(np.stack([num_sentences + document_ends, ends[document_ends]], axis=1).tobytes())
-            document_start = num_sentences + int(document_ends[-1]) if len(document_ends) else document_start
-            num_sentences += len(ends) - 1
-            num_tokens = int(ends[-1])
+            files.enter_context(open(os.path.join(folder, name), "wb")) for name in COLUMNS)
+        for batch in batches:
+            ids_file.write(batch.ids.tobytes())
+            ends_file.write((batch.sentence_ends + position.tokens).tobytes())
+            document_ends = batch.document_ends[position.skipped_ends(batch.counts) :]
+            documents_file.write((document_ends + [position.sentences, position.tokens]).tobytes())
+            position = position.after(batch.counts)
+    check_has_text(position.tokens, name)
+    return open_corpus(folder)
+
+
+def check_has_text(num_tokens: int, name: str) -> None:
+    """Raises ValueError where a corpus has no token; `name` is the text's."""
     if not num_tokens:
         raise ValueError(f"there is no text in {name}")
-    return Corpus(folder)

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
-import sys
 from typing import Iterator
 
 import tensorflow as tf
 
-from albert_tf.data.pretraining import corpus as corpus_files
+from albert_tf.data.pretraining import corpus as corpus_files, plan
 from albert_tf.data.pretraining.corpus import Corpus
 from albert_tf.data.pretraining.shuffle import sorted_records
 from albert_tf.data.pretraining.worker import CreationOptions, examples_of_parts, start_worker, tokenize_lines
@@ -29,14 +27,8 @@ from albert_tf.manifests import check_output
 from albert_tf.paths import local_place
 from albert_tf.progress import progress
 from albert_tf.temporary_files import temporary_folder
+from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer
-
-# Tokens of small documents that one task of a worker takes. Sentences after which a document is cut, so that workers
-# can share it and none has to hold it: about as many tokens.
-_TASK_TOKENS = 200_000
-_LONGEST_PART = 8192
-# Bytes of records that one bucket holds at most, by a generous estimate.
-_BUCKET_BYTES = 32 << 20
 
 
 def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
@@ -44,7 +36,8 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     """Writes pre-training records, shuffled over all output files.
 
     Args:
-      input_files: UTF-8 text, one sentence a line, a blank line between documents.
+      input_files: UTF-8 text, one sentence a line, a blank line between documents; compressed where a name ends in .gz
+        or .bz2.
       output_files: TFRecord files to write; each appears when it is whole, with its manifest.
       tokenizer: of the model's vocabulary.
       options: what to make.
@@ -65,14 +58,12 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     with _working_directory(output_files[0]) as work:
         with worker_pool(num_workers, start_worker, tokenizer, work) as run:
             corpus = _tokenize(run, input_files, work)
-            if options.segments.objective == "nsp" and len(corpus) < 2:
-                raise ValueError("the next-sentence objective needs at least two documents: B comes from another one")
-            num_buckets = _num_buckets(corpus, options, len(output_files))
+            plan.check_corpus(corpus, options)
+            num_buckets = plan.num_buckets(corpus, options, len(output_files))
             statistics = _make_examples(run, corpus, options, num_buckets)
-        if not statistics["examples"]:
-            raise ValueError("no example came out: every document is one word")
+        plan.check_statistics(statistics)
         with all_or_none(output_files):
-            _write_outputs(output_files, work, num_buckets, _made_from(options))
+            _write_outputs(output_files, work, num_buckets, plan.made_from(options))
     statistics["documents"] = len(corpus)
     return statistics
 
@@ -101,23 +92,23 @@ def _working_directory(output_file: str) -> Iterator[str]:
 
 
 def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
-    size = sum(tf.io.gfile.stat(path).length for path in input_files)
+    # How much text a compressed file holds is not known before it is read.
+    size = None if any(map(is_compressed, input_files)) else sum(tf.io.gfile.stat(path).length for path in input_files)
     tasks = ((lines,) for lines in corpus_files.line_batches(input_files))
     with progress("tokenising", size, "B") as done:
 
         def encoded():
-            for ids, lengths, num_bytes in run(tokenize_lines, tasks):
-                yield ids, lengths
+            for batch, num_bytes in run(tokenize_lines, tasks):
+                yield batch
                 done(num_bytes)
 
         return corpus_files.write_corpus(encoded(), work, listed(input_files))
 
 
 def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
-    # The release draws a short length for a whole document.
-    longest = sys.maxsize if options.segments.release_compatible else _LONGEST_PART
+    longest = plan.longest_part(options)
     tasks = ((dupe, parts, options, num_buckets)
-             for dupe in range(options.dupe_factor) for parts in corpus.tasks(_TASK_TOKENS, longest))
+             for dupe in range(options.dupe_factor) for parts in corpus.tasks(plan.TASK_TOKENS, longest))
     statistics: collections.Counter[str] = collections.Counter()
     with progress("making examples", options.dupe_factor * corpus.num_sentences, " sentences") as done:
         for counts in run(examples_of_parts, tasks):
@@ -134,15 +125,3 @@ def _write_outputs(output_files: list[str], work: str, num_buckets: int, made_fr
                 for record in sorted_records(work, range(i * each, (i + 1) * each)):
                     writer.write(record)
             done(1)
-
-
-def _num_buckets(corpus: Corpus, options: CreationOptions, num_outputs: int) -> int:
-    """A multiple of the number of outputs. Short documents make many records that are mostly padding."""
-    examples = 2 * options.dupe_factor * (corpus.num_tokens // options.segments.max_seq_length + len(corpus))
-    size = examples * (6 * options.segments.max_seq_length + 10 * options.masking.record_predictions)
-    return num_outputs * (1 + size // (_BUCKET_BYTES * num_outputs))
-
-
-def _made_from(options: CreationOptions) -> dict:
-    return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking),
-                dupe_factor=options.dupe_factor, random_seed=options.random_seed)

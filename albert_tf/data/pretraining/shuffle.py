@@ -17,6 +17,31 @@ _KEY_BITS = 63
 _BUFFER_BYTES = 16 << 20
 
 
+def bucket_of(key: int, num_buckets: int) -> int:
+    """The number of the bucket that takes a key, where all keys are cut into `num_buckets` ranges of one size."""
+    return key * num_buckets >> _KEY_BITS
+
+
+def packed(key: int, record: bytes) -> bytes:
+    """A key and a record as a bucket holds them, one after the other.
+
+    Args:
+      key: a random whole number below 2**63.
+      record: serialized.
+    """
+    return _HEADER.pack(key, len(record)) + record
+
+
+def unpacked(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The keys and records of a bucket's content."""
+    position = 0
+    while position < len(content):
+        key, length = _HEADER.unpack_from(content, position)
+        position += _HEADER.size
+        yield key, content[position : position + length]
+        position += length
+
+
 class BucketWriter:
     """Appends records to the bucket files of a folder, under names that no other process uses.
 
@@ -32,9 +57,8 @@ class BucketWriter:
 
     def write(self, key: int, record: bytes) -> None:
         """Key: a random whole number below 2**63."""
-        buffer = self._buffers.setdefault(key * self._num_buckets >> _KEY_BITS, bytearray())
-        buffer += _HEADER.pack(key, len(record))
-        buffer += record
+        buffer = self._buffers.setdefault(bucket_of(key, self._num_buckets), bytearray())
+        buffer += packed(key, record)
         self._buffered += len(record)
         if self._buffered >= _BUFFER_BYTES:
             self.flush()
@@ -51,17 +75,12 @@ class BucketWriter:
 def sorted_records(folder: str, buckets: range) -> Iterator[bytes]:
     """The records of some buckets, bucket after bucket, each sorted by key; a bucket's files are removed when read."""
     for bucket in buckets:
-        records = []
+        records: list[tuple[int, bytes]] = []
         for path in glob.glob(os.path.join(glob.escape(folder), f"{bucket:06d}.*")):
             with open(path, "rb") as file:
                 content = file.read()
             os.remove(path)
-            position = 0
-            while position < len(content):
-                key, length = _HEADER.unpack_from(content, position)
-                position += _HEADER.size
-                records.append((key, content[position : position + length]))
-                position += length
+            records.extend(unpacked(content))
         records.sort()
         for _, record in records:
             yield record

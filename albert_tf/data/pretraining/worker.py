@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from typing import Iterator
 
 import numpy as np
 
 from albert_tf import bounds
 from albert_tf.data.pretraining import corpus as corpus_files
-from albert_tf.data.pretraining.corpus import Corpus, Part
+from albert_tf.data.pretraining.corpus import Corpus, Part, TokenizedBatch, open_corpus
 from albert_tf.data.pretraining.examples import ExampleMaker
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
@@ -48,6 +49,40 @@ class CreationOptions:
                              f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
 
 
+class RecordMaker:
+    """Makes the records of parts of a corpus.
+
+    Args:
+      corpus: the whole of it: pairs with random documents take theirs from anywhere.
+      tokenizer: of the corpus.
+      starts_word: bool [vocab_size].
+      options: what to make.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: FullTokenizer, starts_word: np.ndarray, options: CreationOptions):
+        self._corpus, self._random_seed = corpus, options.random_seed
+        self._segmenter = Segmenter(options.segments, starts_word, corpus.random_sentences)
+        self._maker = ExampleMaker(tokenizer, starts_word, options.segments.max_seq_length, options.masking)
+
+    def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
+        """The key and the serialized record of each example of a part: a function of the seed, of dupe and part.
+
+        Args:
+          dupe: how often the corpus was used before.
+          part: of the corpus.
+          statistics: those of create_pretraining_data, and sentences; those of the part are added to them.
+        """
+        rng = np.random.default_rng([self._random_seed, dupe, part.first])
+        statistics["sentences"] += part.last - part.first
+        ids, ends = self._corpus.sentences(part)
+        for pair in self._segmenter.pairs(part.document, ids, ends, rng):
+            if pair is None:
+                statistics["left_out"] += 1
+            else:
+                record = self._maker.make(pair, rng, statistics)
+                yield int(rng.integers(1 << 63, dtype=np.uint64)), record
+
+
 _worker: Worker  # of this process; start_worker sets it
 
 
@@ -71,29 +106,21 @@ def start_worker(tokenizer: FullTokenizer, work: str) -> None:
     _worker = Worker(tokenizer, work)
 
 
-def tokenize_lines(lines: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
-    """What corpus.tokenize_lines gives, and how many bytes of text it was."""
-    return *corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
+def tokenize_lines(lines: list[str]) -> tuple[TokenizedBatch, int]:
+    """The tokens of some lines, and how many bytes of text it was."""
+    return corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
 
 
 def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
                       ) -> collections.Counter[str]:
     """Writes the records of parts to the buckets. Gives the statistics of create_pretraining_data, and sentences."""
     if _worker.corpus is None:
-        _worker.corpus = Corpus(_worker.work)
+        _worker.corpus = open_corpus(_worker.work)
     statistics: collections.Counter[str] = collections.Counter()
-    segmenter = Segmenter(options.segments, _worker.starts_word, _worker.corpus.random_sentences)
-    maker = ExampleMaker(_worker.tokenizer, _worker.starts_word, options.segments.max_seq_length, options.masking)
+    maker = RecordMaker(_worker.corpus, _worker.tokenizer, _worker.starts_word, options)
     buckets = BucketWriter(_worker.work, num_buckets)
     for part in parts:
-        rng = np.random.default_rng([options.random_seed, dupe, part.first])
-        statistics["sentences"] += part.last - part.first
-        ids, ends = _worker.corpus.sentences(part)
-        for pair in segmenter.pairs(part.document, ids, ends, rng):
-            if pair is None:
-                statistics["left_out"] += 1
-            else:
-                record = maker.make(pair, rng, statistics)
-                buckets.write(int(rng.integers(1 << 63, dtype=np.uint64)), record)
+        for key, record in maker.records(dupe, part, statistics):
+            buckets.write(key, record)
     buckets.flush()
     return statistics
