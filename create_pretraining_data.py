@@ -54,7 +54,11 @@ FLAGS = flags.FLAGS
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files go
     tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
-    options = CreationOptions(segment_options(), masking_options(), FLAGS.dupe_factor, FLAGS.random_seed)
+    objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
+    segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
+    masking = MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram,
+                             FLAGS.favor_shorter_ngram, FLAGS.do_whole_word_mask, FLAGS.do_permutation)
+    options = CreationOptions(segments, masking, FLAGS.dupe_factor, FLAGS.random_seed)
     input_files = expand_globs(FLAGS.input_file)
     outputs = list(filter(None, FLAGS.output_file.split(",")))
     if not outputs:
@@ -63,16 +67,6 @@ def main():
     logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files), FLAGS.num_workers)
     statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
     logging.info(summary(statistics))
-
-
-def segment_options() -> SegmentOptions:
-    objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
-    return SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
-
-
-def masking_options() -> MaskingOptions:
-    return MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram, FLAGS.favor_shorter_ngram,
-                          FLAGS.do_whole_word_mask, FLAGS.do_permutation)
 
 
 if __name__ == "__main__":

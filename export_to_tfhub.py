@@ -43,7 +43,8 @@ FLAGS = flags.FLAGS
 def main():
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
-    source = open_source(checkpoint_path())
+    source = open_source(checkpoint_path(FLAGS.albert_directory, FLAGS.checkpoint_name,
+                                         FLAGS["checkpoint_name"].using_default_value))
     vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file) or source.vocabulary
     lower = source.vocabulary.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
     tokenizer = dataclasses.replace(vocabulary, do_lower_case=lower).tokenizer()
@@ -54,11 +55,9 @@ def main():
     logging.info("%s: the preprocessing", preprocess_path)
 
 
-def checkpoint_path() -> str:
-    named = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-    if FLAGS["checkpoint_name"].using_default_value and not tf.io.gfile.exists(f"{named}.index"):
-        return FLAGS.albert_directory
-    return named
+def checkpoint_path(directory: str, name: str, is_default_name: bool) -> str:
+    named = os.path.join(directory, name)
+    return directory if is_default_name and not tf.io.gfile.exists(f"{named}.index") else named
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ FLAGS = flags.FLAGS
 def main():
     check_directory(FLAGS.output_dir)
     model = shared.pretrained(FLAGS.model)
-    shared.check_length(model.config)
+    shared.check_length(FLAGS.max_seq_length, model.config)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:
         flatbuffer = tflite.convert(model, precision, **shape)

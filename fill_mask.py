@@ -36,7 +36,7 @@ def main():
     check_export(FLAGS.export_dir)
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained_masked_lm()
-    shared.check_length(model.config)
+    shared.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, model, tokenizer, FLAGS.top_k, FLAGS.max_seq_length,
                             FLAGS.max_predictions_per_seq)

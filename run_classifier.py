@@ -6,6 +6,11 @@
 Started again with the same flags, training goes on from the latest checkpoint. run_glue.py does all tasks of a folder.
 """
 
+from __future__ import annotations
+
+import dataclasses
+import functools
+
 from albert_tf import cli  # isort: split
 
 import numpy as np
@@ -26,6 +31,7 @@ from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
 from albert_tf.text.graph_packing import pack_texts
+from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -46,41 +52,63 @@ define_float("threshold_to_export", None, "A number that the SavedModel serves b
 FLAGS = flags.FLAGS
 
 
-def main():
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; `task` and `finetuning` are made from several of them."""
+
+    task: Task
+    finetuning: FineTuningOptions
+    data_dir: str
+    cached_dir: str
+    output_dir: str
+    max_seq_length: int
+    classifier_dropout_prob: float
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    export_dir: str | None
+    threshold_to_export: float | None
+
+
+def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
-    task = chosen_task()
-    strategy = shared.set_up()
-    config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)
-    tokenizer = vocabulary.tokenizer()
-    shared.check_vocabulary(tokenizer, config)
-    tables = GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, tuning.cached_dir())
-
-    def new_task():
-        model = AlbertClassifier(config, task.num_labels, FLAGS.classifier_dropout_prob)
-        return ClassificationTask(model, task.is_regression)
-
-    finetuning = tuning.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, best_metric=task.metrics[0])
-    with chief_first(strategy):
-        evaluate = evaluation(task, tables) if FLAGS.do_eval else None
-        test_sets = tables.with_companions(task, "test") if FLAGS.do_predict else []  # what is missing is told here
-    tuning.train_and_evaluate(finetuning, vocabulary, lambda: tables.table(task, "train"), evaluate)
-    for each, table in test_sets:
-        probabilities = mean_probabilities(finetuning.predict(table))
-        if is_chief(strategy):
-            answer(each, probabilities, "" if each is task else f"_{each.name}")
-    if FLAGS.export_dir:
-        model = finetuning.best_model()
-        if is_chief(strategy):
-            export(model, task, tokenizer)
-
-
-def chosen_task() -> Task:
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("give --task_name, or --task_config for a task of your own")
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
         raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
-    return load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
+    task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
+    return shared.from_flags(Options, task=task, cached_dir=tuning.cached_dir(),
+                             finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
+
+
+def main():
+    options = options_from_flags()
+    task = options.task
+    strategy = shared.set_up()
+    config, vocabulary = shared.config(), shared.vocabulary()
+    tokenizer = vocabulary.tokenizer()
+    shared.check_vocabulary(tokenizer, config)
+    tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir)
+
+    def new_task():
+        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob)
+        return ClassificationTask(model, task.is_regression)
+
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
+    with chief_first(strategy):
+        evaluate = evaluation(task, tables) if options.do_eval else None
+        test_sets = tables.with_companions(task, "test") if options.do_predict else []  # what is missing is told here
+    training_table = functools.partial(tables.table, task, "train") if options.do_train else None
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
+    for each, table in test_sets:
+        probabilities = mean_probabilities(finetuning.predict(table))
+        if is_chief(strategy):
+            answer(options, each, probabilities)
+    if options.export_dir:
+        model = finetuning.best_model()
+        if is_chief(strategy):
+            export(options, model, tokenizer)
 
 
 def evaluation(task: Task, tables: GlueTables):
@@ -99,15 +127,17 @@ def evaluation(task: Task, tables: GlueTables):
     return evaluate
 
 
-def answer(task: Task, probabilities: np.ndarray, suffix: str) -> None:
-    """Writes the answers on a test set, under names with this suffix."""
-    guids = [example.guid for example in read_examples(task, FLAGS.data_dir, "test")]
-    write_answers(FLAGS.output_dir, task, guids, probabilities, suffix)
-    logging.info("%s: %s test examples answered in %s", task.name, f"{len(guids):,}", FLAGS.output_dir)
+def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
+    """Writes the answers on the test set of the task or of a companion, whose name is put behind those of the files."""
+    guids = [example.guid for example in read_examples(task, options.data_dir, "test")]
+    suffix = "" if task is options.task else f"_{task.name}"
+    write_answers(options.output_dir, task, guids, probabilities, suffix)
+    logging.info("%s: %s test examples answered in %s", task.name, f"{len(guids):,}", options.output_dir)
 
 
-def export(model: AlbertClassifier, task: Task, tokenizer) -> None:
+def export(options: Options, model: AlbertClassifier, tokenizer) -> None:
     """Writes a SavedModel that gives probabilities [batch, labels], predictions [batch] and, where set, threshold."""
+    task = options.task
     has_pairs = any("text_b" in source.columns for source in task.sources.values())
     text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
 
@@ -117,16 +147,16 @@ def export(model: AlbertClassifier, task: Task, tokenizer) -> None:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:
             served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-        if FLAGS.threshold_to_export is not None:
-            served["threshold"] = tf.fill(tf.shape(logits)[:1], FLAGS.threshold_to_export)  # [batch]
+        if options.threshold_to_export is not None:
+            served["threshold"] = tf.fill(tf.shape(logits)[:1], options.threshold_to_export)  # [batch]
         return served
 
     def pack(graph_tokenizer, **texts) -> dict:
-        return pack_texts(graph_tokenizer, FLAGS.max_seq_length, **texts)
+        return pack_texts(graph_tokenizer, options.max_seq_length, **texts)
 
-    features = sequence_features(FLAGS.max_seq_length)
-    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
-    logging.info("exported to %s", FLAGS.export_dir)
+    features = sequence_features(options.max_seq_length)
+    export_model(options.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    logging.info("exported to %s", options.export_dir)
 
 
 if __name__ == "__main__":

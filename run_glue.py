@@ -7,16 +7,20 @@ here wins over the recipes, for all tasks. As in the paper (Lan et al., 2020, se
 from the model fine-tuned on MNLI, where that is among the tasks. Started again, it goes on where it was.
 """
 
-from albert_tf import cli  # isort: split
+from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
+
+from albert_tf import cli  # isort: split
 
 import tensorflow as tf
 from absl import flags, logging
 
 import run_classifier
+from albert_tf import flags as shared
 from albert_tf.data.glue_tasks import TASKS
 from albert_tf.json_files import read_json_object
 from albert_tf.training.evaluation import RESULTS
@@ -39,51 +43,66 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
               "recipe", "do_train", "do_eval")
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; `weights` has those of the weights, `for_all_tasks` the arguments of every run."""
+
+    data_dir: str
+    output_dir: str
+    export_dir: str | None
+    recipe: str | None
+    weights: dict[str, str]
+    for_all_tasks: list[str]
+
+
+def options_from_flags() -> Options:
+    present = [flag for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
+    flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
+    weights = {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}
+    return shared.from_flags(Options, weights=weights,
+                             for_all_tasks=list(dict.fromkeys(flag.serialize() for flag in present)))
+
+
 def main():
-    found = [name for name in COLUMNS if has_files(name)]
-    if not found:
-        raise ValueError(f"no task's train and dev files are in {FLAGS.data_dir}: it should have folders such as RTE")
-    logging.info("tasks: %s", ", ".join(found))
-    for name in found:
-        run_task(name)
-    print(table({name: score(name) for name in found}))
+    options = options_from_flags()
+    tasks = [name for name in COLUMNS if has_files(options, name)]
+    if not tasks:
+        raise ValueError(f"no task's train and dev files are in {options.data_dir}: it should have folders such as RTE")
+    logging.info("tasks: %s", ", ".join(tasks))
+    for name in tasks:
+        run_task(options, name)
+    print(table({name: score(options, name) for name in tasks}))
 
 
-def has_files(name: str) -> bool:
+def has_files(options: Options, name: str) -> bool:
     paths = (TASKS[name].sources[split].path for split in ("train", "dev"))
-    return all(tf.io.gfile.exists(os.path.join(FLAGS.data_dir, path)) for path in paths)
+    return all(tf.io.gfile.exists(os.path.join(options.data_dir, path)) for path in paths)
 
 
-def output_dir(name: str) -> str:
-    return os.path.join(FLAGS.output_dir, name)
-
-
-def run_task(name: str) -> None:
+def run_task(options: Options, name: str) -> None:
     """Runs run_classifier.py; raises ValueError where it fails, which has then said why."""
-    status = subprocess.run([sys.executable, run_classifier.__file__, *arguments(name)]).returncode
+    status = subprocess.run([sys.executable, run_classifier.__file__, *arguments(options, name)]).returncode
     if status:
         raise ValueError(f"{name} ended with status {status}")
 
 
-def arguments(name: str) -> list[str]:
-    """The flags of a task's run: those that were given here, and what is the task's own."""
-    given = [flag.serialize() for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
-    own = dict(task_name=name, output_dir=output_dir(name), recipe=FLAGS.recipe or name, **starting_point(name))
-    if FLAGS.export_dir:
-        own["export_dir"] = os.path.join(FLAGS.export_dir, name)
-    return [*dict.fromkeys(given), *(f"--{flag}={value}" for flag, value in own.items()), "--do_train", "--do_eval"]
+def arguments(options: Options, name: str) -> list[str]:
+    """The flags of a task's run: those of all tasks, and the task's own."""
+    own = dict(task_name=name, output_dir=os.path.join(options.output_dir, name), recipe=options.recipe or name,
+               **starting_point(options, name))
+    if options.export_dir:
+        own["export_dir"] = os.path.join(options.export_dir, name)
+    return [*options.for_all_tasks, *(f"--{flag}={value}" for flag, value in own.items()), "--do_train", "--do_eval"]
 
 
-def starting_point(name: str) -> dict[str, str]:
+def starting_point(options: Options, name: str) -> dict[str, str]:
     """The flag of the weights: the best model of MNLI for the tasks that start from it, where there is one."""
-    if name in FROM_MNLI and tf.io.gfile.exists(output_dir("mnli")):
-        return dict(init_checkpoint=best_run(output_dir("mnli")))
-    flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
-    return {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}
+    mnli = os.path.join(options.output_dir, "mnli")
+    return dict(init_checkpoint=best_run(mnli)) if name in FROM_MNLI and tf.io.gfile.exists(mnli) else options.weights
 
 
-def score(name: str) -> float:
-    results = read_json_object(os.path.join(output_dir(name), f"{RESULTS}.json"))
+def score(options: Options, name: str) -> float:
+    results = read_json_object(os.path.join(options.output_dir, name, f"{RESULTS}.json"))
     return 100 * results[TASKS[name].metrics[0]]
 
 

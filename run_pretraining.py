@@ -9,10 +9,12 @@ vocabulary is not needed: it is put beside the checkpoints, so that other script
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from albert_tf import cli  # isort: split
 
+import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared
@@ -26,8 +28,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator
-from albert_tf.training.new_trainer import new_trainer
-from albert_tf.training.run import train
+from albert_tf.training.new_trainer import TrainerOptions, new_trainer
+from albert_tf.training.run import RunOptions, train
 from albert_tf.training.strategy import is_chief
 
 shared.define_model_flags()
@@ -63,48 +65,75 @@ flags.DEFINE_bool("init_from_group0", False, "Whether every group starts from gr
 FLAGS = flags.FLAGS
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; run and trainer have the flags that scripts share."""
+
+    run: RunOptions
+    trainer: TrainerOptions
+    init_checkpoint: str | None
+    init_from_group0: bool
+    input_file: str | None
+    eval_input_file: list[str]
+    max_seq_length: int
+    max_predictions_per_seq: int
+    dynamic_masking: bool
+    sentence_objective: str | None
+    do_train: bool
+    do_eval: bool
+    eval_batch_size: int
+    max_eval_steps: int
+
+
+def options_from_flags() -> Options:
+    return shared.from_flags(
+        Options, run=shared.run_options(), trainer=shared.trainer_options(), init_checkpoint=shared.starting_point(),
+        eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
+        dynamic_masking=FLAGS.dynamic_masking or FLAGS.masked_lm_budget > 0)
+
+
 def main():
+    options = options_from_flags()
     strategy = shared.set_up()
     config = shared.config()
     vocabulary = shared.starting_vocabulary()
     if vocabulary:
         shared.check_vocabulary(vocabulary.tokenizer(), config)
-    options = shared.run_options(FLAGS.num_train_steps)
-    shared.check_length(config)
-    training_files = open_records(FLAGS.input_file, config) if FLAGS.do_train else []
+    tf.io.gfile.makedirs(options.run.output_dir)
+    shared.check_length(options.max_seq_length, config)
+    training_files = open_records(options, options.input_file, config) if options.do_train else []
     evaluation_sets = []
-    if FLAGS.do_eval:
-        evaluation_sets = [open_records(patterns, config) for patterns in FLAGS.eval_input_file or [FLAGS.input_file]]
+    if options.do_eval:
+        evaluation_sets = [open_records(options, patterns, config) for patterns in options.eval_input_file]
     all_files = training_files + sum(evaluation_sets, [])
-    objective = FLAGS.sentence_objective or objective_of(training_files or all_files)
+    objective = options.sentence_objective or objective_of(training_files or all_files)
 
     def new_task():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
 
     with strategy.scope():  # for the metrics as well, which are sums over all replicas
-        task, _ = shared.weights_reader(FLAGS.init_from_group0).make(new_task, initial_weights())
-    trainer_options = shared.trainer_options(options, strategy, FLAGS.num_warmup_steps, poly_power=FLAGS.poly_power,
-                                             start_warmup_step=FLAGS.start_warmup_step)
-    trainer = new_trainer(task, strategy, trainer_options)
-    checkpoints = Checkpoints(options.output_dir, trainer, config, options.keep_checkpoint_max, is_chief(strategy))
+        task, _ = shared.weights_reader(options.init_from_group0).make(new_task, initial_weights(options))
+    trainer = new_trainer(task, strategy, options.trainer, options.run)
+    output_dir = options.run.output_dir
+    checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
-    if FLAGS.do_eval:
-        evaluator = Evaluator(options.output_dir, lambda: evaluate(trainer, evaluation_sets, strategy),
+    if options.do_eval:
+        evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy),
                               task.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
-        if FLAGS.do_train:
+        if options.do_train:
             if is_chief(strategy):
-                copy_vocabulary(vocabulary, options.output_dir)
-            batches_from = training_batches(training_files, config.vocab_size)
-            train(trainer, checkpoints, batches_from, options, strategy, evaluator)
-        elif FLAGS.do_eval:
-            evaluate_checkpoints(checkpoints, evaluator)
+                copy_vocabulary(vocabulary, output_dir)
+            batches_from = training_batches(options, training_files, config.vocab_size)
+            train(trainer, checkpoints, batches_from, options.run, strategy, evaluator)
+        elif options.do_eval:
+            evaluate_checkpoints(options, checkpoints, evaluator)
 
 
-def open_records(patterns, config: AlbertConfig):
+def open_records(options: Options, patterns: str | None, config: AlbertConfig):
     if not patterns:
         raise ValueError("--input_file is missing")
-    return reading.open_records(expand_globs(patterns), FLAGS.max_seq_length, FLAGS.max_predictions_per_seq,
+    return reading.open_records(expand_globs(patterns), options.max_seq_length, options.max_predictions_per_seq,
                                 config.vocab_size)
 
 
@@ -114,41 +143,41 @@ def objective_of(files) -> str:
     return objectives.pop() if len(objectives) == 1 else "sop"
 
 
-def initial_weights() -> str | None:
+def initial_weights(options: Options) -> str | None:
     """--init_checkpoint, unless the run has checkpoints of its own, which are restored later."""
-    own = numbered(FLAGS.output_dir) if FLAGS.do_train else best_or_latest(FLAGS.output_dir)
-    return None if own else shared.starting_point()
+    own = (numbered if options.do_train else best_or_latest)(options.run.output_dir)
+    return None if own else options.init_checkpoint
 
 
-def training_parser(files, vocab_size: int):
+def training_parser(options: Options, files, vocab_size: int):
     """Records to batches, with the records' own masks or with new ones."""
-    lengths = FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
+    lengths = options.max_seq_length, options.max_predictions_per_seq
     parse = reading.parser(*lengths)
-    if not (FLAGS.dynamic_masking or FLAGS.masked_lm_budget):
+    if not options.dynamic_masking:
         return parse
-    options = dynamic_masking.options_of_records(files, FLAGS.max_predictions_per_seq)
+    masking_options = dynamic_masking.options_of_records(files, options.max_predictions_per_seq)
     mask_id = dynamic_masking.find_mask_id(files, *lengths)
-    logging.info("new masks in each epoch: %s, [MASK] is %d", options, mask_id)
-    mask = dynamic_masking.dynamic_masking(options, mask_id, vocab_size, FLAGS.random_seed)
+    logging.info("new masks in each epoch: %s, [MASK] is %d", masking_options, mask_id)
+    mask = dynamic_masking.dynamic_masking(masking_options, mask_id, vocab_size, options.trainer.random_seed)
     return lambda records, numbers: mask(parse(records, numbers), numbers)
 
 
-def training_batches(files, vocab_size: int):
+def training_batches(options: Options, files, vocab_size: int):
     """What train() asks for: from a first step to a function from an InputContext to batches."""
-    parse = training_parser(files, vocab_size)
+    parse = training_parser(options, files, vocab_size)
     return lambda first_step: lambda context: batching.training_batches(
-        files, parse, FLAGS.train_batch_size, FLAGS.random_seed, first_step, context)
+        files, parse, options.run.train_batch_size, options.trainer.random_seed, first_step, context)
 
 
-def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
+def evaluate(options: Options, trainer, evaluation_sets, strategy) -> dict[str, float]:
     """The results on each set; with several, those on the second and later have the name of its first file in front."""
     results = {}
-    parse = reading.parser(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+    parse = reading.parser(options.max_seq_length, options.max_predictions_per_seq)
     for files in evaluation_sets:
-        steps = -(-sum(file.count for file in files) // FLAGS.eval_batch_size)
-        steps = min(steps, FLAGS.max_eval_steps or steps)
+        steps = -(-sum(file.count for file in files) // options.eval_batch_size)
+        steps = min(steps, options.max_eval_steps or steps)
         batches = strategy.distribute_datasets_from_function(
-            lambda context, files=files: batching.evaluation_batches(files, parse, FLAGS.eval_batch_size, context))
+            lambda context, files=files: batching.evaluation_batches(files, parse, options.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:
@@ -158,9 +187,10 @@ def evaluate(trainer, evaluation_sets, strategy) -> dict[str, float]:
     return results
 
 
-def evaluate_checkpoints(checkpoints, evaluator) -> None:
+def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
     """Evaluates what is there: all model.ckpt-STEP of the directory, else model.ckpt-best, else --init_checkpoint."""
-    saved = numbered(FLAGS.output_dir) or list(filter(None, [best_or_latest(FLAGS.output_dir)]))
+    output_dir = options.run.output_dir
+    saved = numbered(output_dir) or list(filter(None, [best_or_latest(output_dir)]))
     for prefix in saved:
         try:
             step = checkpoints.restore(prefix)
@@ -169,9 +199,9 @@ def evaluate_checkpoints(checkpoints, evaluator) -> None:
             continue
         evaluator(step)
     if not saved:
-        if not shared.starting_point():
-            raise ValueError(f"there is no checkpoint to evaluate in {FLAGS.output_dir}, and no --init_checkpoint")
-        logging.info("no checkpoint in %s: evaluating %s", FLAGS.output_dir, shared.starting_point())
+        if not options.init_checkpoint:
+            raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and no --init_checkpoint")
+        logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_checkpoint)
         evaluator.report(0)
 
 

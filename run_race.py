@@ -10,9 +10,11 @@ the JSON lines.
 
 from __future__ import annotations
 
-from albert_tf import cli  # isort: split
-
+import dataclasses
+import functools
 from typing import Sequence
+
+from albert_tf import cli  # isort: split
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +33,7 @@ from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities
 from albert_tf.training.evaluation import write_results
+from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -59,62 +62,93 @@ flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw 
 FLAGS = flags.FLAGS
 
 
-def main():
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; `finetuning` has those that GLUE, SQuAD and RACE share."""
+
+    finetuning: FineTuningOptions
+    data_dir: str
+    data_format: str
+    cached_dir: str
+    train_file: str | None
+    eval_file: str | None
+    predict_file: str | None
+    predict_split: str
+    high_only: bool
+    middle_only: bool
+    output_dir: str
+    max_seq_length: int
+    max_qa_length: int
+    dropout_prob: float
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    export_dir: str | None
+
+
+def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
-    used = used_splits()
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    return shared.from_flags(Options, cached_dir=tuning.cached_dir(),
+                             finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
+
+
+def main():
+    options = options_from_flags()
     strategy = shared.set_up()
-    config, vocabulary, options = shared.config(), shared.vocabulary(), shared.run_options(FLAGS.train_step)
+    config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
-    tables = ChoiceTables(FLAGS.data_dir, FLAGS.data_format, tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length,
-                          tuning.cached_dir(), FLAGS.high_only, FLAGS.middle_only)
-    num_choices = tables.num_choices(*used)
+    tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
+                          options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
+    num_choices = tables.num_choices(*used_splits(options))
 
     def new_task():
-        return ClassificationTask(AlbertMultipleChoice(config, FLAGS.dropout_prob, num_choices))
+        return ClassificationTask(AlbertMultipleChoice(config, options.dropout_prob, num_choices))
 
-    finetuning = tuning.finetuning(strategy, config, options, FLAGS.warmup_step, new_task, choice_answers.BEST_METRIC)
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, choice_answers.BEST_METRIC)
     with chief_first(strategy):
-        evaluate = evaluation(tables) if FLAGS.do_eval else None
-        table_to_predict = tables.table(FLAGS.predict_split, FLAGS.predict_file) if FLAGS.do_predict else None
-    tuning.train_and_evaluate(finetuning, vocabulary, lambda: tables.table("train", FLAGS.train_file), evaluate)
-    if FLAGS.do_predict:
-        probabilities = mean_probabilities(finetuning.predict(table_to_predict))
+        evaluate = evaluation(options, tables) if options.do_eval else None
+        to_predict = tables.table(options.predict_split, options.predict_file) if options.do_predict else None
+    training_table = functools.partial(tables.table, "train", options.train_file) if options.do_train else None
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
+    if to_predict is not None:
+        probabilities = mean_probabilities(finetuning.predict(to_predict))
         if is_chief(strategy):
-            answer(tables.examples(FLAGS.predict_split), probabilities, finetuning.serving_step())
-    if FLAGS.export_dir:
+            answer(options, tables.examples(options.predict_split), probabilities, finetuning.serving_step())
+    if options.export_dir:
         model = finetuning.best_model()
         if is_chief(strategy):
-            export(model, num_choices, tokenizer)
+            export(options, model, num_choices, tokenizer)
 
 
-def used_splits() -> list[str]:
+def used_splits(options: Options) -> list[str]:
     """The splits that are to be read; an export alone learns from the dev set how many choices there are."""
-    wanted = dict(train=FLAGS.do_train, dev=FLAGS.do_eval)
-    used = [split for split in wanted if wanted[split]] + [FLAGS.predict_split] * FLAGS.do_predict
-    if not (used or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    wanted = dict(train=options.do_train, dev=options.do_eval)
+    used = [split for split in wanted if wanted[split]] + [options.predict_split] * options.do_predict
     return used or ["dev"]
 
 
-def evaluation(tables: ChoiceTables):
+def evaluation(options: Options, tables: ChoiceTables):
     """What FineTuning asks for: a function from `predict` to results."""
-    table = tables.table("dev", FLAGS.eval_file)
+    table = tables.table("dev", options.eval_file)
     return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_probabilities(predict(table)))
 
 
-def answer(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:
+def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:
     """Writes the answers to --predict_split, and their scores, with the checkpoint's step, if the split has labels."""
-    choice_answers.write_predictions(FLAGS.output_dir, examples, probabilities)
-    logging.info("%s questions of %s answered in %s", f"{len(examples):,}", FLAGS.predict_split, FLAGS.output_dir)
+    choice_answers.write_predictions(options.output_dir, examples, probabilities)
+    logging.info("%s questions of %s answered in %s", f"{len(examples):,}", options.predict_split,
+                 options.output_dir)
     if all(example.label is not None for example in examples):
         results = choice_answers.evaluate(examples, probabilities)
         logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
-        write_results(FLAGS.output_dir, dict(results, global_step=step), "predict_results")
+        write_results(options.output_dir, dict(results, global_step=step), "predict_results")
 
 
-def export(model: AlbertMultipleChoice, num_choices: int, tokenizer) -> None:
+def export(options: Options, model: AlbertMultipleChoice, num_choices: int, tokenizer) -> None:
     """Writes a SavedModel that gives probabilities [batch, choices] and predictions [batch], the choice from 0."""
     text_inputs = dict(context=[None], question=[None], options=[None, num_choices])
 
@@ -123,11 +157,11 @@ def export(model: AlbertMultipleChoice, num_choices: int, tokenizer) -> None:
         return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
 
     def pack(graph_tokenizer, **texts) -> dict:
-        return pack_choices(graph_tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length, **texts)
+        return pack_choices(graph_tokenizer, options.max_seq_length, options.max_qa_length, **texts)
 
-    features = sequence_features(num_choices * FLAGS.max_seq_length)  # the choices side by side
-    export_model(FLAGS.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
-    logging.info("exported to %s", FLAGS.export_dir)
+    features = sequence_features(num_choices * options.max_seq_length)  # the choices side by side
+    export_model(options.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    logging.info("exported to %s", options.export_dir)
 
 
 if __name__ == "__main__":

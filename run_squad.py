@@ -11,9 +11,11 @@ run_squad_v1.py and run_squad_v2.py are here.
 
 from __future__ import annotations
 
-from albert_tf import cli  # isort: split
-
+import dataclasses
+import functools
 import os
+
+from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 
@@ -34,7 +36,7 @@ from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import write_results
-from albert_tf.training.finetuning import Predictions
+from albert_tf.training.finetuning import FineTuningOptions, Predictions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -80,140 +82,189 @@ flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Proces
 FLAGS = flags.FLAGS
 
 
-def main():
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; features and finetuning have groups of them. `complete` adds what the files say."""
+
+    squad_version: str | None
+    features: FeatureOptions
+    finetuning: FineTuningOptions
+    train_file: str | None
+    predict_file: str | None
+    train_feature_file: str | None
+    predict_feature_file: str | None
+    predict_feature_left_file: str | None
+    misplaced_answers: str
+    num_workers: int
+    cached_dir: str
+    output_dir: str
+    num_train_epochs: float
+    train_step: int | None
+    warmup_proportion: float
+    warmup_step: int | None
+    n_best_size: int
+    max_answer_length: int
+    start_n_top: int
+    end_n_top: int
+    dropout_prob: float
+    null_score_diff_threshold: float | None
+    release_compatible: bool
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    ask: bool
+    context_file: str | None
+    export_dir: str | None
+
+
+def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
-    feature_options(is_training=False)  # refuses lengths before files are read
-    files = surveys()
-    version = squad_version(files)
+    train_step = tuning.in_place_of("num_train_epochs", "train_step")
+    warmup_step = tuning.in_place_of("warmup_proportion", "warmup_step")
+    return shared.from_flags(
+        Options, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
+        features=shared.from_flags(FeatureOptions, is_training=False),
+        finetuning=tuning.finetuning_options(train_step or 1, warmup_step or 0))
+
+
+def main():
+    options = options_from_flags()
+    files = surveys(options)
+    options = complete(options, files)
     strategy = shared.set_up()
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
-    num_train_steps = train_steps(files["train_file"]) if FLAGS.do_train else 1
-    num_warmup_steps = in_place_of("warmup_proportion", "warmup_step")
-    if num_warmup_steps is None:
-        num_warmup_steps = int(num_train_steps * FLAGS.warmup_proportion)
 
     def new_task():
-        if version == "1.1":
-            return task_of(version, AlbertSpan(config))
-        return task_of(version, AlbertConditionalSpan(config, FLAGS.start_n_top, FLAGS.end_n_top, FLAGS.dropout_prob))
+        if options.squad_version == "1.1":
+            return task_of(options, AlbertSpan(config))
+        return task_of(options, AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
+                                                      options.dropout_prob))
 
-    options = shared.run_options(num_train_steps)
-    finetuning = tuning.finetuning(strategy, config, options, num_warmup_steps, new_task, squad_results.BEST_METRIC,
-                                   shortest=beam_width(version))
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, squad_results.BEST_METRIC)
     with chief_first(strategy):
-        prediction = Prediction(files["predict_file"], version, tokenizer) if "predict_file" in files else None
+        prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
     evaluate = prediction.evaluate if prediction and prediction.dataset else None
-    tuning.train_and_evaluate(
-        finetuning, vocabulary, lambda: training_features(files["train_file"], tokenizer, num_train_steps), evaluate)
-    if FLAGS.do_predict:
+    training = functools.partial(training_features, options, files, tokenizer) if options.do_train else None
+    tuning.train_and_evaluate(finetuning, vocabulary, training, evaluate)
+    if options.do_predict:
         result_sets = prediction.result_sets(finetuning.predict)
         if is_chief(strategy):
             prediction.write(result_sets, finetuning.serving_step())
-    model = finetuning.best_model() if FLAGS.ask or FLAGS.export_dir else None
-    if FLAGS.ask and is_chief(strategy):
-        ask(task_of(version, model), version, tokenizer)
-    if FLAGS.export_dir and is_chief(strategy):
-        export(model, version, tokenizer)
+    model = finetuning.best_model() if options.ask or options.export_dir else None
+    if options.ask and is_chief(strategy):
+        ask(options, model, tokenizer)
+    if options.export_dir and is_chief(strategy):
+        export(options, model, tokenizer)
 
 
-def surveys() -> dict[str, Survey]:
+def surveys(options: Options) -> dict[str, Survey]:
     """What the files are that are to be used, by the names of their flags."""
-    wanted = dict(train_file=FLAGS.do_train, predict_file=FLAGS.do_eval or FLAGS.do_predict)
-    if not (any(wanted.values()) or FLAGS.ask or FLAGS.export_dir):
+    wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
+    if not (any(wanted.values()) or options.ask or options.export_dir):
         raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict, --ask or --export_dir")
-    for name in (name for name, is_wanted in wanted.items() if is_wanted and not FLAGS[name].value):
+    paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
+    for name in (name for name, path in paths.items() if not path):
         raise ValueError(f"--{name} is missing")
-    if FLAGS.ask and not FLAGS.context_file:
+    if options.ask and not options.context_file:
         raise ValueError("--ask wants --context_file, the text to ask about")
-    if FLAGS.ask and not any(map(str.strip, read_lines(FLAGS.context_file))):
-        raise ValueError(f"{FLAGS.context_file} is empty: there is nothing to ask about")
-    found = {name: survey(FLAGS[name].value, with_answers=name == "predict_file") for name in wanted if wanted[name]}
-    if FLAGS.do_eval and not found["predict_file"].has_answers:
-        raise ValueError(f"{FLAGS.predict_file} has no answers to score with: --do_predict writes predictions")
+    if options.ask and not any(map(str.strip, read_lines(options.context_file))):
+        raise ValueError(f"{options.context_file} is empty: there is nothing to ask about")
+    found = {name: survey(path, with_answers=name == "predict_file") for name, path in paths.items()}
+    if options.do_eval and not found["predict_file"].has_answers:
+        raise ValueError(f"{options.predict_file} has no answers to score with: --do_predict writes predictions")
     return found
 
 
-def squad_version(files: dict[str, Survey]) -> str:
+def complete(options: Options, files: dict[str, Survey]) -> Options:
+    """The options with what follows from the files: the version, the number of steps, the shortest batch."""
+    options = dataclasses.replace(options, squad_version=squad_version(options, files))
+    finetuning, shortest = options.finetuning, beam_width(options)
+    if options.do_train:
+        num_train_steps = train_steps(options, files["train_file"])
+        num_warmup_steps = options.warmup_step
+        if num_warmup_steps is None:
+            num_warmup_steps = int(num_train_steps * options.warmup_proportion)
+        finetuning = dataclasses.replace(
+            finetuning, run=dataclasses.replace(finetuning.run, num_train_steps=num_train_steps),
+            trainer=dataclasses.replace(finetuning.trainer, num_warmup_steps=num_warmup_steps))
+    buckets = tuple(length for length in finetuning.buckets if length >= shortest)
+    return dataclasses.replace(options, finetuning=dataclasses.replace(finetuning, buckets=buckets))
+
+
+def squad_version(options: Options, files: dict[str, Survey]) -> str:
     """What --squad_version says, else the files."""
     said = sorted({file.version for file in files.values()})
-    if not (FLAGS.squad_version or said):
+    if not (options.squad_version or said):
         raise ValueError("--squad_version is missing, and there is no file to find it from")
-    if not FLAGS.squad_version and len(said) > 1:
+    if not options.squad_version and len(said) > 1:
         raise ValueError(f"the files are of SQuAD {' and '.join(said)}: give --squad_version")
-    version = FLAGS.squad_version or said[0]
+    version = options.squad_version or said[0]
     logging.info("SQuAD %s", version)
     return version
 
 
-def train_steps(file: Survey) -> int:
+def train_steps(options: Options, file: Survey) -> int:
     """Questions / batch * epochs, as in the release, or --train_step."""
-    steps = in_place_of("num_train_epochs", "train_step")
+    batch_size = options.finetuning.run.train_batch_size
+    steps = options.train_step
     if steps is None:
-        steps = int(file.questions / FLAGS.train_batch_size * FLAGS.num_train_epochs)
+        steps = int(file.questions / batch_size * options.num_train_epochs)
     if not steps:
-        raise ValueError(f"{file.questions} questions give no step of {FLAGS.train_batch_size}: lower "
+        raise ValueError(f"{file.questions} questions give no step of {batch_size}: lower "
                          "--train_batch_size, or raise --num_train_epochs")
-    logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", FLAGS.train_batch_size)
+    logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", batch_size)
     return steps
 
 
-def training_features(file: Survey, tokenizer, num_train_steps: int) -> FeatureTable:
-    table = training_table(source("train_file", file, tokenizer, is_training=True), tuning.cached_dir(),
-                           FLAGS.train_feature_file)
+def training_features(options: Options, files: dict[str, Survey], tokenizer) -> FeatureTable:
+    source = feature_source(options, options.train_file, files["train_file"], tokenizer, is_training=True)
+    table = training_table(source, options.cached_dir, options.train_feature_file)
+    run = options.finetuning.run
     logging.info("%s features an epoch, %.1f epochs of them", f"{len(table):,}",
-                 num_train_steps * FLAGS.train_batch_size / len(table))
+                 run.num_train_steps * run.train_batch_size / len(table))
     return table
 
 
-def in_place_of(name: str, stronger: str) -> int | None:
-    """The value of the stronger flag, unless a recipe has set it and the command line gives the other."""
-    return None if FLAGS[name].present and not FLAGS[stronger].present else FLAGS[stronger].value
-
-
-def beam_width(version: str) -> int:
+def beam_width(options: Options) -> int:
     """Tokens that a row has at least; ValueError where it cannot have them."""
-    width = max(FLAGS.start_n_top, FLAGS.end_n_top) if version == "2.0" else 1
-    if width > FLAGS.max_seq_length:
-        raise ValueError(f"--start_n_top and --end_n_top must not be above --max_seq_length={FLAGS.max_seq_length}. "
-                         f"Received: {FLAGS.start_n_top}, {FLAGS.end_n_top}")
+    width = max(options.start_n_top, options.end_n_top) if options.squad_version == "2.0" else 1
+    if width > options.features.max_seq_length:
+        raise ValueError("--start_n_top and --end_n_top must not be above "
+                         f"--max_seq_length={options.features.max_seq_length}. "
+                         f"Received: {options.start_n_top}, {options.end_n_top}")
     return width
 
 
-def task_of(version: str, model: keras.Model) -> SpanTask | ConditionalSpanTask:
-    return SpanTask(model, FLAGS.n_best_size) if version == "1.1" else ConditionalSpanTask(model)
+def task_of(options: Options, model: keras.Model) -> SpanTask | ConditionalSpanTask:
+    return SpanTask(model, options.n_best_size) if options.squad_version == "1.1" else ConditionalSpanTask(model)
 
 
-def feature_options(is_training: bool) -> FeatureOptions:
-    return FeatureOptions(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, is_training,
-                          FLAGS.release_compatible)
+def feature_source(options: Options, path: str, file: Survey, tokenizer, is_training: bool) -> FeatureSource:
+    features = dataclasses.replace(options.features, is_training=is_training)
+    return FeatureSource(path, file.questions, tokenizer, features, options.misplaced_answers, options.num_workers)
 
 
-def source(name: str, file: Survey, tokenizer, is_training: bool) -> FeatureSource:
-    return FeatureSource(FLAGS[name].value, file.questions, tokenizer, feature_options(is_training),
-                         FLAGS.misplaced_answers, FLAGS.num_workers)
-
-
-def answer_options(version: str) -> AnswerOptions:
-    return AnswerOptions(version, FLAGS.n_best_size, FLAGS.max_answer_length)
+def answer_options(options: Options) -> AnswerOptions:
+    return AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
 
 
 class Prediction:
     """The predict_file: its features, and its answers where it has some."""
 
-    def __init__(self, file: Survey, version: str, tokenizer):
-        self._version = version
+    def __init__(self, options: Options, file: Survey, tokenizer):
+        self._options = options
         self._table, self._questions_path = prediction_table(
-            source("predict_file", file, tokenizer, is_training=False), tuning.cached_dir(), FLAGS.predict_feature_file,
-            FLAGS.predict_feature_left_file)
+            feature_source(options, options.predict_file, file, tokenizer, is_training=False), options.cached_dir,
+            options.predict_feature_file, options.predict_feature_left_file)
         self.dataset = file.dataset if file.has_answers else None
 
     def evaluate(self, predict) -> dict[str, float]:
         """What FineTuning asks for: results, from a function that predicts a table."""
         results = self._results(self._answers(self.result_sets(predict)))
-        return results.scores(self.dataset, FLAGS.null_score_diff_threshold)
+        return results.scores(self.dataset, self._options.null_score_diff_threshold)
 
     def result_sets(self, predict) -> Predictions:
         """What the model gives for each feature, from a function that predicts a table."""
@@ -221,42 +272,42 @@ class Prediction:
 
     def write(self, result_sets: Predictions, step: int) -> None:
         """Writes the files of predictions, and scores, with the checkpoint's step, where there are answers."""
-        results = self._results(squad_results.write_n_best(FLAGS.output_dir, self._answers(result_sets)))
-        threshold = FLAGS.null_score_diff_threshold
+        output_dir, threshold = self._options.output_dir, self._options.null_score_diff_threshold
+        results = self._results(squad_results.write_n_best(output_dir, self._answers(result_sets)))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
             logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
-            if not (FLAGS.do_train or FLAGS.do_eval):
-                write_results(FLAGS.output_dir, dict(scores, global_step=step))
+            if not (self._options.do_train or self._options.do_eval):
+                write_results(output_dir, dict(scores, global_step=step))
             threshold = scores.get("null_score_diff_threshold")
-        squad_results.write_predictions(FLAGS.output_dir, results, 0.0 if threshold is None else threshold)
-        logging.info("predictions are in %s", FLAGS.output_dir)
+        squad_results.write_predictions(output_dir, results, 0.0 if threshold is None else threshold)
+        logging.info("predictions are in %s", output_dir)
 
     def _answers(self, result_sets):
-        return answers(self._questions_path, result_sets, answer_options(self._version))
+        return answers(self._questions_path, result_sets, answer_options(self._options))
 
     def _results(self, found) -> Results:
-        results = Results(self._version, FLAGS.release_compatible)
+        results = Results(self._options.squad_version, self._options.release_compatible)
         for answer in found:
             results.add(answer)
         return results
 
 
-def ask(task, version: str, tokenizer) -> None:
+def ask(options: Options, model: keras.Model, tokenizer) -> None:
     """Reads questions from the terminal until there are no more, and prints answers."""
-    text = "\n".join(read_lines(FLAGS.context_file))
-    reader = SquadReader(task, tokenizer, feature_options(is_training=False), answer_options(version))
-    print(f"Questions about {FLAGS.context_file}, one a line; an empty line ends.", flush=True)
+    text = "\n".join(read_lines(options.context_file))
+    reader = SquadReader(task_of(options, model), tokenizer, options.features, answer_options(options))
+    print(f"Questions about {options.context_file}, one a line; an empty line ends.", flush=True)
     for question in read_standard_input():
         if not question.strip():
             break
         print(describe(reader.ask(question.strip(), text)), flush=True)
 
 
-def export(model: keras.Model, version: str, tokenizer) -> None:
-    export_question_answering(FLAGS.export_dir, model, tokenizer, feature_options(is_training=False),
-                              answer_options(version), shortest=beam_width(version))
-    logging.info("exported to %s", FLAGS.export_dir)
+def export(options: Options, model: keras.Model, tokenizer) -> None:
+    export_question_answering(options.export_dir, model, tokenizer, options.features, answer_options(options),
+                              shortest=beam_width(options))
+    logging.info("exported to %s", options.export_dir)
 
 
 if __name__ == "__main__":

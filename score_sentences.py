@@ -8,6 +8,9 @@ grammatical sentence has the higher score, by file, by field and over all pairs.
 what the results were made from.
 """
 
+from __future__ import annotations
+
+import dataclasses
 import json
 
 from albert_tf import cli  # isort: split
@@ -40,37 +43,54 @@ FLAGS = flags.FLAGS
 _MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "pairs", "within_word_l2r", "precision")
 
 
-def main():
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; made_from has those that results depend on."""
+
+    input_file: str | None
+    pairs: str | None
+    output_file: str | None
+    within_word_l2r: bool
+    tokens_per_batch: int
+    precision: str
+    made_from: dict
+
+
+def options_from_flags() -> Options:
     if FLAGS.pairs and FLAGS.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
-    if FLAGS.output_file:
-        check_output(FLAGS.output_file)  # now, and not after the scores were computed
-    keras.mixed_precision.set_global_policy(FLAGS.precision)
-    results = score_pairs() if FLAGS.pairs else score_lines()
-    if FLAGS.output_file:
-        write_results(results)
+    return shared.from_flags(Options, made_from={name: FLAGS[name].value for name in _MADE_FROM})
 
 
-def write_results(results: dict) -> None:
-    made_from = {name: FLAGS[name].value for name in _MADE_FROM}
-    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
+def main():
+    options = options_from_flags()
+    if options.output_file:
+        check_output(options.output_file)  # now, and not after the scores were computed
+    keras.mixed_precision.set_global_policy(options.precision)
+    results = score_pairs(options) if options.pairs else score_lines(options)
+    if options.output_file:
+        write_results(options, results)
+
+
+def write_results(options: Options, results: dict) -> None:
+    with written_with_manifest(options.output_file, options.made_from) as (temporary, _):
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write(json.dumps(results, indent=2) + "\n")
 
 
-def score_lines() -> dict:
-    name = FLAGS.input_file or "standard input"
-    lines = list(read_lines(FLAGS.input_file) if FLAGS.input_file else read_standard_input())
-    scores = score(lines, [f"{name} line {number}" for number in range(1, len(lines) + 1)])
+def score_lines(options: Options) -> dict:
+    name = options.input_file or "standard input"
+    lines = list(read_lines(options.input_file) if options.input_file else read_standard_input())
+    scores = score(options, lines, [f"{name} line {number}" for number in range(1, len(lines) + 1)])
     for value, line in zip(scores, lines):
         print(f"{value:.4f}\t{line}")
     return dict(scores=scores.tolist())
 
 
-def score_pairs() -> dict:
-    pairs = read_minimal_pairs(FLAGS.pairs)
+def score_pairs(options: Options) -> dict:
+    pairs = read_minimal_pairs(options.pairs)
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
-    scores = score(sentences, [pair.place for pair in pairs for _ in range(2)])
+    scores = score(options, sentences, [pair.place for pair in pairs for _ in range(2)])
     results = accuracies(pairs, scores[::2], scores[1::2])
     overall = {f"all {len(pairs):,} pairs": results["all"]}
     for accuracy_of in (results["files"], results["fields"], overall):
@@ -79,12 +99,13 @@ def score_pairs() -> dict:
     return results
 
 
-def score(sentences: list[str], places: list[str]) -> np.ndarray:
+def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained_masked_lm()
     shared.check_vocabulary(tokenizer, model.config)
     with progress("scoring", len(sentences), " sentences") as done:
-        return score_sentences(model, tokenizer, sentences, FLAGS.within_word_l2r, FLAGS.tokens_per_batch, places, done)
+        return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
+                               done)
 
 
 if __name__ == "__main__":

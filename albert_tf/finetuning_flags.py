@@ -12,13 +12,12 @@ from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.flags import check_length, starting_point, trainer_options, weights_reader
+from albert_tf.flags import check_length, from_flags, run_options, starting_point, trainer_options, weights_reader
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
-from albert_tf.training.run import RunOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -76,44 +75,54 @@ def apply_recipe() -> None:
             raise ValueError(f"{path}: {error}") from error
 
 
-def finetuning(
-    strategy: tf.distribute.Strategy, config: AlbertConfig, options: RunOptions, num_warmup_steps: int,
-    new_task: Callable[[], PredictingTask], best_metric: str, shortest: int = 0
-) -> FineTuning:
+def in_place_of(name: str, stronger: str) -> int | None:
+    """The value of the stronger flag, unless a recipe has set it and the command line gives the other."""
+    return None if FLAGS[name].present and not FLAGS[stronger].present else FLAGS[stronger].value
+
+
+def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTuningOptions:
     """The runs that the flags of define_finetuning_flags ask for.
 
     Args:
-      strategy, config, options: where, of which model (`config`) and how long (`run_options`).
-      num_warmup_steps: of the schedule.
-      new_task: builds model and task, with random weights.
-      best_metric: of the task, see FineTuning.
-      shortest: the least length that batches are padded to.
+      num_train_steps, num_warmup_steps: of the schedule.
     """
-    check_length(config)
+    run = run_options(num_train_steps=num_train_steps)
+    trainer = trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True)
     seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
-    buckets = bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length)
-    requested = FineTuningOptions(
-        run=options, trainer=trainer_options(options, strategy, num_warmup_steps, shapes_vary=True), seeds=seeds,
-        buckets=tuple(length for length in buckets if length >= shortest), init_checkpoint=starting_point(),
-        ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints), eval_batch_size=FLAGS.eval_batch_size,
-        predict_batch_size=FLAGS.predict_batch_size, early_stopping_patience=FLAGS.early_stopping_patience)
-    return FineTuning(requested, strategy, config, new_task, weights_reader(), best_metric)
+    return from_flags(FineTuningOptions, run=run, trainer=trainer, seeds=seeds,
+                      buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length),
+                      init_checkpoint=starting_point(), ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
+
+
+def new_finetuning(
+    options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
+    new_task: Callable[[], PredictingTask], best_metric: str
+) -> FineTuning:
+    """Makes FineTuning and its directory; the arguments are those of FineTuning.
+
+    Raises:
+      ValueError: batches are longer than the model's positions.
+    """
+    check_length(options.buckets[-1], config)
+    tf.io.gfile.makedirs(options.run.output_dir)
+    return FineTuning(options, strategy, config, new_task, weights_reader(), best_metric)
 
 
 def train_and_evaluate(
-    runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable], evaluate: Evaluate | None
+    runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
+    evaluate: Evaluate | None
 ) -> None:
-    """What --do_train and --do_eval ask for.
+    """Trains, or evaluates what was trained before.
 
     Args:
       runs: of `finetuning`.
       vocabulary: of the model; it is put beside the checkpoints.
-      training_table: makes the table to train on.
+      training_table: makes the table to train on; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
     """
-    if FLAGS.do_train and FLAGS.early_stopping_patience and evaluate is None:
+    if training_table and runs.options.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience goes by the dev set: give --do_eval, too")
-    if FLAGS.do_train:
+    if training_table:
         if is_chief(runs.strategy):
             for directory in runs.runs.values():
                 copy_vocabulary(vocabulary, directory)

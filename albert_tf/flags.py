@@ -1,11 +1,24 @@
 """The flags that scripts share, and what they say as values.
 
-This file and finetuning_flags.py are the only ones of the package that read FLAGS.
+This file and finetuning_flags.py are the only ones of the package that read FLAGS. A script reads them in one function:
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+
+        run: RunOptions
+        input_file: str  # --input_file
+
+    def options_from_flags() -> Options:
+        return shared.from_flags(Options, run=shared.run_options())
+
+    def main():
+        options = options_from_flags()
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeVar
 
 import tensorflow as tf
 from absl import flags
@@ -26,12 +39,13 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import OPTIMIZERS
-from albert_tf.training.run import RunOptions, steps_per_execution
+from albert_tf.training.run import RunOptions
 from albert_tf.training.several_runs import best_run
 from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+AnyOptions = TypeVar("AnyOptions")
 
 
 def define_source_flags() -> None:
@@ -204,10 +218,10 @@ def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:
                          f"vocab_size is {given.vocab_size:,}: they are of different models")
 
 
-def check_length(config: AlbertConfig) -> None:
+def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
     """Raises ValueError where --max_seq_length is set and more than a model's positions."""
-    if FLAGS.max_seq_length and FLAGS.max_seq_length > config.max_position_embeddings:
-        raise ValueError(f"--max_seq_length={FLAGS.max_seq_length} is more than the config's max_position_embeddings, "
+    if max_seq_length and max_seq_length > config.max_position_embeddings:
+        raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
                          f"{config.max_position_embeddings}")
 
 
@@ -236,27 +250,23 @@ def _check_batch_sizes(replicas: int) -> None:
                              f"Received: {FLAGS[name].value}")
 
 
-def trainer_options(
-    options: RunOptions, strategy: tf.distribute.Strategy, num_warmup_steps: int, shapes_vary: bool = False, **schedule
-) -> TrainerOptions:
-    """How the flags say that a task is trained.
+def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
+    """Makes a dataclass of options from the flags that have the names of its fields.
 
     Args:
-      options, strategy: of the run.
-      num_warmup_steps, **schedule: of the learning rate's schedule, as TrainerOptions has them.
-      shapes_vary: see Trainer.
+      options_class: the dataclass.
+      **values: of the fields that are no flags, or whose values are not those of the flags.
     """
-    return TrainerOptions(
-        FLAGS.optimizer, FLAGS.learning_rate, options.num_train_steps, num_warmup_steps,
-        random_seed=FLAGS.random_seed, gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
-        gradient_checkpointing=FLAGS.gradient_checkpointing, jit_compile=FLAGS.jit_compile,
-        loss_scaling=FLAGS.precision == "mixed_float16", shapes_vary=shapes_vary,
-        steps_per_execution=steps_per_execution(options, strategy), **schedule)
+    names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
+    return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
 
 
-def run_options(num_train_steps: int) -> RunOptions:
-    """The options of a training run, as the flags have them."""
+def trainer_options(**values) -> TrainerOptions:
+    """How a task is trained; the arguments are those of from_flags."""
+    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", **values)
+
+
+def run_options(**values) -> RunOptions:
+    """How long training runs; the arguments are those of from_flags."""
     check_directory(FLAGS.output_dir)
-    tf.io.gfile.makedirs(FLAGS.output_dir)
-    return RunOptions(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size, FLAGS.save_checkpoints_steps,
-                      FLAGS.keep_checkpoint_max, FLAGS.iterations_per_loop)
+    return from_flags(RunOptions, **values)

@@ -42,7 +42,8 @@ def test_what_is_a_tasks_own_wins_over_what_is_given_for_all(tmp_path):
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
     (tmp_path / "arguments_of.py").write_text(
         f"import json, sys; sys.path.insert(0, {str(script_process.REPOSITORY)!r}); import run_glue; "
-        "run_glue.FLAGS(sys.argv); print(json.dumps({name: run_glue.arguments(name) for name in ('rte', 'cola')}))")
+        "run_glue.FLAGS(sys.argv); options = run_glue.options_from_flags(); "
+        "print(json.dumps({name: run_glue.arguments(options, name) for name in ('rte', 'cola')}))")
     done = script_process.run(tmp_path / "arguments_of.py", given)
     assert done.returncode == 0, done.stderr
     arguments = json.loads(done.stdout)

@@ -81,20 +81,18 @@ def build(
 
 
 def make_with_weights(
-    make: Callable[[], MadeTask], path: str, init_from_group0: bool = False, trust_module: bool = False
+    make: Callable[[], MadeTask], source: Source, init_from_group0: bool = False
 ) -> tuple[MadeTask, RestoreReport]:
-    """Makes a task whose model has the weights at `path`, where they fit, and reports what was restored.
+    """Makes a task whose model has the weights of `source`, where they fit, and reports what was restored.
 
     Args:
       make: makes the task (albert_tf/tasks), under the strategy's scope or not.
-      path: as from_pretrained takes it; a TF2 module takes the encoder's place.
+      source: the weights; a TF2 module takes the encoder's place.
       init_from_group0: whether every group starts from group 0.
-      trust_module: as from_pretrained takes it.
 
     Raises:
       ValueError: as load_checkpoint.
     """
-    source = open_source(path, trust_module)
     if source.module:
         task = make()
         return task, _module_report(task.model, use_module(task.model, source.module))

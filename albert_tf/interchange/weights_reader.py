@@ -35,13 +35,14 @@ class WeightsReader:
         Raises:
           ValueError: as make_with_weights.
         """
-        module = self.trusted_module
-        if module and module != path and open_source(module, trust_module=True).module:
-            task, _ = make_with_weights(new_task, module, trust_module=True)
-            return task, load_checkpoint(task.model, path) if path else None
+        if self.trusted_module and self.trusted_module != path:
+            source = open_source(self.trusted_module, trust_module=True)
+            if source.module:
+                task, _ = make_with_weights(new_task, source)
+                return task, load_checkpoint(task.model, path) if path else None
         if path is None:
             return new_task(), None
-        return make_with_weights(new_task, path, self.init_from_group0, path == self.trusted_module)
+        return make_with_weights(new_task, open_source(path, path == self.trusted_module), self.init_from_group0)
 
     def load(self, model: keras.Model, path: str) -> RestoreReport:
         """Puts the weights at a path into a model that exists already.

@@ -2,12 +2,12 @@
 
 What a task's script does with it (albert_tf/finetuning_flags.py makes it from the flags):
 
-    finetuning = tuning.finetuning(strategy, config, options, num_warmup_steps, new_task, best_metric="f1")
-    if FLAGS.do_train:
-        finetuning.train(training_table, evaluate if FLAGS.do_eval else None)
-    elif FLAGS.do_eval:
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="f1")
+    if options.do_train:
+        finetuning.train(training_table, evaluate if options.do_eval else None)
+    elif options.do_eval:
         finetuning.evaluate(evaluate)
-    if FLAGS.do_predict:
+    if options.do_predict:
         write_answers(finetuning.predict(table))
 
 new_task builds model and task (albert_tf/tasks), which has, besides what the trainer needs, predictions(outputs): the
@@ -103,7 +103,7 @@ class FineTuning:
 
     def __init__(self, options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
                  new_task: Callable[[], PredictingTask], weights: Weights, best_metric: str):
-        self._options, self.strategy, self._config = options, strategy, config
+        self.options, self.strategy, self._config = options, strategy, config
         self._new_task, self._weights, self._best_metric = new_task, weights, best_metric
         self._serving: PredictingTask | None = None  # the task whose model predicts
         self._served_path: str | None = None  # whose weights it has
@@ -115,17 +115,17 @@ class FineTuning:
           table: the examples.
           evaluate: gives the results, see above.
         """
-        if not self._options.init_checkpoint and not any(map(numbered, self.runs.values())):
+        if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
             trainer, checkpoints, evaluator = self._start(
-                seed, directory, evaluate, None if numbered(directory) else self._options.init_checkpoint)
+                seed, directory, evaluate, None if numbered(directory) else self.options.init_checkpoint)
 
             def batches_from(first_step, seed=seed):
                 return lambda context: training_batches(
-                    table, self._options.run.train_batch_size, self._options.buckets, seed, first_step, context)
+                    table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context)
 
-            options = dataclasses.replace(self._options.run, output_dir=directory)
+            options = dataclasses.replace(self.options.run, output_dir=directory)
             train(trainer, checkpoints, batches_from, options, self.strategy, evaluator)
             self._finish(directory, evaluator)
         if evaluate is not None:
@@ -141,8 +141,8 @@ class FineTuning:
         Raises:
           ValueError: there is nothing, or it cannot be read.
         """
-        if self._options.ensemble_checkpoints or not any(map(best_or_latest, self.runs.values())):
-            self._report(evaluate(lambda table: self._predictions(table, self._options.eval_batch_size)))
+        if self.options.ensemble_checkpoints or not any(map(best_or_latest, self.runs.values())):
+            self._report(evaluate(lambda table: self._predictions(table, self.options.eval_batch_size)))
             return
         for seed, directory in self.runs.items():
             trainer, _, evaluator = self._start(seed, directory, evaluate, None)
@@ -157,7 +157,7 @@ class FineTuning:
         Raises:
           ValueError: there is no checkpoint, or it has no head for this task.
         """
-        return self._predictions(table, self._options.predict_batch_size)
+        return self._predictions(table, self.options.predict_batch_size)
 
     def best_model(self) -> keras.Model:
         """The model that predicts, with the weights of `checkpoint`."""
@@ -175,10 +175,10 @@ class FineTuning:
         saved = {directory: prefix for directory, prefix in best.items() if prefix}
         if saved:
             return saved[max(saved, key=self._best_value)]
-        if not self._options.init_checkpoint:
-            raise ValueError(f"there is no checkpoint in {self._options.run.output_dir}, and no --init_checkpoint: "
+        if not self.options.init_checkpoint:
+            raise ValueError(f"there is no checkpoint in {self.options.run.output_dir}, and no --init_checkpoint: "
                              "--do_train makes one")
-        return self._options.init_checkpoint
+        return self.options.init_checkpoint
 
     def serving_step(self) -> int:
         """The step of the checkpoint that predicts, of several the last one; 0 where they are none of ours."""
@@ -187,7 +187,7 @@ class FineTuning:
     @property
     def runs(self) -> dict[int, str]:
         """The directory of each seed: output_dir itself where there is one."""
-        parent, seeds = self._options.run.output_dir, self._options.seeds
+        parent, seeds = self.options.run.output_dir, self.options.seeds
         if len(seeds) == 1:
             return {seeds[0]: parent}
         return {seed: os.path.join(parent, f"seed_{seed}") for seed in seeds}
@@ -197,14 +197,15 @@ class FineTuning:
         tf.io.gfile.makedirs(directory)
         keras.utils.set_random_seed(seed)
         task, _ = self._task_with_weights(path)
-        trainer = new_trainer(task, self.strategy, dataclasses.replace(self._options.trainer, random_seed=seed))
+        trainer = new_trainer(task, self.strategy, dataclasses.replace(self.options.trainer, random_seed=seed),
+                              self.options.run)
         chief = is_chief(self.strategy)
-        checkpoints = Checkpoints(directory, trainer, self._config, self._options.run.keep_checkpoint_max, chief)
+        checkpoints = Checkpoints(directory, trainer, self._config, self.options.run.keep_checkpoint_max, chief)
         if evaluate is None:
             return trainer, checkpoints, None
-        predictor = self._predictor(task, self._options.eval_batch_size)
+        predictor = self._predictor(task, self.options.eval_batch_size)
         evaluator = Evaluator(directory, lambda: evaluate(lambda table: [predictor(table)]), self._best_metric,
-                              checkpoints.save_best, chief, self._options.early_stopping_patience)
+                              checkpoints.save_best, chief, self.options.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
     def _task_with_weights(self, path: str | None):
@@ -230,19 +231,19 @@ class FineTuning:
 
     def _summarise(self) -> None:
         if len(self.runs) > 1 and is_chief(self.strategy):
-            write_summary(self._options.run.output_dir, self.runs, self._best_metric)
+            write_summary(self.options.run.output_dir, self.runs, self._best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
         results = dict(results, global_step=self.serving_step())
         logging.info("%s", ", ".join(f"{key} {value:.4f}" for key, value in results.items()))
         if is_chief(self.strategy):
-            write_results(self._options.run.output_dir, results)
+            write_results(self.options.run.output_dir, results)
 
     def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
         return [self._predictor(self._serve(path), batch_size)(table) for path in self._serving_paths()]
 
     def _serving_paths(self) -> tuple[str, ...]:
-        return self._options.ensemble_checkpoints or (self.checkpoint(),)
+        return self.options.ensemble_checkpoints or (self.checkpoint(),)
 
     def _serve(self, path: str):
         """The task that predicts, its model with the weights of a path."""
@@ -255,8 +256,8 @@ class FineTuning:
         return self._serving
 
     def _predictor(self, task, batch_size: int) -> Predictor:
-        return Predictor(task, self.strategy, batch_size, self._options.buckets,
-                         self._options.trainer.jit_compile)
+        return Predictor(task, self.strategy, batch_size, self.options.buckets,
+                         self.options.trainer.jit_compile)
 
     def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
         _check_fine_tuned(self._weights.load(model, path), path)

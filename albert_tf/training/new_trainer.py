@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.tasks.task import Task
 from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.trainer import Trainer
 
 
@@ -18,15 +19,13 @@ class TrainerOptions:
 
     Args:
       optimizer: "lamb" or "adamw".
-      learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
+      learning_rate, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
       random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary: see Trainer.
       gradient_checkpointing: whether a layer's activations are computed again for its gradients.
-      steps_per_execution: steps between two returns to the host; 1 where shapes vary.
     """
 
     optimizer: str
     learning_rate: float
-    num_train_steps: int
     num_warmup_steps: int = 0
     start_warmup_step: int = 0
     poly_power: float = 1.0
@@ -36,11 +35,15 @@ class TrainerOptions:
     jit_compile: bool = False
     loss_scaling: bool = False
     shapes_vary: bool = False
-    steps_per_execution: int = 1
 
 
-def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOptions) -> Trainer:
+def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions) -> Trainer:
     """A compiled trainer of a task whose model and metrics were made under the strategy.
+
+    Args:
+      task, strategy: what is trained, and where.
+      options: see TrainerOptions.
+      run: how long it is trained.
 
     Raises:
       ValueError: gradient_checkpointing with a TF-Hub module as the encoder.
@@ -52,7 +55,7 @@ def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOp
     with strategy.scope():
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
                           options.loss_scaling, options.shapes_vary)
-        optimizer = create_optimizer(options.optimizer, options.learning_rate, options.num_train_steps,
+        optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,
                                      options.num_warmup_steps, options.start_warmup_step, options.poly_power)
-        trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else options.steps_per_execution)
+        trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else steps_per_execution(run, strategy))
     return trainer

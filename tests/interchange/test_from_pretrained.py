@@ -15,6 +15,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
@@ -121,7 +122,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
     def head(seed):
         keras.utils.set_random_seed(seed)
         with mirrored.scope() if replicas == 2 else contextlib.nullcontext():
-            task, _ = make_with_weights(lambda: PretrainingTask(AlbertPretrainer(TINY)), str(folder))
+            task, _ = make_with_weights(lambda: PretrainingTask(AlbertPretrainer(TINY)), open_source(str(folder)))
         np.testing.assert_array_equal(values(task.model.albert.pooler.kernel), encoder.pooler.kernel)
         return values(task.model.sentence_order.kernel)
 

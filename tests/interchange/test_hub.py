@@ -9,9 +9,11 @@ import tensorflow as tf
 from hub_modules import BATCH, INPUTS, TINY, Tf2Module, tf1_module, tf2_module, values_of
 
 import albert_tf
-from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.interchange import from_pretrained, weights_reader
+from albert_tf.interchange.from_pretrained import load_checkpoint
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification import ClassificationTask
@@ -94,7 +96,7 @@ def test_any_other_tf2_module_is_the_encoder_it_is(tmp_path):
     lambda path: albert_tf.from_pretrained(path), lambda path: albert_tf.from_pretrained(path, model="pretrainer"),
     lambda path: albert_tf.from_pretrained(path, config=TINY), lambda path: open_source(path).config,
     lambda path: load_checkpoint(AlbertClassifier(TINY, num_labels=2), path),
-    lambda path: make_with_weights(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
+    lambda path: WeightsReader().make(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
 def test_a_tf2_module_of_other_names_does_not_run_unless_it_is_trusted(tmp_path, vocabulary_file, use):
     written = tmp_path / "written"
     tf2_module(tmp_path / "module", None, 8, str(written))
@@ -130,9 +132,33 @@ def test_a_script_that_made_its_model_gets_the_module_in_it(tmp_path):
     assert set(report.restored) == {"a_table", "a_scale"}
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert model(BATCH)["logits"].shape == [1, 2]
-    task, _ = make_with_weights(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"),
-                             trust_module=True)
+    reader = WeightsReader(trusted_module=str(tmp_path / "module"))
+    task, _ = reader.make(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"))
     assert task.model.albert.path == str(tmp_path / "module")
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_module_is_opened_once_for_a_task(tmp_path, monkeypatch, has_run):
+    tf2_module(tmp_path / "module")
+    reader = WeightsReader(trusted_module=str(tmp_path / "module"))
+    config = open_source(str(tmp_path / "module"), trust_module=True).config
+
+    def make(path):
+        return reader.make(lambda: ClassificationTask(AlbertClassifier(config, 2)), path)[0]
+
+    saved = tmp_path / "run" / "model.ckpt-1"
+    if has_run:
+        tf.train.Checkpoint(model=make(str(tmp_path / "module")).model).write(str(saved))
+    opened = []
+
+    def open_and_count(path, *args, **kwargs):
+        opened.append(path)
+        return open_source(path, *args, **kwargs)
+
+    monkeypatch.setattr(weights_reader, "open_source", open_and_count)
+    monkeypatch.setattr(from_pretrained, "open_source", open_and_count)
+    make(str(saved if has_run else tmp_path / "module"))
+    assert opened == [str(tmp_path / "module")] + [str(saved)] * has_run
 
 
 def test_what_was_trained_of_a_tf2_module_comes_back_from_our_checkpoint(tmp_path):

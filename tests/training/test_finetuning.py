@@ -45,7 +45,7 @@ def new_task():
 
 
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
-    trainer_options = TrainerOptions("adamw", 0.01, steps, shapes_vary=True)
+    trainer_options = TrainerOptions("adamw", 0.01, shapes_vary=True)
     run_options = RunOptions(str(output_dir), steps, 8, every, 5)
     requested = FineTuningOptions(run_options, trainer_options, seeds, buckets, **options)
     return FineTuning(requested, strategy, CONFIG, new_task, WeightsReader(), "accuracy")

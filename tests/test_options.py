@@ -1,0 +1,54 @@
+"""A script reads its flags in one function; every other function takes what that one made of them."""
+
+import ast
+import dataclasses
+
+import pytest
+from absl.testing import flagsaver
+from in_process import REPOSITORY
+
+from albert_tf.flags import from_flags
+
+SCRIPTS = sorted(path.name for path in REPOSITORY.glob("*.py"))
+
+
+def readers_of_flags(source: str) -> set:
+    """The outermost functions that read FLAGS, and None for the module itself; `FLAGS = flags.FLAGS` is no reading."""
+    readers = set()
+    for statement in ast.parse(source).body:
+        is_function = isinstance(statement, (ast.FunctionDef, ast.ClassDef))
+        reads = any("FLAGS" in (getattr(node, "id", None), getattr(node, "attr", None)) for node in ast.walk(statement))
+        if reads and ast.unparse(statement) != "FLAGS = flags.FLAGS":
+            readers.add(statement.name if is_function else None)
+    return readers
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_reads_flags_in_one_function(script):
+    readers = readers_of_flags((REPOSITORY / script).read_text("utf-8"))
+    assert readers in ({"options_from_flags"}, {"main"})
+
+
+def test_the_package_reads_flags_in_its_two_modules_of_flags():
+    readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py") if readers_of_flags(path.read_text("utf-8"))}
+    assert readers == {"flags.py", "finetuning_flags.py"}
+
+
+def test_functions_that_read_flags_are_found():
+    source = "FLAGS = flags.FLAGS\ndef a(): return FLAGS.x\nclass B:\n  def c(self): return FLAGS['x']\ndef d(): pass\n"
+    assert readers_of_flags(source) == {"a", "B"}
+    assert readers_of_flags("def e(): return lambda: flags.FLAGS.x\nx = FLAGS.x\n") == {"e", None}
+
+
+def test_fields_have_the_values_of_the_flags_of_their_names():
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        verbosity: int
+        made: str
+        not_a_flag: int = 7
+
+    with flagsaver.flagsaver(verbosity=-1):
+        assert from_flags(Options, made="here") == Options(-1, "here", 7)
+        assert from_flags(Options, made="here", verbosity=1).verbosity == 1
+    with pytest.raises(TypeError, match="made"):
+        from_flags(Options)
