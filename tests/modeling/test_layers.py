@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.layers import Dense
+from albert_tf.modeling.layers import Dense, activation
 
 pytestmark = pytest.mark.both_stacks
 
@@ -18,3 +18,17 @@ def test_dense_multiplies_the_last_axis_of_inputs_of_any_rank(shape, in_graph):
     for seed in range(5):
         x = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
         np.testing.assert_allclose(call(x), x @ layer.kernel.numpy() + np.arange(7), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype, rounding", [("bfloat16", 2**-8), ("float16", 2**-11)])
+@pytest.mark.parametrize("name", ["gelu", "gelu_exact", "tanh"])
+def test_activations_round_once_in_training(name, dtype, rounding):
+    x = tf.cast(tf.linspace(-2.0, 4.0, 1000), dtype)
+    exact = tf.cast(x, tf.float32)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, exact])
+        trained, expected = activation(name, training=True)(x), activation(name)(exact)
+    assert trained.dtype == dtype
+    np.testing.assert_allclose(tf.cast(trained, tf.float32), expected, rtol=1.1 * rounding, atol=1e-6)
+    gradients = [tf.cast(tape.gradient(*pair), tf.float32) for pair in ((trained, x), (expected, exact))]
+    np.testing.assert_allclose(*gradients, rtol=1.1 * rounding, atol=1e-6)
