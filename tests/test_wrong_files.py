@@ -28,6 +28,7 @@ SCRIPTS = {
         max_predictions_per_seq=3), ("spm_model_file",)),
     "train_vocabulary.py": (dict(input_file="{text}", model_prefix="{out}/x", vocab_size=40), ("input_file",)),
     "model_sizes.py": ({}, ("albert_config_file",)),
+    "pretrain_from_text.py": (dict(text="{text}", dev_text="{text}", output_dir="{out}"), ("recipe",)),
     "fill_mask.py": (dict(init_checkpoint="{model}", text="the [MASK] of"), SOURCE_FLAGS),
     "score_sentences.py": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
     "extract_embeddings.py": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),

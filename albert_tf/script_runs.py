@@ -1,0 +1,91 @@
+"""Runs of scripts, one after the other, as a user would start them in a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import tensorflow as tf
+
+from albert_tf.data.tables import read_json_lines
+from albert_tf.files import write_text
+
+FINISHED = "finished_runs.jsonl"
+
+
+def script_path(script: str) -> str:
+    """The file of a script: beside the package in a checkout, inside it when installed.
+
+    Args:
+      script: its name without ".py".
+
+    Raises:
+      ValueError: there is no such script.
+    """
+    package = pathlib.Path(__file__).parent
+    for folder in (package / "scripts", package.parent):
+        if (folder / f"{script}.py").is_file():
+            return str(folder / f"{script}.py")
+    raise ValueError(f"there is no script {script!r}")
+
+
+def arguments(flag_values: dict) -> list[str]:
+    """Flags as a command line has them.
+
+    Args:
+      flag_values: by name; a list or tuple repeats the flag, None leaves it out.
+    """
+    return [f"--{name}={value}" for name, values in flag_values.items()
+            for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
+
+
+def run_script(script: str, **flag_values) -> None:
+    """Shows a command and runs it in a process of its own.
+
+    Args:
+      script: its name without ".py".
+      **flag_values: see `arguments`.
+
+    Raises:
+      ValueError: there is no such script, or it failed; it has said why.
+    """
+    path, given = script_path(script), arguments(flag_values)
+    print(f"\n$ python {script}.py {shlex.join(given)}", flush=True)
+    status = subprocess.run([sys.executable, path, *given]).returncode
+    if status:
+        raise ValueError(f"{script}.py ended with status {status}")
+
+
+class ScriptRuns:
+    """Runs scripts once: a run that was finished before, with the same flags, is skipped.
+
+    Args:
+      directory: gets finished_runs.jsonl, a line for each finished run.
+
+    Example:
+      runs = ScriptRuns("out")
+      runs.run("train_vocabulary", input_file="text.txt", model_prefix="out/vocabulary")
+      runs.run("run_pretraining", output_dir="out/model", ...)  # started again, only this one goes on
+    """
+
+    def __init__(self, directory: str):
+        tf.io.gfile.makedirs(directory)
+        self._path = os.path.join(directory, FINISHED)
+        self._finished = [run for _, run in read_json_lines(self._path)] if tf.io.gfile.exists(self._path) else []
+
+    def run(self, script: str, **flag_values) -> None:
+        """Runs a script with these flags, unless it has finished with them before.
+
+        Raises:
+          ValueError: as run_script.
+        """
+        this = dict(script=script, arguments=arguments(flag_values))
+        if this in self._finished:
+            return
+        run_script(script, **flag_values)
+        self._finished.append(this)
+        write_text(self._path, "".join(json.dumps(run) + "\n" for run in self._finished))

@@ -1,0 +1,64 @@
+"""Pre-trains a model from raw text by a recipe: vocabulary, records, training in stages, and the model as a folder.
+
+    python pretrain_from_text.py --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
+
+A recipe is a JSON file: a list of runs of the other scripts, with their flags. Started again, it continues where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from albert_tf import cli  # isort: split
+
+from absl import flags
+
+import albert_tf
+from albert_tf.json_files import read_json_object
+from albert_tf.required_flags import define_required
+from albert_tf.script_runs import ScriptRuns
+
+RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
+
+define_required("text", "The text to train on: one sentence a line, a blank line between documents.")
+define_required("dev_text", "The text to evaluate on, in the same format.")
+define_required("output_dir", "Where vocabulary, records, checkpoints and the model go.")
+flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a file in albert_tf/recipes/pretraining/, or the path of one.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    places = dict(text=FLAGS.text, dev_text=FLAGS.dev_text, output_dir=FLAGS.output_dir)
+    runs = ScriptRuns(FLAGS.output_dir)
+    for run in recipe_runs(FLAGS.recipe):
+        runs.run(run["script"], **{name: filled(value, places) for name, value in run["flags"].items()})
+
+
+def recipe_runs(recipe: str) -> list[dict]:
+    """The runs of a recipe: script, and flags by name.
+
+    Raises:
+      ValueError: there is no such recipe, or it is no list of runs.
+    """
+    named = RECIPES / f"{recipe}.json"
+    path = str(named) if named.is_file() else recipe
+    runs = read_json_object(path).get("runs")
+    if not isinstance(runs, list) or not all(isinstance(run, dict) and isinstance(run.get("script"), str)
+                                             and isinstance(run.get("flags"), dict) for run in runs):
+        raise ValueError(f"{path}: \"runs\" must be a list of objects with \"script\" and \"flags\"")
+    return runs
+
+
+def filled(value, places: dict[str, str]):
+    """A flag's value with {text}, {dev_text} and {output_dir} replaced; the elements of a list, too."""
+    if isinstance(value, list):
+        return [filled(element, places) for element in value]
+    if isinstance(value, str):
+        for name, place in places.items():
+            value = value.replace(f"{{{name}}}", place)
+    return value
+
+
+if __name__ == "__main__":
+    cli.run(main)

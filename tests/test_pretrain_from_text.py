@@ -1,0 +1,59 @@
+"""Pre-training by a recipe: what comes with the package is valid, and it leads from a text to a model that loads."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+from in_process import loaded
+from pretraining_runs import CONFIG
+from script_session import ScriptSession
+
+import albert_tf
+
+RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
+SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=3, train_batch_size=4, eval_batch_size=4,
+               num_train_steps=2, num_warmup_steps=1, save_checkpoints_steps=1, precision="float32", num_workers=1)
+WORDS = "the old king saw a ship and the young queen sang of a cold sea while no man slept on that long night".split()
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
+def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
+    runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
+    for run in runs:
+        assert set(re.findall(r"\{(\w+)\}", json.dumps(run["flags"]))) <= {"text", "dev_text", "output_dir"}
+        with loaded(f"{run['script']}.py") as script:
+            assert set(run["flags"]) <= {flag.name for flag in script.flags}
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
+def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch):
+    """With a tiny model, two steps a stage and one process for all scripts."""
+    sentences = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(i % 5 + 4)) for i in range(80)]
+    documents = ["\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
+    for run in runs:
+        run["flags"].update({name: value for name, value in SHORTER.items() if name in run["flags"]})
+        if "albert_config_file" in run["flags"]:
+            run["flags"]["albert_config_file"] = str(tmp_path / "config.json")
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": 50}))
+    (tmp_path / "recipe.json").write_text(json.dumps(dict(runs=runs)))
+    commands = []
+    with ScriptSession() as session, loaded("pretrain_from_text.py") as pretrain_from_text:
+        def run_in_session(command):
+            commands.append(command)
+            answer = session._ask(pathlib.Path(command[1]).name, command[2:])
+            assert answer["status"] == 0, answer["printed"]
+            return subprocess.CompletedProcess(command, 0)
+
+        monkeypatch.setattr(subprocess, "run", run_in_session)
+        for _ in range(2):  # the second time, everything is there
+            text = str(tmp_path / "text.txt")
+            assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, dev_text=text,
+                                      output_dir=str(tmp_path / "out")) == 0
+            assert len(commands) == len(runs)
+        model = tmp_path / "out" / recipe
+        printed = session.run(script="fill_mask.py", init_checkpoint=model, text="the old [MASK] saw")
+    assert "the old" in printed
