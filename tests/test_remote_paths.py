@@ -144,6 +144,13 @@ def test_tensorflow_lite_models_are_written(session, model, tmp_path):
     assert fetched(session, "lite/encoder_float32.tflite", tmp_path).read_bytes()[4:8] == b"TFL3"
 
 
+def test_onnx_models_are_written(session, model, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    session.run(script="export_to_onnx.py", init_checkpoint=model, output_dir=f"{REMOTE}/onnx", precision="float32")
+    onnx.checker.check_model(str(fetched(session, "onnx/encoder_float32.onnx", tmp_path)))
+
+
 @pytest.mark.parametrize("form", ["tf1", "ours", "hugging_face", "tf_hub"])
 def test_a_model_is_converted_and_read_again(session, model, tmp_path, form):
     session.run(script="convert_checkpoint.py", init_checkpoint=model, to=form, output_dir=f"{REMOTE}/{form}")

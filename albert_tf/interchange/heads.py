@@ -1,4 +1,4 @@
-"""The registry of models with heads: what from_pretrained, conversion, Hugging Face and TensorFlow Lite know of each.
+"""The registry of models with heads: what from_pretrained, conversion, Hugging Face and ONNX know of each.
 
 A new head is a class in albert_tf/modeling and an entry here.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable
 
+from albert_tf.interchange.onnx_models import heads as onnx_heads
 from albert_tf.interchange.source import Source
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -27,6 +28,7 @@ class Head:
     Args:
       name: what from_pretrained and --model call it.
       model: its class.
+      add_to_onnx: adds it to an ONNX graph; see albert_tf/interchange/onnx_models/heads.py.
       variables: start of the release names that only this model's checkpoints have, most specific first; empty where
         another model has the same ones.
       architectures: Hugging Face's classes of this model without "Albert" or "Bert"; the first is the one that is
@@ -40,6 +42,7 @@ class Head:
 
     name: str
     model: type
+    add_to_onnx: Callable[..., dict[str, str]]
     variables: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
@@ -58,8 +61,8 @@ def _same_for_both(scope: str, layer: str) -> dict:
 
 
 HEADS = (
-    Head("encoder", AlbertModel, architectures=("Model",)),
-    Head("pretrainer", AlbertPretrainer, ("cls/predictions/", "cls/seq_relationship/"),
+    Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
+    Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
          ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
          dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),
                       "cls/predictions/transform/dense": ("predictions.dense", DENSE),
@@ -69,12 +72,13 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)})),
-    Head("classifier", AlbertClassifier, ("output_weights",), ("ForSequenceClassification",),
+    Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels)),
-    Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",), _same_for_both("cls/squad", "qa_outputs"),
-         has_pooler=False),
-    Head("conditional_span", AlbertConditionalSpan, ("start_logits/",)),
-    Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",), _same_for_both("", "classifier")),
+    Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
+         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False),
+    Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",)),
+    Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
+         _same_for_both("", "classifier")),
 )
 MODELS = {head.name: head.model for head in HEADS}
 _BY_NAME = {head.name: head for head in HEADS}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf import keras
+from albert_tf.interchange.exported_outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.interchange.serving import graph
 
 # float16: weights of half the size. int8: dynamic range; weights of a quarter, multiplied with 8-bit activations.
 PRECISIONS = ("float32", "float16", "int8")
-# What the models give besides what is asked of them.
-_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
 
 
 def convert(model: keras.Model, precision: str, max_seq_length: int, max_predictions_per_seq: int = 20) -> bytes:
@@ -28,9 +26,8 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     Raises:
       ValueError: TensorFlow Lite has not all of the model's ops, as may be with the encoder of a TF-Hub module.
     """
-    specs = {name: tf.TensorSpec(shape, tf.int32, name)
-             for name, shape in _input_shapes(model, max_seq_length, max_predictions_per_seq).items()}
-    function = graph(lambda **inputs: _outputs(model, inputs), **specs)
+    specs = model.input_specs(1, max_seq_length, max_predictions_per_seq)
+    function = graph(lambda **inputs: exported_outputs(model, inputs), **specs)
     module = tf.Module()
     module.weights = model.variables
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
@@ -57,22 +54,6 @@ def differences(
       flatbuffer, model, max_seq_length, max_predictions_per_seq: as of `convert`.
       seed: of the tokens.
     """
-    random = np.random.default_rng(seed)
-    shapes = _input_shapes(model, max_seq_length, max_predictions_per_seq)
-    inputs = {name: np.zeros(shape, np.int32) for name, shape in shapes.items()}
-    inputs["input_ids"] = random.integers(0, model.config.vocab_size, shapes["input_ids"], np.int32)
-    inputs["input_mask"] += 1
-    if "masked_lm_positions" in inputs:
-        inputs["masked_lm_positions"] = random.integers(0, max_seq_length, shapes["masked_lm_positions"], np.int32)
-    expected = _outputs(model, inputs)
-    found = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()(**inputs)
-    return {name: float(np.max(np.abs(found[name] - tf.cast(expected[name], tf.float32)))) for name in expected}
-
-
-def _outputs(model: keras.Model, inputs: dict) -> dict:
-    return {name: output for name, output in model(inputs).items() if name not in _INNER_OUTPUTS}
-
-
-def _input_shapes(model: keras.Model, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, list[int]]:
-    specs = model.input_specs(1, max_seq_length, max_predictions_per_seq)
-    return {name: spec.shape.as_list() for name, spec in specs.items()}
+    run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
+    inputs = random_inputs(model, 1, max_seq_length, max_predictions_per_seq, seed)
+    return largest_differences(lambda inputs: run(**inputs), model, inputs)

@@ -46,7 +46,7 @@ class Encoder(keras.layers.Layer):
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs: list[tf.Tensor] = []
-        for a, f in self._blocks_in_order():
+        for a, f in self.blocks_in_order():
             layer = self._layer(a, f, additive_mask, dropouts, number=len(outputs))
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
@@ -60,7 +60,7 @@ class Encoder(keras.layers.Layer):
         return ([block.weights_for_step() for block in self.attention_blocks],
                 [block.weights_for_step() for block in self.ffn_blocks])
 
-    def _blocks_in_order(self):
+    def blocks_in_order(self):
         """The places of the attention and of the feed-forward block, for every layer and inner group."""
         for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
             yield from zip(attention_layer, ffn_layer)

@@ -1,0 +1,42 @@
+"""What a TensorFlow Lite or ONNX model gives, and how far that is from the model that it was made from."""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import keras
+
+# What the models give besides what is asked of them.
+_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
+
+
+def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
+    """The model's outputs, without those of single layers."""
+    return {name: output for name, output in model(inputs).items() if name not in _INNER_OUTPUTS}
+
+
+def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:
+    """Random tokens without padding, as a model takes them: int32 arrays by name.
+
+    Args:
+      model: any model of albert_tf.modeling, or a HubEncoder.
+      batch_size, seq_length, num_predictions: sizes of the inputs.
+      seed: of the tokens.
+    """
+    random = np.random.default_rng(seed)
+    specs = model.input_specs(batch_size, seq_length, num_predictions)
+    inputs = {name: np.zeros(spec.shape.as_list(), np.int32) for name, spec in specs.items()}
+    inputs["input_ids"] = random.integers(0, model.config.vocab_size, inputs["input_ids"].shape, np.int32)
+    inputs["input_mask"] += 1
+    if "masked_lm_positions" in inputs:
+        inputs["masked_lm_positions"] = random.integers(0, seq_length, inputs["masked_lm_positions"].shape, np.int32)
+    return inputs
+
+
+def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inputs: dict) -> dict[str, float]:
+    """For each output, the largest difference between what `run` and what the model gives for inputs."""
+    expected, actual = exported_outputs(model, inputs), run(inputs)
+    return {name: float(np.max(np.abs(actual[name] - tf.cast(expected[name], tf.float32)))) for name in expected}

@@ -1,0 +1,223 @@
+"""OnnxGraph: nodes and weights of an ONNX model. A tensor of the graph is its name.
+
+Each weight is stored once, however many layers multiply by it: `matrix` and `table` store it, and return an object that
+may be used any number of times.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any, Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+# float16: weights of half the size, which the runtime casts to float32 when it loads them. int8: weights of a quarter,
+# multiplied with activations that are quantized as they come (dynamic quantization).
+PRECISIONS = ("float32", "float16", "int8")
+OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
+# Processors without VNNI add two products of 8-bit numbers in 16 bits and saturate; 2 * 255 * 64 is just small enough.
+_LARGEST_INTEGER_WEIGHT = 64
+
+
+class OnnxGraph:
+    """Collects the nodes and the weights of a model.
+
+    Args:
+      precision: of PRECISIONS; biases, LayerNorms and the last layer of a head stay float32 in int8.
+
+    Raises:
+      ValueError: the package onnx is not installed, or there is no such precision.
+    """
+
+    def __init__(self, precision: str):
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}")
+        self.precision = precision
+        self._onnx = import_package("onnx")
+        self._nodes: list[Any] = []
+        self._stored: list[Any] = []
+        self._constants: dict[tuple, str] = {}
+
+    def node(self, op: str, *inputs: str, **attributes) -> str:
+        """Adds a node with one output, whose name it returns."""
+        return self.nodes(op, *inputs, count=1, **attributes)[0]
+
+    def nodes(self, op: str, *inputs: str, count: int, **attributes) -> list[str]:
+        """Adds a node with `count` outputs, whose names it returns."""
+        outputs = [f"{op}_{len(self._nodes)}" + (f"_{i}" if i else "") for i in range(count)]
+        self._nodes.append(self._onnx.helper.make_node(op, inputs, outputs, **attributes))
+        return outputs
+
+    def constant(self, value, dtype=np.int64) -> str:
+        """A small constant, such as a shape or a list of axes; equal ones are stored once."""
+        array = np.asarray(value, dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self._store(f"constant_{len(self._constants)}", array)
+        return self._constants[key]
+
+    def scalar(self, value: float) -> str:
+        """A float32 number."""
+        return self.constant(value, np.float32)
+
+    def cast(self, x: str, dtype) -> str:
+        """x in another type, a NumPy one."""
+        return self.node("Cast", x, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def weight(self, name: str, value) -> str:
+        """Stores a weight that no matrix product uses, as a bias: float16 or float32."""
+        array = _float32(value)
+        return self._store_float16(name, array) if self.precision == "float16" else self._store(name, array)
+
+    def matrix(self, name: str, kernel) -> Callable[[str], str]:
+        """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
+        if self.precision != "int8":
+            stored = self.weight(name, kernel)
+            return lambda x: self.node("MatMul", x, stored)
+        integers, scales = _quantized(_float32(kernel), axis=0)
+        stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
+        return lambda x: self.integer_product(x, stored, scale)
+
+    def dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
+        """Stores kernel and bias and returns x -> x kernel + bias."""
+        return self._with_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
+
+    def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
+        """As `dense`, for the last layer of a head: not in int8, for its error would be the logits'."""
+        stored = self.weight(f"{name}/kernel", kernel)
+        return self._with_bias(lambda x: self.node("MatMul", x, stored), name, bias)
+
+    def table(self, name: str, rows) -> Table:
+        """Stores an embedding table [rows, size]."""
+        if self.precision != "int8":
+            return Table(self, self.weight(name, rows))
+        integers, scales = _quantized(_float32(rows), axis=1)
+        return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
+
+    def integer_product(self, x: str, integers: str, scales: str) -> str:
+        """x times an int8 matrix with a scale for each output, in the form that ONNX Runtime computes as one op."""
+        quantized, scale, zero = self.nodes("DynamicQuantizeLinear", x, count=3)
+        product = self.cast(self.node("MatMulInteger", quantized, integers, zero), np.float32)
+        return self.node("Mul", product, self.node("Mul", scale, scales))
+
+    def layer_norm(self, name: str, gamma, beta, epsilon: float) -> Callable[[str], str]:
+        """Stores gamma and beta and returns x -> LayerNorm(x) over the last axis."""
+        gamma, beta = self.weight(f"{name}/gamma", gamma), self.weight(f"{name}/beta", beta)
+        return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=epsilon)
+
+    def activation(self, name: str, x: str) -> str:
+        """The function that a config's hidden_act names."""
+        if name == "linear":
+            return x
+        if name in ("gelu", "gelu_exact"):
+            return self.node("Gelu", x, approximate="tanh" if name == "gelu" else "none")
+        return self.node({"relu": "Relu", "tanh": "Tanh"}[name], x)
+
+    def reshape(self, x: str, shape: Sequence[int]) -> str:
+        """x in another shape; 0 keeps a dimension and -1 takes what is left."""
+        return self.node("Reshape", x, self.constant(shape))
+
+    def gather_tokens(self, x: str, positions: str) -> str:
+        """Of x [batch, seq, size] the tokens at positions [batch, n]: [batch, n, size]."""
+        indices = self.node("Unsqueeze", self.cast(positions, np.int64), self.constant([-1]))  # [batch, n, 1]
+        return self.node("GatherND", x, indices, batch_dims=1)
+
+    def squeeze(self, x: str, axis: int) -> str:
+        """x without a dimension of size 1."""
+        return self.node("Squeeze", x, self.constant([axis]))
+
+    def model(self, inputs: dict[str, tf.TensorSpec], outputs: dict[str, tuple[str, tf.TensorSpec]],
+              metadata: dict[str, str]) -> bytes:
+        """The ONNX model, serialized.
+
+        Args:
+          inputs: names and specs.
+          outputs: for each name the tensor and its spec.
+          metadata: texts that stand in the file.
+
+        Raises:
+          ValueError: it is larger than 2 GB, the limit of the format.
+        """
+        helper = self._onnx.helper
+        for name, (tensor, _) in outputs.items():
+            self._nodes.append(helper.make_node("Identity", [tensor], [name]))
+        graph = helper.make_graph(self._nodes, "albert", [self._value_info(*each) for each in inputs.items()],
+                                  [self._value_info(name, spec) for name, (_, spec) in outputs.items()], self._stored)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+                                  producer_name="albert_tf")
+        helper.set_model_props(model, metadata)
+        if model.ByteSize() > 2**31 - 1:
+            raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, and a file of "
+                             "this format at most 2: choose float16 or int8")
+        return model.SerializeToString()
+
+    def _with_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
+        if bias is None:
+            return multiply
+        stored = self.weight(f"{name}/bias", bias)
+        return lambda x: self.node("Add", multiply(x), stored)
+
+    def _store(self, name: str, array: np.ndarray) -> str:
+        self._stored.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        return name
+
+    def _store_float16(self, name: str, array: np.ndarray) -> str:
+        if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
+            raise ValueError(f"{name} has values that float16 cannot hold: choose float32 or int8")
+        return self.cast(self._store(name, array.astype(np.float16)), np.float32)
+
+    def _value_info(self, name: str, spec: tf.TensorSpec):
+        dims = [size if size is not None else f"{name}_{axis}" if axis else "batch"
+                for axis, size in enumerate(spec.shape.as_list())]
+        element = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(spec.dtype.as_numpy_dtype))
+        return self._onnx.helper.make_tensor_value_info(name, element, dims)
+
+
+class Table:
+    """A stored embedding table [rows, size]: its rows are looked up, and x is multiplied by its transpose."""
+
+    def __init__(self, graph: OnnxGraph, stored: str, scales: str | None = None):
+        self._graph, self._stored, self._scales = graph, stored, scales
+
+    def lookup(self, ids: str) -> str:
+        """The rows of ids [...]: float32 [..., size]."""
+        rows = self._graph.node("Gather", self._stored, ids)
+        if self._scales is None:
+            return rows
+        scales = self._graph.node("Unsqueeze", self._graph.node("Gather", self._scales, ids),
+                                  self._graph.constant([-1]))
+        return self._graph.node("Mul", self._graph.cast(rows, np.float32), scales)
+
+    def times_transposed(self, x: str) -> str:
+        """x [..., size] times the table's transpose: [..., rows]."""
+        transposed = self._graph.node("Transpose", self._stored, perm=[1, 0])
+        if self._scales is None:
+            return self._graph.node("MatMul", x, transposed)
+        return self._graph.integer_product(x, transposed, self._scales)
+
+
+def import_package(name: str) -> ModuleType:
+    """A package of the extra `onnx`.
+
+    Raises:
+      ValueError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ValueError(f"ONNX models need the package {name}: pip install {name}, or 'albert-tf[onnx]'") from error
+
+
+def _quantized(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """int8 integers, and along `axis` one float32 scale: values are about integers * scale."""
+    scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / _LARGEST_INTEGER_WEIGHT
+    integers = np.rint(values / np.where(scales > 0, scales, 1))
+    return integers.astype(np.int8), scales.squeeze(axis).astype(np.float32)
+
+
+def _float32(value) -> np.ndarray:
+    return np.asarray(tf.cast(value, tf.float32))

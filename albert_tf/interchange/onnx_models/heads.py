@@ -1,0 +1,127 @@
+"""The models of albert_tf/modeling as ONNX graphs: for each, a function that adds its nodes to a graph.
+
+It takes the graph, the model and the tensors of the model's inputs, and returns those of its outputs, by name. The
+registry of heads (albert_tf/interchange/heads.py) has them.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy as np
+
+from albert_tf.interchange.onnx_models.encoder import add_encoder
+from albert_tf.interchange.onnx_models.graph import OnnxGraph
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import BARRED_LOGIT, AlbertConditionalSpan
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
+from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
+
+
+def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:
+    """The encoder without a head."""
+    return add_encoder(graph, model, inputs)[0]
+
+
+def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:
+    """The logits of masked tokens and of the sentences' order."""
+    outputs, word_table = add_encoder(graph, model.albert, inputs)
+    head, norm = model.masked_lm, model.masked_lm.layer_norm
+    gathered = graph.gather_tokens(outputs["sequence_output"], inputs["masked_lm_positions"])
+    transformed = graph.dense("cls/predictions/transform/dense", head.dense.kernel, head.dense.bias)(gathered)
+    transformed = graph.activation(model.config.hidden_act, transformed)
+    transformed = graph.layer_norm("cls/predictions/transform/LayerNorm", norm.gamma, norm.beta,
+                                   LAYER_NORM_EPSILON)(transformed)
+    logits = graph.node("Add", word_table.times_transposed(transformed),
+                        graph.weight("cls/predictions/output_bias", head.output_bias))
+    sop_logits = _output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
+    return dict(outputs, mlm_logits=logits, sop_logits=sop_logits)
+
+
+def classifier(graph: OnnxGraph, model: AlbertClassifier, inputs: dict[str, str]) -> dict[str, str]:
+    """The logits of the labels."""
+    outputs, _ = add_encoder(graph, model.albert, inputs)
+    return dict(outputs, logits=_output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"]))
+
+
+def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[str, str]) -> dict[str, str]:
+    """The logits of the choices, which are rows of the encoder."""
+    length = graph.node("Shape", inputs["input_ids"], start=2, end=3)
+    rows_shape = graph.node("Concat", graph.constant([-1]), length, axis=0)
+    rows = {name: graph.node("Reshape", tensor, rows_shape) for name, tensor in inputs.items()}
+    outputs, _ = add_encoder(graph, model.albert, rows)
+    logits = _output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"])  # [batch * choices, 1]
+    tokens = graph.node("ReduceMax", rows["input_mask"], graph.constant([1]), keepdims=1)
+    is_there = graph.node("Greater", tokens, graph.constant(0, np.int32))
+    logits = graph.node("Where", is_there, logits, graph.scalar(MISSING_CHOICE))
+    return dict(outputs, logits=graph.reshape(logits, [-1, model.num_choices]))
+
+
+def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[str, str]:
+    """The logits of an answer's start and end."""
+    outputs, _ = add_encoder(graph, model.albert, inputs)
+    logits = _output_dense(graph, "cls/squad", model.span)(outputs["sequence_output"])
+    start, end = graph.nodes("Split", logits, count=2, axis=-1, num_outputs=2)  # [batch, seq, 1] each
+    return dict(outputs, start_logits=graph.squeeze(start, -1), end_logits=graph.squeeze(end, -1))
+
+
+def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dict[str, str]) -> dict[str, str]:
+    """The beam: the best starts, for each of them the best ends, and whether there is an answer at all."""
+    outputs, _ = add_encoder(graph, model.albert, inputs)
+    tokens, barred = outputs["sequence_output"], graph.cast(inputs["p_mask"], np.float32)
+    start_logits = graph.squeeze(graph.output_dense("start_logits/dense", model.start.kernel, model.start.bias)(tokens),
+                                 -1)
+    start_logits = _bar(graph, start_logits, barred)  # [batch, seq]
+    start_log_probs, start_index = _best(graph, start_logits, model.start_n_top)
+    end_logits = _end_logits(graph, model, tokens, graph.gather_tokens(tokens, start_index))
+    end_logits = _bar(graph, end_logits, graph.node("Unsqueeze", barred, graph.constant([1])))
+    end_log_probs, end_index = _best(graph, end_logits, model.end_n_top)
+    flat = [-1, model.start_n_top * model.end_n_top]
+    return dict(outputs, start_top_log_probs=start_log_probs, start_top_index=start_index,
+                end_top_log_probs=graph.reshape(end_log_probs, flat), end_top_index=graph.reshape(end_index, flat),
+                cls_logits=_answerability(graph, model, tokens, start_logits))
+
+
+def _end_logits(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, start_tokens: str) -> str:
+    """[batch, starts, seq], from tokens [batch, seq, H] and start_tokens [batch, starts, H].
+
+    The layer over the pair of a token and a start is a sum of one part for each, so that no pair is ever stored.
+    """
+    size, norm = model.config.hidden_size, model.end_layer_norm
+    of_token = graph.matrix("end_logits/dense_0/kernel_of_token", model.end_hidden.kernel[:size])
+    of_start = graph.dense("end_logits/dense_0/start", model.end_hidden.kernel[size:], model.end_hidden.bias)
+    summed = graph.node("Add", graph.node("Unsqueeze", of_token(tokens), graph.constant([1])),
+                        graph.node("Unsqueeze", of_start(start_tokens), graph.constant([2])))
+    hidden = graph.layer_norm("end_logits/LayerNorm", norm.gamma, norm.beta,
+                              LAYER_NORM_EPSILON)(graph.node("Tanh", summed))
+    return graph.squeeze(graph.output_dense("end_logits/dense_1", model.end.kernel, model.end.bias)(hidden), -1)
+
+
+def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, start_logits: str) -> str:
+    """A logit that the question has no answer: [batch]."""
+    weights = graph.node("Unsqueeze", graph.node("Softmax", start_logits, axis=-1), graph.constant([1]))
+    expected_start = graph.squeeze(graph.node("MatMul", weights, tokens), 1)  # [batch, H]
+    first = graph.node("Gather", tokens, graph.constant(0), axis=1)
+    both = graph.node("Concat", expected_start, first, axis=-1)
+    hidden = graph.dense("answer_class/dense_0", model.answer_hidden.kernel, model.answer_hidden.bias)(both)
+    return graph.squeeze(graph.output_dense("answer_class/dense_1", model.answer.kernel)(graph.node("Tanh", hidden)),
+                         -1)
+
+
+def _bar(graph: OnnxGraph, logits: str, barred: str) -> str:
+    """BARRED_LOGIT where `barred` is 1."""
+    kept = graph.node("Mul", logits, graph.node("Sub", graph.scalar(1), barred))
+    return graph.node("Add", kept, graph.node("Mul", barred, graph.scalar(BARRED_LOGIT)))
+
+
+def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
+    """The highest log probabilities of the last axis and their places, int32."""
+    values, places = graph.nodes("TopK", graph.node("LogSoftmax", logits, axis=-1), graph.constant([count]), count=2)
+    return values, graph.cast(places, np.int32)
+
+
+def _output_dense(graph: OnnxGraph, name: str, layer: OutputDense) -> Callable[[str], str]:
+    return graph.output_dense(name, np.transpose(layer.kernel), layer.bias)

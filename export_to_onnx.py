@@ -1,0 +1,72 @@
+"""Exports an ALBERT as ONNX models: float32, float16 and int8.
+
+    python export_to_onnx.py --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=onnx
+
+writes onnx/pretrainer_float32.onnx and so on, and prints the size of each and the largest difference between its
+outputs in ONNX Runtime and the model's. The files take batches of any size and length. Weights that layers share are
+stored once. It needs the packages onnx and onnxruntime (pip install 'albert-tf[onnx]').
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from albert_tf import cli  # isort: split
+
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import flags as shared, keras
+from albert_tf.files import check_directory, written_whole
+from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.onnx_models.graph import PRECISIONS
+from albert_tf.interchange.onnx_models.writing import check_packages, differences, to_onnx
+from albert_tf.required_flags import define_required
+
+shared.define_source_flags()
+flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
+define_required("output_dir", "Directory of the ONNX files.")
+flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS,
+                        "Precision of the weights; one file is written for each. May be given several times.")
+FLAGS = flags.FLAGS
+
+# Tokens and masked tokens of the inputs on which a file is compared with the model.
+_COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the flags say."""
+
+    model: str
+    output_dir: str
+    precisions: tuple[str, ...]
+
+
+def options_from_flags() -> Options:
+    return Options(FLAGS.model, FLAGS.output_dir, tuple(FLAGS.precision))
+
+
+def main():
+    options = options_from_flags()
+    check_directory(options.output_dir)
+    check_packages()
+    model = shared.pretrained(options.model)
+    for precision in options.precisions:
+        export(model, precision, os.path.join(options.output_dir, f"{options.model}_{precision}.onnx"))
+
+
+def export(model: keras.Model, precision: str, path: str) -> None:
+    """Writes one file, and prints its size and differences."""
+    content = to_onnx(model, precision)
+    with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(content)
+    print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference to the model:")
+    length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
+    for name, difference in differences(content, model, length, _COMPARED_PREDICTIONS).items():
+        print(f"    {name:<20}{difference:.2g}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,119 @@
+"""ONNX models in ONNX Runtime: their outputs are ours, and each weight is stored once."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.heads import HEADS
+from albert_tf.interchange.onnx_models.graph import OnnxGraph, _quantized
+from albert_tf.interchange.onnx_models.writing import differences, to_onnx
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.both_stacks
+
+CONFIG = AlbertConfig(vocab_size=60, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+                      intermediate_size=32, max_position_embeddings=24)
+# Large enough that names and nodes weigh little.
+LARGER = CONFIG.replace(vocab_size=8000, embedding_size=128, hidden_size=256, intermediate_size=1024,
+                        num_hidden_layers=6)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    keras.utils.set_random_seed(1)
+
+
+def new_model(head, config):
+    model = head.model(config, **{name: 3 for name in head.arguments})
+    for variable in model.variables:  # biases and LayerNorms that would be left out are seen
+        variable.assign_add(keras.initializers.RandomNormal(stddev=0.1)(variable.shape))
+    return model
+
+
+def run(content, inputs):
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs)))
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
+def test_in_float32_every_output_is_the_models_at_any_size(head):
+    model = new_model(head, CONFIG)
+    content = to_onnx(model)
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    for batch_size, seq_length, num_predictions in [(1, 8, 1), (3, 24, 5)]:
+        largest = differences(content, model, seq_length, num_predictions, batch_size)
+        assert set(model.HEAD_OUTPUTS) - {"start_log_probs", "end_log_probs"} <= set(largest)
+        assert max(largest.values()) < 1e-4, largest
+
+
+@pytest.mark.parametrize("precision, bytes_per_weight", [("float32", 4), ("float16", 2), ("int8", 1)])
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
+def test_what_layers_share_is_stored_once(head, precision, bytes_per_weight):
+    model = new_model(head, LARGER)
+    weights = sum(variable.shape.num_elements() for variable in model.variables)
+    assert len(to_onnx(model, precision)) <= 1.1 * bytes_per_weight * weights
+
+
+@pytest.mark.parametrize("changes", [
+    dict(cross_layer_sharing="none"), dict(cross_layer_sharing="ffn"), dict(num_hidden_groups=3, inner_group_num=2),
+    dict(embedding_size=16), dict(hidden_act="gelu_exact"), dict(hidden_act="relu"), dict(hidden_act="linear")])
+def test_every_kind_of_config_has_its_graph(changes):
+    model = AlbertPretrainer(CONFIG.replace(**changes))
+    assert max(differences(to_onnx(model), model, 10, 2).values()) < 1e-4
+
+
+@pytest.mark.parametrize("precision, at_most", [("float16", 1e-2), ("int8", 0.2)])
+def test_smaller_weights_change_little(precision, at_most):
+    model = AlbertClassifier(CONFIG, num_labels=3)
+    assert 0 < max(differences(to_onnx(model, precision), model, 12).values()) < at_most
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_padding_does_not_change_a_row(precision):
+    content = to_onnx(AlbertModel(CONFIG), precision)
+    ids = np.array([[3, 7, 9, 11]], np.int32)
+    row = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.array([[0, 0, 1, 1]], np.int32))
+    padded = {name: np.pad(values, [[0, 1], [0, 5]]) for name, values in row.items()}
+    np.testing.assert_allclose(run(content, padded)["sequence_output"][:1, :4], run(content, row)["sequence_output"],
+                               atol=1e-5)
+
+
+def test_a_choice_that_a_question_lacks_is_never_chosen():
+    head, = [head for head in HEADS if head.name == "multiple_choice"]
+    ids = np.ones([2, 4, 6], np.int32)
+    mask = ids.copy()
+    mask[1, 3] = 0
+    logits = run(to_onnx(new_model(head, CONFIG)), dict(input_ids=ids, input_mask=mask, segment_ids=ids * 0))["logits"]
+    assert (logits == -1e9).tolist() == [[False] * 4, [False] * 3 + [True]]
+
+
+def test_the_config_is_in_the_file():
+    model = onnx.load_from_string(to_onnx(AlbertModel(CONFIG)))
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    assert AlbertConfig.from_dict(json.loads(metadata["config"])) == CONFIG
+
+
+def test_integers_with_a_scale_for_each_output_are_near_the_weights():
+    values = np.array([[0.5, -2.0, 0.0], [-1.0, 1.0, 0.0]], np.float32)
+    integers, scales = _quantized(values, axis=0)
+    assert integers.tolist() == [[32, -64, 0], [-64, 32, 0]]
+    np.testing.assert_allclose(integers * scales, values)
+
+
+def test_weights_beyond_float16_are_refused_by_name():
+    model = AlbertModel(CONFIG)
+    model.pooler.bias.assign_add([1e6] * 16)
+    with pytest.raises(ValueError, match="bert/pooler/dense/bias has values that float16 cannot hold"):
+        to_onnx(model, "float16")
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ValueError, match="precision must be one of float32, float16, int8. Received: 'bfloat16'"):
+        OnnxGraph("bfloat16")
