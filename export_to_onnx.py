@@ -51,8 +51,8 @@ def options_from_flags() -> Options:
 def main():
     options = options_from_flags()
     check_directory(options.output_dir)
-    check_packages()
     model = shared.pretrained(options.model)
+    check_packages()
     for precision in options.precisions:
         export(model, precision, os.path.join(options.output_dir, f"{options.model}_{precision}.onnx"))
 

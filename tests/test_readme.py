@@ -35,7 +35,7 @@ SMALL = {
     "run_race.py": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
 }
 # Scripts that README.md mentions elsewhere.
-NOT_IN_BLOCKS = {"model_sizes.py"}
+NOT_IN_BLOCKS = {"export_to_onnx.py", "model_sizes.py"}
 SLOW_SECTION = "Fine-tuning"
 
 

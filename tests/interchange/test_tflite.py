@@ -53,8 +53,7 @@ def test_smaller_weights_change_little(precision, at_most):
 @pytest.mark.parametrize("head, precision, bytes_per_weight", [
     ("pretrainer", "float32", 4), ("pretrainer", "float16", 2), *((head.name, "int8", 1) for head in ALL_HEADS)])
 def test_what_layers_share_is_stored_once(head, precision, bytes_per_weight):
-    config = CONFIG.replace(vocab_size=8000, embedding_size=128, hidden_size=256, intermediate_size=1024,
-                            num_hidden_layers=6)
+    config = CONFIG.replace(vocab_size=8000, embedding_size=128, hidden_size=256, intermediate_size=1024)
     entry = head_named(head)
     model = entry.model(config, **{name: 3 for name in entry.arguments})
     weights = sum(variable.shape.num_elements() for variable in model.variables)

@@ -1,0 +1,129 @@
+"""A fine-tuned classifier in every exported form: size, score on the dev set, latency of one sentence.
+
+    python -m benchmarks.exported_models --init_checkpoint=model --task_name=sst-2 --data_dir=glue \
+        --peer_python=/path/to/environment/bin/python
+
+The environment needs torch and transformers. Latency: ids in, logits out, the dev set's sentences one at a time, all
+programs in turns with two threads each, the median. A TensorFlow Lite model takes inputs of --max_seq_length tokens
+and the sentence is padded to it; all others take the sentence as it is.
+"""
+
+import json
+import os
+import statistics
+import tempfile
+from typing import NamedTuple
+
+import numpy as np
+from absl import flags
+
+from albert_tf import bounds, cli, from_pretrained, save_pretrained, tokenizer_from_pretrained
+from albert_tf.data.glue import convert_examples_to_features, read_examples
+from albert_tf.data.glue_tasks import Task, find_task
+from albert_tf.interchange import tflite
+from albert_tf.interchange.onnx_models.graph import PRECISIONS
+from albert_tf.interchange.onnx_models.writing import to_onnx
+from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.tasks import glue_metrics
+from albert_tf.text.graph_packing import pack_texts
+from benchmarks.alternation import Worker
+from benchmarks.workers.exported_model import runner
+
+flags.DEFINE_string("init_checkpoint", None, "A fine-tuned classifier.", required=True)
+flags.DEFINE_string("task_name", None, "The GLUE task that it was fine-tuned on.", required=True)
+flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders are.", required=True)
+flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
+flags.DEFINE_integer("max_seq_length", 64, "Tokens of a sentence at most.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("examples", 10_000, "Examples of the dev set at most.", lower_bound=1)
+flags.DEFINE_integer("turns", 100, "Single sentences of each program.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+
+class Form(NamedTuple):
+    """One form of the model.
+
+    Args:
+      name: for the table.
+      kind: as benchmarks.workers.exported_model calls it; None for Hugging Face's folder.
+      path: of the file or folder.
+    """
+
+    name: str
+    kind: str | None
+    path: str
+
+
+def main():
+    task = find_task(FLAGS.task_name)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, label_ids = dev_rows(task)
+        sentences = os.path.join(folder, "sentences.json")
+        with open(sentences, "w", encoding="utf-8") as file:
+            json.dump(rows, file)
+        forms = export(folder)
+        medians = latencies(forms, sentences)
+        print(f"{'':24}{'MB':>8}{task.metrics[0]:>16}{'ms':>8}")
+        for form, seconds in zip(forms, medians):
+            score = f"{evaluate(task, form, rows, label_ids):.4f}" if form.kind else ""
+            print(f"{form.name:24}{size(form.path) / 1e6:8.1f}{score:>16}{1000 * seconds:8.2f}", flush=True)
+
+
+def dev_rows(task: Task) -> tuple[list[dict], np.ndarray]:
+    """The dev set's inputs without padding, and its labels."""
+    examples = read_examples(task, FLAGS.data_dir, "dev")[: FLAGS.examples]
+    tokenizer = tokenizer_from_pretrained(FLAGS.init_checkpoint)
+    features = list(convert_examples_to_features(examples, task, tokenizer, FLAGS.max_seq_length, pad=False))
+    rows = [{name: list(map(int, row[name])) for name in ENCODER_INPUTS} for row in features]
+    return rows, np.array([row["label_id"] for row in features])
+
+
+def export(folder: str) -> list[Form]:
+    model = from_pretrained(FLAGS.init_checkpoint, model="classifier")
+    tokenizer = tokenizer_from_pretrained(FLAGS.init_checkpoint)
+    forms = [Form("SavedModel float32", "saved_model", os.path.join(folder, "saved_model"))]
+    export_model(forms[0].path, model, tokenizer, sequence_features(FLAGS.max_seq_length), model.head_outputs,
+                 dict(text_a=[None]), lambda graph, text_a: pack_texts(graph, FLAGS.max_seq_length, text_a))
+    contents = {("ONNX", "onnx", precision): to_onnx(model, precision) for precision in PRECISIONS}
+    contents |= {("TensorFlow Lite", "tflite", precision): tflite.convert(model, precision, FLAGS.max_seq_length)
+                 for precision in tflite.PRECISIONS}
+    for (name, kind, precision), content in contents.items():
+        forms.append(Form(f"{name} {precision}", kind, os.path.join(folder, f"{precision}.{kind}")))
+        with open(forms[-1].path, "wb") as file:
+            file.write(content)
+    forms.append(Form("transformers float32", None, os.path.join(folder, "hugging_face")))
+    save_pretrained(model, forms[-1].path, tokenizer, to="hugging_face")
+    return forms
+
+
+def evaluate(task: Task, form: Form, rows: list[dict], label_ids: np.ndarray) -> float:
+    """The task's first metric."""
+    run = runner(form.kind, form.path)
+    logits = np.concatenate([run({name: np.array([values], np.int32) for name, values in row.items()}) for row in rows])
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    scores = logits if task.is_regression else shifted / shifted.sum(axis=-1, keepdims=True)
+    return glue_metrics.evaluate(task, scores, label_ids)[task.metrics[0]]
+
+
+def latencies(forms: list[Form], sentences: str) -> list[float]:
+    """The median seconds of a sentence, of each form; they take turns."""
+    workers = []
+    try:
+        for form in forms:
+            workers.append(Worker("exported_model", form.kind, form.path, sentences) if form.kind else
+                           Worker("exported_model_hugging_face", form.path, sentences, python=FLAGS.peer_python))
+        turns = [[worker.seconds(1) for worker in workers] for _ in range(FLAGS.turns)]
+    finally:
+        for worker in workers:
+            worker.stop()
+    return [statistics.median(column) for column in zip(*turns)]
+
+
+def size(path: str) -> int:
+    """Bytes of a file, or of a folder's files."""
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names] or [path]
+    return sum(map(os.path.getsize, paths))
+
+
+if __name__ == "__main__":
+    cli.run(main)
