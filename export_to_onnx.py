@@ -7,9 +7,6 @@ outputs in ONNX Runtime and the model's. The files take batches of any size and 
 stored once. It needs the packages onnx and onnxruntime (pip install 'albert-tf[onnx]').
 """
 
-from __future__ import annotations
-
-import dataclasses
 import os
 
 from albert_tf import cli  # isort: split
@@ -35,26 +32,12 @@ FLAGS = flags.FLAGS
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What the flags say."""
-
-    model: str
-    output_dir: str
-    precisions: tuple[str, ...]
-
-
-def options_from_flags() -> Options:
-    return Options(FLAGS.model, FLAGS.output_dir, tuple(FLAGS.precision))
-
-
 def main():
-    options = options_from_flags()
-    check_directory(options.output_dir)
-    model = shared.pretrained(options.model)
+    check_directory(FLAGS.output_dir)
+    model = shared.pretrained(FLAGS.model)
     check_packages()
-    for precision in options.precisions:
-        export(model, precision, os.path.join(options.output_dir, f"{options.model}_{precision}.onnx"))
+    for precision in FLAGS.precision:
+        export(model, precision, os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.onnx"))
 
 
 def export(model: keras.Model, precision: str, path: str) -> None:
