@@ -21,6 +21,7 @@ from albert_tf import bounds, flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
+from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
 from albert_tf.interchange.vocabulary_files import copy_vocabulary
@@ -118,9 +119,13 @@ def main():
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if options.do_eval:
-        evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy),
+        evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy, baseline),
                               task.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
+        baseline = None
+        if options.do_train and options.do_eval:
+            baseline = neighbour_baseline(training_files, evaluation_sets[0], options.max_seq_length,
+                                          options.max_predictions_per_seq, config.vocab_size)
         if options.do_train:
             if is_chief(strategy):
                 copy_vocabulary(vocabulary, output_dir)
@@ -169,7 +174,9 @@ def training_batches(options: Options, files, vocab_size: int):
         files, parse, options.run.train_batch_size, options.trainer.random_seed, first_step, context)
 
 
-def evaluate(options: Options, trainer, evaluation_sets, strategy) -> dict[str, float]:
+def evaluate(
+    options: Options, trainer, evaluation_sets, strategy, baseline: NeighbourBaseline | None
+) -> dict[str, float]:
     """The results on each set; with several, those on the second and later have the name of its first file in front."""
     results = {}
     parse = reading.parser(options.max_seq_length, options.max_predictions_per_seq)
@@ -184,6 +191,10 @@ def evaluate(options: Options, trainer, evaluation_sets, strategy) -> dict[str, 
             prefix = files[0].path + "/"
         of_set = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
         results.update({prefix + name: value for name, value in of_set.items()})
+    if baseline and baseline.explains(results["masked_lm_loss"]):
+        logging.info("masked_lm_loss %.2f: still on the plateau of early training (frequencies of tokens explain %.2f, "
+                     "neighbouring tokens %.2f); docs/pretraining.md says what helps to pass it",
+                     results["masked_lm_loss"], baseline.frequency_loss, baseline.neighbour_loss)
     return results
 
 

@@ -10,10 +10,14 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from in_process import loaded
 from pretraining_runs import Runs
-from synthetic_records import write_records
+from synthetic_records import VOCAB_SIZE, write_records
 from two_workers import TwoWorkers
 
+from albert_tf.data.batching import counted
+from albert_tf.data.pretraining.neighbour_baseline import neighbour_baseline
+from albert_tf.data.records import check_records
 from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.interchange.open_source import open_source
 
@@ -114,6 +118,22 @@ def test_every_line_is_one_of_ours(finished):
     ours = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")}
     lines = [re.match(r"[IW]\d{4} [\d:.]+ \d+ (\w+\.py):\d+\] ", line) for line in finished[0].splitlines()]
     assert all(lines) and {line.group(1) for line in lines} <= ours
+
+
+def test_a_loss_that_neighbours_explain_is_told_at_evaluation(runs, caplog):
+    """A learning rate of 1 makes the model worse than random; the first set of records is the one that counts."""
+    train_files, dev_files = ([str(runs.folder / name)] for name in ("train.tfrecord", "plateau.tfrecord"))
+    write_records(dev_files[0], 20, seed=3)
+    baseline = neighbour_baseline(*(counted(check_records(files)) for files in (train_files, dev_files)),
+                                  max_seq_length=16, max_predictions_per_seq=3, vocab_size=VOCAB_SIZE)
+    with loaded("run_pretraining.py") as run:
+        flags = dict(runs.flags, do_eval=True, eval_input_file=dev_files, learning_rate=1, num_train_steps=1,
+                     num_warmup_steps=0)
+        assert run(output_dir=runs.folder / "plateau", **flags) == 0
+    loss = results_of(runs.folder / "plateau")["masked_lm_loss"]
+    assert baseline.explains(loss)
+    assert (f"masked_lm_loss {loss:.2f}: still on the plateau of early training (frequencies of tokens explain "
+            f"{baseline.frequency_loss:.2f}, neighbouring tokens {baseline.neighbour_loss:.2f})") in caplog.text
 
 
 def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished):

@@ -44,6 +44,7 @@ def test_where_a_neighbour_determines_a_token_its_loss_is_near_zero_and_that_of_
     starts = rng.integers(0, TOKENS, 4000)
     found = baseline(tmp_path, [FIRST_ID + (start + np.arange(SEQ - 2)) % TOKENS for start in starts])
     assert found.neighbour_loss < 0.1
+    assert found.explains(3.0) and not found.explains(0.0)
     assert found.frequency_loss == pytest.approx(math.log(TOKENS), rel=0.02)
 
 
