@@ -14,7 +14,6 @@ import functools
 from albert_tf import cli  # isort: split
 
 import numpy as np
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared
@@ -24,13 +23,12 @@ from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
-from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.required_flags import define_required
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
-from albert_tf.text.graph_packing import pack_texts
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
@@ -136,26 +134,9 @@ def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
 
 
 def export(options: Options, model: AlbertClassifier, tokenizer) -> None:
-    """Writes a SavedModel that gives probabilities [batch, labels], predictions [batch] and, where set, threshold."""
-    task = options.task
-    has_pairs = any("text_b" in source.columns for source in task.sources.values())
-    text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
-
-    def outputs(found: dict) -> dict:
-        logits = found["logits"]
-        if task.is_regression:
-            served = dict(probabilities=logits, predictions=logits[:, 0])
-        else:
-            served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-        if options.threshold_to_export is not None:
-            served["threshold"] = tf.fill(tf.shape(logits)[:1], options.threshold_to_export)  # [batch]
-        return served
-
-    def pack(graph_tokenizer, **texts) -> dict:
-        return pack_texts(graph_tokenizer, options.max_seq_length, **texts)
-
-    features = sequence_features(options.max_seq_length)
-    export_model(options.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    has_pairs = any("text_b" in source.columns for source in options.task.sources.values())
+    export_classification(options.export_dir, model, tokenizer, options.max_seq_length, has_pairs,
+                          options.task.is_regression, options.threshold_to_export)
     logging.info("exported to %s", options.export_dir)
 
 

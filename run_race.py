@@ -17,16 +17,14 @@ from typing import Sequence
 from albert_tf import cli  # isort: split
 
 import numpy as np
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
-from albert_tf.data.graph_choices import pack_choices
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
-from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.required_flags import define_required
 from albert_tf.tasks import choice_answers
@@ -121,7 +119,7 @@ def main():
     if options.export_dir:
         model = finetuning.best_model()
         if is_chief(strategy):
-            export(options, model, num_choices, tokenizer)
+            export(options, model, tokenizer)
 
 
 def used_splits(options: Options) -> list[str]:
@@ -148,19 +146,8 @@ def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabil
         write_results(options.output_dir, dict(results, global_step=step), "predict_results")
 
 
-def export(options: Options, model: AlbertMultipleChoice, num_choices: int, tokenizer) -> None:
-    """Writes a SavedModel that gives probabilities [batch, choices] and predictions [batch], the choice from 0."""
-    text_inputs = dict(context=[None], question=[None], options=[None, num_choices])
-
-    def outputs(found: dict) -> dict:
-        logits = found["logits"]
-        return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-
-    def pack(graph_tokenizer, **texts) -> dict:
-        return pack_choices(graph_tokenizer, options.max_seq_length, options.max_qa_length, **texts)
-
-    features = sequence_features(num_choices * options.max_seq_length)  # the choices side by side
-    export_model(options.export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+def export(options: Options, model: AlbertMultipleChoice, tokenizer) -> None:
+    export_multiple_choice(options.export_dir, model, tokenizer, options.max_seq_length, options.max_qa_length)
     logging.info("exported to %s", options.export_dir)
 
 
