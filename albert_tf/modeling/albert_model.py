@@ -6,10 +6,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import Encoder
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
-from albert_tf.modeling.layers import Dense, dropouts
+from albert_tf.modeling.layers import Dense
 
 
 @register

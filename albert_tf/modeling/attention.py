@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import fused
 from albert_tf.modeling.layers import Dense, LayerNorm, layer_norm
 
@@ -61,17 +62,18 @@ class AttentionBlock(keras.layers.Layer):
         qkv = tf.reshape(qkv, [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
         scores = tf.matmul(query, key, transpose_b=True)  # [batch, heads, seq, seq]
-        probabilities = (_fused_masked_softmax if dropouts.training else _masked_softmax)(scores, additive_mask)
-        probabilities = dropouts(probabilities, self.config.attention_probs_dropout_prob)
+        probabilities = (_fused_masked_softmax if dropouts.training else _masked_softmax)(
+            scores, additive_mask, *dropouts.site(self.config.attention_probs_dropout_prob))
         context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
         attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)
-        attended = dropouts(attended, self.config.hidden_dropout_prob)
-        return layer_norm(attended, x, weights.gamma, weights.beta, dropouts.training)
+        return layer_norm(attended, x, weights.gamma, weights.beta, dropouts.training,
+                          dropouts.site(self.config.hidden_dropout_prob))
 
 
-def _masked_softmax(scores, additive_mask):
-    return tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32) + additive_mask), scores.dtype)
+def _masked_softmax(scores, additive_mask, *dropout):
+    probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + additive_mask)
+    return tf.cast(dropped(probabilities, *dropout), scores.dtype)
 
 
 _fused_masked_softmax = fused(_masked_softmax)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
-from albert_tf.modeling.layers import OutputDense, dropouts
+from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.layers import OutputDense
 
 
 @register

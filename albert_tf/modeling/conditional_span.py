@@ -10,8 +10,9 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import required
-from albert_tf.modeling.layers import Dense, LayerNorm, dropouts
+from albert_tf.modeling.layers import Dense, LayerNorm
 
 # What the release gives a position that p_mask bars.
 BARRED_LOGIT = -1e30

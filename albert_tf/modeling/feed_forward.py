@@ -49,5 +49,5 @@ class FeedForwardBlock(keras.layers.Layer):
         act = activation(self.config.hidden_act, dropouts.training)
         wide = act(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
         narrow = tf.nn.bias_add(tf.matmul(wide, weights.output_kernel), weights.output_bias)
-        narrow = dropouts(narrow, self.config.hidden_dropout_prob)
-        return layer_norm(narrow, x, weights.gamma, weights.beta, dropouts.training)
+        return layer_norm(narrow, x, weights.gamma, weights.beta, dropouts.training,
+                          dropouts.site(self.config.hidden_dropout_prob))

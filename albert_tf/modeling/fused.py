@@ -16,15 +16,15 @@ def fused(chain: Callable) -> Callable:
     """The chain, compiled by XLA, with a gradient that is compiled too.
 
     Args:
-      chain: a function of tensors that gives a tensor, by TensorFlow ops alone. Each shape is compiled once, so
-        this is for training, where there are few, and not for serving.
+      chain: a function of tensors that gives a tensor, by TensorFlow ops alone. Tensors of whole numbers have no
+        gradient. Each shape is compiled once, so this is for training, where there are few, and not for serving.
     """
     forward = tf.function(chain, jit_compile=True)
 
     @tf.function(jit_compile=True)
     def backward(inputs, upstream):
         with tf.GradientTape() as tape:
-            tape.watch(inputs)
+            tape.watch([tensor for tensor in inputs if tensor.dtype.is_floating])
             output = chain(*inputs)
         return tape.gradient(output, inputs, upstream)
 

@@ -1,4 +1,4 @@
-"""The small layers that the rooms of the model are built from: dense, LayerNorm, dropout.
+"""The small layers that the model is built from: dense, LayerNorm, activations.
 
 Every variable is made with the name that it has in the release's checkpoints ("bert/pooler/dense/kernel"), whatever
 model it is part of. So a variable's TF1 name is its own name, and the optimizer's rules about names hold as they are.
@@ -11,6 +11,7 @@ from typing import Callable
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import fused
 
 LAYER_NORM_EPSILON = 1e-12
@@ -107,13 +108,17 @@ class LayerNorm(ReleaseLayer):
         return self.in_compute_dtype(layer_norm(x, residual, *self.weights_for_step(), training))
 
 
-def layer_norm(x, residual, gamma, beta, training: bool) -> tf.Tensor:
-    """LayerNorm of x + residual as a function of its weights, in the dtype of x."""
-    return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta)
+def layer_norm(x, residual, gamma, beta, training: bool, dropout: tuple = ()) -> tf.Tensor:
+    """LayerNorm of dropout(x) + residual as a function of its weights, in the dtype of x.
+
+    Args:
+      dropout: of Dropouts.site; () for none.
+    """
+    return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta, *dropout)
 
 
-def _layer_norm(x, residual, gamma, beta):
-    total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
+def _layer_norm(x, residual, gamma, beta, *dropout):
+    total = dropped(tf.cast(x, tf.float32), *dropout) + tf.cast(residual, tf.float32)
     centred = total - tf.reduce_mean(total, axis=-1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
     return tf.cast(centred * (tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma) + beta, x.dtype)
@@ -145,43 +150,3 @@ def _in_float32(function: Callable) -> Callable:
 
 
 _FUSED_ACTIVATIONS = {name: fused(_in_float32(function)) for name, function in _ACTIVATIONS.items()}
-
-
-class Dropouts:
-    """The dropouts of one call of the model: each site draws its own mask, all of them functions of one seed.
-
-    A resumed run, a recomputed block and a run on other devices so drop the same units.
-
-    Args:
-      seed: int32 [2], or None where the model is not training.
-    """
-
-    def __init__(self, seed):
-        self._seed = seed
-        self._site = 0
-
-    @property
-    def training(self) -> bool:
-        """Whether values are dropped at all."""
-        return self._seed is not None
-
-    def of_layer(self, number: int) -> Dropouts:
-        """The dropouts of a layer of the encoder: the same masks each time that it is computed."""
-        return type(self)(None if self._seed is None else self._seed + [1 + number, 0])
-
-    def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """x with dropout at a rate, another mask at each call."""
-        if self._seed is None or not rate:
-            return x
-        self._site += 1
-        return tf.nn.experimental.stateless_dropout(x, rate, seed=self._seed + [0, self._site], rng_alg="philox")
-
-
-def dropouts(inputs: dict, training) -> Dropouts:
-    """The dropouts that a call of a model uses: by inputs["dropout_seed"] (int32 [2]), else by a random seed."""
-    if not training:
-        return Dropouts(None)
-    seed = inputs.get("dropout_seed")
-    if seed is None:
-        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    return Dropouts(tf.convert_to_tensor(seed))

@@ -18,8 +18,8 @@ from albert_tf.interchange.hub.reading import EXTRA_ASSETS
 from albert_tf.interchange.serving import graph
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.modeling.layers import Dropouts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.graph_packing import pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer

@@ -1,0 +1,95 @@
+"""Dropout whose masks are computed where they are used: a function of a seed and of each value's position.
+
+Random bits of an op of their own, and the ops that select by them, take 5 ms for 2,048 x 256 values on one core: in all
+a fifth of a small model's step. Within the chain that XLA compiles anyway (see fused.py) they take 1 ms, forward and
+backward, and the mask is never in memory.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.modeling.fused import fused
+
+
+class Dropouts:
+    """The dropouts of one call of the model: each site draws its own mask, all of them functions of one seed.
+
+    A resumed run, a recomputed block and a run on other devices so drop the same units.
+
+    Args:
+      seed: int32 [2], or None where the model is not training.
+    """
+
+    def __init__(self, seed):
+        self._seed = seed
+        self._site = 0
+
+    @property
+    def training(self) -> bool:
+        """Whether values are dropped at all."""
+        return self._seed is not None
+
+    def of_layer(self, number: int) -> Dropouts:
+        """The dropouts of a layer of the encoder: the same masks each time that it is computed."""
+        return type(self)(None if self._seed is None else self._seed + [1 + number, 0])
+
+    def site(self, rate: float) -> tuple:
+        """The seed and the rate of the next site, for `dropped`; another seed at each call; () for no dropout."""
+        if self._seed is None or not rate:
+            return ()
+        self._site += 1
+        return self._seed + [0, self._site], tf.constant(rate, tf.float32)
+
+    def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
+        """x with dropout at a rate, another mask at each call."""
+        site = self.site(rate)
+        return (_fused_rounded_once if self.training else _rounded_once)(x, *site) if site else x
+
+
+def dropouts(inputs: dict, training) -> Dropouts:
+    """The dropouts that a call of a model uses: by inputs["dropout_seed"] (int32 [2]), else by a random seed."""
+    if not training:
+        return Dropouts(None)
+    seed = inputs.get("dropout_seed")
+    if seed is None:
+        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    return Dropouts(tf.convert_to_tensor(seed))
+
+
+def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None = None) -> tf.Tensor:
+    """x with dropout, as TensorFlow ops that a chain can hold.
+
+    Args:
+      x: float32, of any shape.
+      seed: int32 [2]; None for no dropout.
+      rate: float32 scalar, the probability that a value becomes 0; the others are divided by 1 - rate.
+    """
+    if seed is None:
+        return x
+    is_kept = _random_bits(seed, tf.shape(x)) >= tf.cast(rate * 2.0**32, tf.uint32)
+    return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
+
+
+def _rounded_once(x, *dropout):
+    return tf.cast(dropped(tf.cast(x, tf.float32), *dropout), x.dtype)
+
+
+_fused_rounded_once = fused(_rounded_once)
+
+
+def _random_bits(seed, shape):
+    """uint32 of a shape: a hash of the seed's two words and of the position."""
+    positions = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
+    bits = tf.zeros([], tf.uint32)
+    for word in (seed[0], seed[1], positions):
+        bits = _mixed(tf.bitwise.bitwise_xor(bits, tf.bitcast(word, tf.uint32)))
+    return bits
+
+
+def _mixed(bits):
+    """MurmurHash3's finalizer (Appleby, 2011): each bit of a word changes each bit of the result half of the time."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        bits = tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
+        bits *= tf.constant(factor, tf.uint32)
+    return bits
