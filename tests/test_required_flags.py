@@ -5,7 +5,8 @@ from in_process import REPOSITORY, loaded
 
 REQUIRED = {
     "create_pretraining_data.py": ("input_file", "output_file"), "train_vocabulary.py": ("input_file", "model_prefix"),
-    "extract_embeddings.py": ("input_file", "output_file"), "export_to_tfhub.py": ("albert_directory", "export_path"),
+    "extract_embeddings.py": ("input_file", "output_file"), "layer_distances.py": ("input_file", "output_dir"),
+    "export_to_tfhub.py": ("albert_directory", "export_path"),
     "export_to_tflite.py": ("output_dir",), "run_pretraining.py": ("output_dir",), "run_squad.py": ("output_dir",),
     "run_classifier.py": ("data_dir", "output_dir"), "run_glue.py": ("data_dir", "output_dir"),
     "run_race.py": ("data_dir", "output_dir")}

@@ -33,6 +33,8 @@ SCRIPTS = {
     "score_sentences.py": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
     "extract_embeddings.py": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
                               SOURCE_FLAGS),
+    "layer_distances.py": (dict(init_checkpoint="{model}", input_file="{text}", output_dir="{out}"),
+                           (*SOURCE_FLAGS, "compare_with")),
     "convert_checkpoint.py": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
     "export_to_tfhub.py": (dict(albert_directory="{model}", export_path="{out}"),
                            ("albert_directory", "spm_model_file", "vocab_file")),
@@ -98,7 +100,7 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
 # The flags of each script for what it writes.
 OUTPUTS = {
     "create_pretraining_data.py": ("output_file",), "score_sentences.py": ("output_file",),
-    "convert_checkpoint.py": ("output_dir",), "fill_mask.py": ("export_dir",),
+    "layer_distances.py": ("output_dir",), "convert_checkpoint.py": ("output_dir",), "fill_mask.py": ("export_dir",),
     "export_to_onnx.py": ("output_dir",), "export_to_tflite.py": ("output_dir",),
     "export_to_tfhub.py": ("export_path", "preprocess_export_path"), "run_pretraining.py": ("output_dir",),
     "run_classifier.py": ("output_dir", "export_dir"), "run_race.py": ("output_dir", "export_dir"),

@@ -1,0 +1,116 @@
+"""How far each layer moves its input: figure 1 of Lan et al. (2020), for any weights, over any text.
+
+    python layer_distances.py --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_dir=distances \\
+        --compare_with=uncased_L-12_H-768_A-12
+
+prints, and writes to layer_distances.csv and layer_distances.svg, the L2 distance and the angle in degrees between the
+input and the output of each layer, as means over all tokens of the text. With shared layers both fall smoothly; without
+sharing they jump from layer to layer.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+
+from albert_tf import cli  # isort: split
+
+import numpy as np
+import tensorflow as tf
+from absl import flags, logging
+
+import albert_tf
+from albert_tf import bounds, flags as shared, keras
+from albert_tf.files import check_directory, write_text
+from albert_tf.line_charts import Curve, Panel, write_charts
+from albert_tf.required_flags import define_required
+from albert_tf.tasks.embeddings import token_ids
+from albert_tf.tasks.layer_distances import layer_distances
+from albert_tf.text.lines import read_lines
+
+shared.define_source_flags()
+shared.define_vocabulary_flags()
+define_required("input_file", "UTF-8 text, one a line.")
+define_required("output_dir", "Where layer_distances.csv and layer_distances.svg go.")
+flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in the forms that "
+                          "--init_checkpoint takes. May be given several times.")
+flags.DEFINE_integer("max_seq_length", 512, "Longer lines are cut to this number of tokens.",
+                     *bounds.SEQ_LENGTH.at_least(3))
+flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One layer of one model; distance and angle are means over tokens."""
+
+    model: str
+    layer: int
+    distance: float
+    angle: float
+
+
+def main():
+    check_directory(FLAGS.output_dir)
+    keras.mixed_precision.set_global_policy(FLAGS.precision)
+    lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]
+    if not lines:
+        raise ValueError(f"{FLAGS.input_file} has no lines")
+    tokenizer, model = shared.vocabulary().tokenizer(), shared.pretrained("encoder")
+    shared.check_vocabulary(tokenizer, model.config)
+    rows = rows_of(shared.starting_point(), model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
+    for path in FLAGS.compare_with:
+        tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)
+        rows += rows_of(path, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
+    tf.io.gfile.makedirs(FLAGS.output_dir)
+    write_results(FLAGS.output_dir, rows)
+    print(table(rows))
+
+
+def rows_of(path: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
+    """The layers of a model, which has the path's last part as its name."""
+    texts = token_ids(tokenizer, lines, min(max_seq_length, model.config.max_position_embeddings))
+    texts.sort(key=len)  # texts of a batch are of about one length
+    sums, tokens = 0.0, sum(map(len, texts))
+    for start in range(0, len(texts), batch_size):
+        batch = texts[start : start + batch_size]
+        measures = layer_distances(model, padded(batch))
+        lengths = np.array([len(text) for text in batch], np.float64)
+        sums += np.stack([lengths @ measures[name].numpy() for name in ("distances", "angles")], axis=1)  # [layers, 2]
+    name = os.path.basename(os.path.normpath(path))
+    logging.info("%s: %s tokens", name, f"{tokens:,}")
+    return [Row(name, layer, *map(float, values)) for layer, values in enumerate(sums / tokens, start=1)]
+
+
+def padded(texts: list[np.ndarray]) -> dict[str, tf.Tensor]:
+    """The inputs of the model, [texts, longest text] each."""
+    ids = tf.RaggedTensor.from_row_lengths(np.concatenate(texts), [len(text) for text in texts])
+    dense = ids.to_tensor()
+    return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))
+
+
+def table(rows: list[Row]) -> str:
+    lines = [f"{'model':<32}{'layer':>6}{'L2 distance':>13}{'angle':>8}"]
+    lines += [f"{row.model:<32}{row.layer:>6}{row.distance:>13.2f}{row.angle:>8.1f}" for row in rows]
+    return "\n".join(lines)
+
+
+def write_results(directory: str, rows: list[Row]) -> None:
+    """Writes layer_distances.csv, with a row for each layer, and layer_distances.svg, with a curve for each model."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in dataclasses.fields(Row)])
+    writer.writerows(dataclasses.astuple(row) for row in rows)
+    write_text(os.path.join(directory, "layer_distances.csv"), text.getvalue())
+    models = dict.fromkeys(row.model for row in rows)
+    panels = [Panel(title, [Curve([(row.layer, getattr(row, field)) for row in rows if row.model == model], model)
+                            for model in models], "layer")
+              for title, field in (("L2 distance", "distance"), ("angle, degrees", "angle"))]
+    write_charts(os.path.join(directory, "layer_distances.svg"), panels)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,70 @@
+"""layer_distances.py: the function on values that are known, and the script on two models."""
+
+import csv
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from in_process import loaded
+
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import save
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.layer_distances import layer_distances
+
+CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=64)
+
+
+class Stub:
+    """A model of two layers whose states are known: [1, 0] -> [0, 1] -> [0, 3], and padding that would be far away."""
+
+    class encoder:
+        embedding_hidden_mapping_in = None
+
+    def __call__(self, inputs):
+        padding = [100.0, -7.0]
+        states = [tf.constant([[[1.0, 0.0], padding]]), tf.constant([[[0.0, 1.0], [5.0, 5.0]]]),
+                  tf.constant([[[0.0, 3.0], padding]])]
+        return dict(embedding_output=states[0], encoder_outputs=states[1:])
+
+
+def test_distances_and_angles_of_known_vectors():
+    measures = layer_distances(Stub(), dict(input_mask=tf.constant([[1, 0]])))
+    np.testing.assert_allclose(measures["distances"], [[np.sqrt(2), 2.0]], rtol=1e-6)
+    np.testing.assert_allclose(measures["angles"], [[90.0, 0.0]], atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def models(golden, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, True)
+    for sharing in ("all", "none"):
+        save(AlbertPretrainer(CONFIG.replace(cross_layer_sharing=sharing)), str(folder / sharing), "ours", vocabulary)
+    (folder / "lines.txt").write_text("a line\n\nanother and longer line of the text\n")
+    (folder / "empty.txt").write_text("\n\n")
+    return folder
+
+
+def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(models, tmp_path, capsys):
+    with loaded("layer_distances.py") as run:
+        assert run(init_checkpoint=models / "all", compare_with=[models / "none"], input_file=models / "lines.txt",
+                   output_dir=tmp_path / "out") == 0
+        rows = list(csv.DictReader((tmp_path / "out/layer_distances.csv").open()))
+        assert [(row["model"], row["layer"]) for row in rows] == [(model, layer) for model in ("all", "none")
+                                                                 for layer in "123"]
+        assert all(float(row["distance"]) > 0 and 0 < float(row["angle"]) < 180 for row in rows)
+        assert (tmp_path / "out/layer_distances.svg").read_text().count("<polyline") == 4
+        assert "all" in capsys.readouterr().out
+        assert run(init_checkpoint=models / "all", input_file=models / "lines.txt", batch_size=1,
+                   output_dir=tmp_path / "one_by_one") == 0
+    one_by_one = list(csv.DictReader((tmp_path / "one_by_one/layer_distances.csv").open()))
+    np.testing.assert_allclose([float(row["distance"]) for row in one_by_one],
+                               [float(row["distance"]) for row in rows[:3]], rtol=1e-5)
+
+
+def test_a_text_without_lines_is_refused(models, tmp_path, capsys):
+    with loaded("layer_distances.py") as run:
+        assert run(init_checkpoint=models / "all", input_file=models / "empty.txt", output_dir=tmp_path) == 1
+    assert "empty.txt has no lines" in capsys.readouterr().err
