@@ -16,6 +16,7 @@ from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.hub.writing import export_encoder
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.interchange.label_names import write_label_names
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
@@ -87,7 +88,7 @@ def kind_of(source: Source) -> str:
     if source.model:
         return source.model
     kind = head_of_variables(source.shapes).name
-    if kind == "classifier" and source.num_labels == 1:
+    if kind == "classifier" and source.num_labels() == 1:
         raise ValueError(f"{source.path} is a regression or a multiple choice: say which, as model classifier or "
                          "multiple_choice")
     return kind
@@ -135,6 +136,9 @@ def _save_checkpoint(
     else:
         write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     copy_vocabulary(vocabulary, output_dir)
+    label_names = getattr(model, "label_names", None)
+    if label_names:
+        write_label_names(label_names, output_dir)
     prefix = os.path.join(output_dir, BEST)
     if to == "tf1":
         save_tf1_checkpoint(model, prefix, left_out=never_trained)

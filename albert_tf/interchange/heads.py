@@ -6,7 +6,7 @@ A new head is a class in albert_tf/modeling and an entry here.
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable
+from typing import Any, Callable
 
 from albert_tf.interchange.onnx_models import heads as onnx_heads
 from albert_tf.interchange.source import Source
@@ -16,6 +16,7 @@ from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
 # Suffixes of the variables of a dense layer and of a LayerNorm: the release's for Hugging Face's weight and bias.
 DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
@@ -47,13 +48,18 @@ class Head:
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
-    arguments: dict[str, Callable[[Source], int]] = dataclasses.field(default_factory=dict)
+    arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
 
 
-def _num_labels(source: Source) -> int:
-    if source.num_labels is None:
-        raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
-    return source.num_labels
+def _num_labels(kernel: str) -> Callable[[Source], int]:
+    """The number of labels of the classifier whose kernel has a release name."""
+    def read(source: Source) -> int:
+        num_labels = source.num_labels(kernel)
+        if num_labels is None:
+            raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
+        return num_labels
+
+    return read
 
 
 def _same_for_both(scope: str, layer: str) -> dict:
@@ -73,7 +79,11 @@ HEADS = (
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)})),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
-         _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels)),
+         _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels("output_weights"))),
+    Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
+         ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
+         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
+                        label_names=lambda source: source.label_names)),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False),
     Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",)),

@@ -17,7 +17,7 @@ _GROUP = re.compile(r"/group_\d+/")
 # The release's, and the one that SavedModels of tf.train.Checkpoint have.
 _COUNTERS = ("global_step", "save_counter")
 # The classifier's variables: their shape depends on the number of labels, and not on the model's size alone.
-_OF_THE_LABELS = ("output_weights", "output_bias")
+_OF_THE_LABELS = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Source:
       read: gives the value of a release name.
       read_config: gives the model's config.
       vocabulary: that came with the weights; empty where none did.
+      label_names: the names of the labels of its classifier; None where they have no names.
       model: which model of from_pretrained it is, where the source says so in words.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as the encoder it is, and `read_config` and whoever uses it run its graph.
@@ -32,6 +33,7 @@ class Source:
     read: Callable[[str], tf.Tensor]
     read_config: Callable[[], AlbertConfig]
     vocabulary: VocabularyFiles = VocabularyFiles()
+    label_names: tuple[str, ...] | None = None
     model: str | None = None
     module: str | None = None
 
@@ -45,16 +47,18 @@ class Source:
         check_finite_weights(name, value, self.path)
         return value
 
-    @property
-    def num_labels(self) -> int | None:
-        """The labels of its classifier; None where it has none.
+    def num_labels(self, kernel: str = "output_weights") -> int | None:
+        """The number of labels of its classifier; None where it has none.
+
+        Args:
+          kernel: the release name of the classifier's weights.
 
         Raises:
           ValueError: the classifier's weights are no matrix.
         """
-        shape = self.shapes.get("output_weights")
+        shape = self.shapes.get(kernel)
         if shape is not None and len(shape) != 2:
-            raise ValueError(f"{self.path}: output_weights must be [labels, hidden_size]. "
+            raise ValueError(f"{self.path}: {kernel} must be [labels, hidden_size]. "
                              f"Received shape: {list(shape)}")
         return None if shape is None else shape[0]
 

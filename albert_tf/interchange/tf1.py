@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.interchange.label_names import label_names_in
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import vocabulary_in
@@ -46,7 +47,8 @@ def tf1_source(prefix: str) -> Source:
 
     directory = os.path.dirname(prefix)
     return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
-                  lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory))
+                  lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory),
+                  label_names_in(directory))
 
 
 def promised_bytes(prefix: str) -> int:

@@ -23,6 +23,7 @@ CASES = {
     "pretraining": ("pretrainer", dict(prediction_logits="mlm_logits", seq_relationship_logits="sop_logits")),
     "pretraining_tanh_gelu": ("pretrainer", dict(prediction_logits="mlm_logits", seq_relationship_logits="sop_logits")),
     "sequence_classification": ("classifier", dict(logits="logits")),
+    "token_classification": ("token_classifier", dict(logits="logits")),
     "question_answering": ("span", dict(start_logits="start_logits", end_logits="end_logits")),
     "multiple_choice": ("multiple_choice", dict(logits="logits")),
 }

@@ -19,7 +19,7 @@ from albert_tf.interchange.vocabulary_files import VocabularyFiles
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
 HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "conditional_span": {},
-         "multiple_choice": {}}
+         "multiple_choice": {}, "token_classifier": dict(num_labels=3)}
 
 
 def values_of(model):
@@ -44,7 +44,8 @@ def test_from_ours_to_another_form_and_back_is_bit_equal(golden, tmp_path, kind,
     after = values_of(albert_tf.from_pretrained(str(tmp_path / "back"), model=kind))
     assert before.keys() == after.keys()
     for name, value in before.items():
-        if (kind, there) != ("span", "hugging_face") or "pooler" not in name:  # their question answering has none
+        # Their models of spans and of tokens have no pooler.
+        if there != "hugging_face" or kind not in ("span", "token_classifier") or "pooler" not in name:
             np.testing.assert_array_equal(after[name], value)
 
 
@@ -58,7 +59,8 @@ def test_every_sharing_comes_back_from_the_releases_names(tmp_path, sharing):
     assert after.config == TINY.replace(**words.get(sharing, dict(cross_layer_sharing=sharing)))
 
 
-@pytest.mark.parametrize("kind", ["encoder", "pretrainer", "classifier", "span", "conditional_span"])
+@pytest.mark.parametrize("kind", ["encoder", "pretrainer", "classifier", "token_classifier", "span",
+                                  "conditional_span"])
 def test_the_variables_tell_the_model(tmp_path, kind):
     made(tmp_path, "tf1", kind)
     assert kind_of(open_source(str(tmp_path))) == kind

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.both_stacks
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
-HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "multiple_choice": {}}
+HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "multiple_choice": {},
+         "token_classifier": dict(num_labels=3)}
 IDENTITY = "albert.encoder.embedding_hidden_mapping_in.weight"
 
 
@@ -40,6 +41,7 @@ def folder_of(tmp_path, kind="pretrainer", **changes):
     ("pretraining", "pretrainer", dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
     ("pretraining_2groups", "pretrainer", dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
     ("sequence_classification", "classifier", dict(logits="logits")),
+    ("token_classification", "token_classifier", dict(logits="logits")),
     ("question_answering", "span", dict(start_logits="start_logits", end_logits="end_logits"))])
 def test_outputs_are_those_of_transformers(golden, name, kind, outputs):
     numbers = np.load(golden / "hf" / name / "io.npz")
@@ -58,9 +60,10 @@ def test_outputs_are_those_of_transformers(golden, name, kind, outputs):
         np.testing.assert_allclose(value, numbers[key], atol=1e-5, err_msg=key)
 
 
-@pytest.mark.parametrize("name", ["pretraining", "pretraining_2groups", "sequence_classification"])
-def test_what_transformers_saved_comes_out_as_it_went_in(golden, tmp_path, name):
-    kind = "classifier" if name.startswith("sequence") else "pretrainer"
+@pytest.mark.parametrize("name, kind", [
+    ("pretraining", "pretrainer"), ("pretraining_2groups", "pretrainer"), ("sequence_classification", "classifier"),
+    ("token_classification", "token_classifier")])
+def test_what_transformers_saved_comes_out_as_it_went_in(golden, tmp_path, name, kind):
     save_hugging_face(albert_tf.from_pretrained(str(golden / "hf" / name), model=kind), str(tmp_path))
     old, new = (load_file(folder / "model.safetensors") for folder in (golden / "hf" / name, tmp_path))
     assert old.keys() == new.keys()
@@ -87,7 +90,7 @@ def test_every_model_comes_back_bit_equal(tmp_path, kind, changes):
     assert again.config == TINY.replace(**changes).in_groups()
     before, after = values_of(model), values_of(again)
     assert before.keys() == after.keys()
-    if kind == "span":  # Hugging Face's question answering has no pooler
+    if kind in ("span", "token_classifier"):  # Hugging Face's models of these have no pooler
         before, after = ({name: value for name, value in values.items() if "pooler" not in name}
                          for values in (before, after))
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -197,7 +200,28 @@ def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):
     (folder / "config.json").write_text(json.dumps(dict(config, architectures=["AlbertForTokenClassification"])))
     report = load_checkpoint(MODELS["classifier"](TINY, num_labels=3), str(folder))
     assert set(report.not_restored) == {"output_weights", "output_bias"}
-    assert report.not_used == ["classifier.bias", "classifier.weight"]
+    assert report.not_used == ["cls/tokens/output_bias", "cls/tokens/output_weights"]
+
+
+@pytest.mark.parametrize("names", [("O", "B-place", "I-place"), None])
+def test_names_of_labels_come_along(tmp_path, names):
+    model = MODELS["token_classifier"](TINY, 3, label_names=names)
+    save_hugging_face(model, str(tmp_path / "hf"))
+    albert_tf.save_pretrained(model, str(tmp_path / "ours"))
+    for folder in ("hf", "ours"):
+        again = albert_tf.from_pretrained(str(tmp_path / folder), model="token_classifier")
+        assert again.label_names == names and again.num_labels == 3
+    config = json.loads((tmp_path / "hf/config.json").read_text())
+    assert config["id2label"]["1"] == ("B-place" if names else "LABEL_1")
+    assert config["architectures"] == ["AlbertForTokenClassification"]
+
+
+def test_labels_that_are_not_numbered_are_refused(tmp_path):
+    _, folder = folder_of(tmp_path, "token_classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(dict(config, id2label={"1": "O"})))
+    with pytest.raises(ValueError, match="config.json: id2label must have a name for each number from 0"):
+        open_source(str(folder))
 
 
 def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path):

@@ -22,7 +22,7 @@ TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_l
                     intermediate_size=16, max_position_embeddings=6)
 HEADS = {
     "encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "conditional_span": {},
-    "multiple_choice": {},
+    "multiple_choice": {}, "token_classifier": dict(num_labels=3),
 }
 
 

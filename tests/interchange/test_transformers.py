@@ -24,6 +24,7 @@ CASES = {
     "encoder": ("AlbertModel", {}, dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),
     "pretrainer": ("AlbertForPreTraining", {}, dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
     "classifier": ("AlbertForSequenceClassification", dict(num_labels=3), dict(logits="logits")),
+    "token_classifier": ("AlbertForTokenClassification", dict(num_labels=3), dict(logits="logits")),
     "span": ("AlbertForQuestionAnswering", {}, dict(start_logits="start_logits", end_logits="end_logits")),
     "multiple_choice": ("AlbertForMultipleChoice", {}, dict(logits="logits")),
 }

@@ -9,6 +9,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
 pytestmark = pytest.mark.both_stacks
 
@@ -151,7 +152,8 @@ def test_conditional_span_is_taught_the_start_in_training(golden):
 
 
 @pytest.mark.parametrize("make", [
-    lambda config: AlbertClassifier(config, 2), AlbertSpan, AlbertConditionalSpan, AlbertMultipleChoice], ids=range(4))
+    lambda config: AlbertClassifier(config, 2), AlbertSpan, AlbertConditionalSpan, AlbertMultipleChoice,
+    lambda config: AlbertTokenClassifier(config, 2)], ids=range(5))
 def test_heads_keep_float32_variables_and_outputs_in_bfloat16(tiny_config, tiny_batch, policy, make):
     policy("mixed_bfloat16")
     model = make(tiny_config)
@@ -164,10 +166,16 @@ def test_heads_keep_float32_variables_and_outputs_in_bfloat16(tiny_config, tiny_
                for output in of_the_head if output.dtype == tf.float32)
 
 
+def test_names_of_labels_are_as_many_as_labels(tiny_config):
+    with pytest.raises(ValueError, match="label_names must have num_labels=2 names. Received: 3"):
+        AlbertTokenClassifier(tiny_config, 2, label_names=["O", "B-place", "I-place"])
+
+
 def test_the_heads_drop_out_in_training_only(tiny_config, tiny_batch):
     batch = dict(tiny_batch, p_mask=np.zeros([3, 12], np.int32), start_positions=np.zeros([3], np.int32))
     for model, output in ((AlbertClassifier(tiny_config, 2, classifier_dropout_prob=0.5), "logits"),
                           (AlbertMultipleChoice(tiny_config, dropout_prob=0.5, num_choices=3), "logits"),
+                          (AlbertTokenClassifier(tiny_config, 2, classifier_dropout_prob=0.5), "logits"),
                           (AlbertConditionalSpan(tiny_config, dropout_prob=0.5), "cls_logits")):
         plain, *dropped = (model(dict(batch, dropout_seed=[1, seed]), training=seed > 0)[output] for seed in (0, 1, 2))
         assert not np.allclose(dropped[0], dropped[1])

@@ -12,12 +12,14 @@ from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)
 MODELS = {
     "encoder": lambda: AlbertModel(TINY, name="my_albert"),
     "classifier": lambda: AlbertClassifier(TINY, num_labels=3, classifier_dropout_prob=0.3),
+    "token_classifier": lambda: AlbertTokenClassifier(TINY, 3, label_names=["O", "B-place", "I-place"]),
     "span": lambda: AlbertSpan(TINY),
     "conditional_span": lambda: AlbertConditionalSpan(TINY, start_n_top=2, end_n_top=3),
     "multiple_choice": lambda: AlbertMultipleChoice(TINY, num_choices=2),

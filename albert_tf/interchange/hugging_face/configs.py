@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
+from typing import Sequence
 
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.heads import HEADS, Head
@@ -44,6 +45,25 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
     return config, model_type, architectures[0]
 
 
+def read_label_names(folder: str) -> tuple[str, ...] | None:
+    """The names of a classifier's labels in config.json; None where they are LABEL_0, LABEL_1, ... or missing.
+
+    Raises:
+      ValueError: the labels are not numbered from 0.
+    """
+    path = os.path.join(folder, CONFIG)
+    names = read_json_object(path).get("id2label") or {}
+    if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
+        raise ValueError(f"{path}: id2label must have a name for each number from 0. Received: {reprlib.repr(names)}")
+    ordered = tuple(str(names[str(label)]) for label in range(len(names)))
+    return None if ordered == _numbered(len(ordered)) else ordered
+
+
+def _numbered(num_labels: int) -> tuple[str, ...]:
+    """Hugging Face's names of labels that have none."""
+    return tuple(f"LABEL_{label}" for label in range(num_labels))
+
+
 def model_type_of(config: AlbertConfig) -> str:
     """The model type that a config is written as."""
     return "bert" if config.is_bert else "albert"
@@ -60,13 +80,15 @@ def architecture_of(head: Head, model_type: str) -> str:
     return _CLASS_PREFIXES[model_type] + head.architectures[0]
 
 
-def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None) -> dict:
+def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None,
+                  label_names: Sequence[str] | None = None) -> dict:
     """What config.json says of a model.
 
     Args:
       config: of the model.
       architecture: of architecture_of.
       num_labels: of a classifier.
+      label_names: of its labels, where they have names.
 
     Raises:
       ValueError: Hugging Face has no such model.
@@ -83,8 +105,9 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
     values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
                   hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
     if num_labels is not None:
-        values["id2label"] = {str(label): f"LABEL_{label}" for label in range(num_labels)}
-        values["label2id"] = {f"LABEL_{label}": label for label in range(num_labels)}
+        label_names = label_names or _numbered(num_labels)
+        values["id2label"] = {str(label): name for label, name in enumerate(label_names)}
+        values["label2id"] = {name: label for label, name in enumerate(label_names)}
     return values
 
 

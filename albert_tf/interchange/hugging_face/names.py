@@ -30,10 +30,13 @@ class NameTable:
         self.prefix = f"{model_type}."
         encoder = {scope: (self.prefix + layer, variables)
                    for scope, (layer, variables) in {**_OUTSIDE_BLOCKS, **outside_blocks}.items()}
-        heads = {scope: layer for head in HEADS for scope, layer in head.layers.get(model_type, {}).items()}
+        of_heads = {head.name: head.layers.get(model_type, {}) for head in HEADS}
+        heads = {scope: layer for layers in of_heads.values() for scope, layer in layers.items()}
         self._outside, self._inside = _names({**encoder, **heads}), _names(in_blocks)
-        self._ours_outside, self._ours_inside = ({theirs: ours for ours, theirs in names.items()}
-                                                 for names in (self._outside, self._inside))
+        # Two heads have the same names at Hugging Face: "classifier" classifies texts or tokens. Unless the head is
+        # known, the first one counts.
+        self._ours_outside, self._ours_inside = map(_reversed, (self._outside, self._inside))
+        self._ours_of_head = {name: _reversed(_names(layers)) for name, layers in of_heads.items()}
         self._block = self.prefix + block
         pattern = re.escape(self._block).replace(r"\{group\}", r"(?P<group>\d+)").replace(
             r"\{inner\}", r"(?P<inner>\d+)")
@@ -48,11 +51,16 @@ class NameTable:
         tensor = self._inside.get(variable)
         return tensor and f"{self._block.format(group=group, inner=inner)}.{tensor}"
 
-    def ours(self, key: str) -> str | None:
-        """The release's name of a tensor of a model with a head of Hugging Face's; None where it has none."""
+    def ours(self, key: str, head: str | None = None) -> str | None:
+        """The release's name of a tensor of a model with a head of Hugging Face's; None where it has none.
+
+        Args:
+          key: of the tensor.
+          head: which model of from_pretrained has it; None where that is unknown.
+        """
         block = self._their_block.fullmatch(key)
         if not block:
-            return self._ours_outside.get(key)
+            return self._ours_of_head.get(head or "", {}).get(key) or self._ours_outside.get(key)
         variable = self._ours_inside.get(block["tensor"])
         inner = block.groupdict().get("inner", 0)
         return variable and f"bert/encoder/transformer/group_{block['group']}/inner_group_{inner}/{variable}"
@@ -66,6 +74,11 @@ def _names(layers: dict[str, tuple[str, tuple[str | None, str | None]]]) -> dict
     return {f"{scope}/{variable}".strip("/"): f"{layer}.{theirs}"
             for scope, (layer, variables) in layers.items() for variable, theirs in zip(variables, ("weight", "bias"))
             if variable is not None}
+
+
+def _reversed(names: dict[str, str]) -> dict[str, str]:
+    """From tensors to variables; the first of several variables with the same tensor."""
+    return {theirs: ours for ours, theirs in reversed(names.items())}
 
 
 NAMES = {

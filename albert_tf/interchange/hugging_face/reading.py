@@ -7,7 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config
+from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config, read_label_names
 from albert_tf.interchange.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.interchange.pickles import refuse_pickles_in
 from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
@@ -36,12 +36,12 @@ def hugging_face_source(folder: str) -> Source:
     """
     _check_weights(folder)
     config, model_type, architecture = read_config(folder)
-    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], architecture)
+    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], MODELS.get(architecture))
     if model_type == "albert" and config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary_in(folder), MODELS.get(architecture))
+                  vocabulary_in(folder), read_label_names(folder), MODELS.get(architecture))
 
 
 def _check_weights(folder: str) -> None:
@@ -52,7 +52,7 @@ def _check_weights(folder: str) -> None:
 
 
 def _by_release_name(
-    tensors: dict[str, StoredTensor], names: NameTable, architecture: str
+    tensors: dict[str, StoredTensor], names: NameTable, head: str | None
 ) -> dict[str, StoredTensor]:
     """A tensor that the release has no name for keeps its own, and will be reported as not used."""
     named = {}
@@ -60,10 +60,8 @@ def _by_release_name(
         full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
         stem, dot, ending = full.rpartition(".")
         full = stem + _OLD_ENDINGS.get(dot + ending, dot + ending)
-        # A classifier of tokens goes by the same name as one of texts.
-        is_known = not (architecture.endswith("ForTokenClassification") and full.startswith("classifier."))
         if not full.endswith(_COPIES):
-            named[is_known and names.ours(full) or key] = tensor
+            named[names.ours(full, head) or key] = tensor
     return named
 
 

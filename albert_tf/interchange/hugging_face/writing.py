@@ -19,7 +19,6 @@ from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyFiles, copy_vocabulary
 from albert_tf.local_copies import written_locally
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
 
 # The types that weights can be written in, by Hugging Face's names.
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -42,8 +41,8 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
-    num_labels = model.classifier.kernel.shape[0] if isinstance(model, AlbertClassifier) else None
-    values = config_values(model.config, architecture, num_labels)
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None),
+                           getattr(model, "label_names", None))
     if dtype != "float32":
         values["torch_dtype"] = dtype
     tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}

@@ -19,6 +19,7 @@ from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
 from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
 
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:
@@ -45,6 +46,12 @@ def classifier(graph: OnnxGraph, model: AlbertClassifier, inputs: dict[str, str]
     """The logits of the labels."""
     outputs, _ = add_encoder(graph, model.albert, inputs)
     return dict(outputs, logits=_output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"]))
+
+
+def token_classifier(graph: OnnxGraph, model: AlbertTokenClassifier, inputs: dict[str, str]) -> dict[str, str]:
+    """The logits of the labels of each token."""
+    outputs, _ = add_encoder(graph, model.albert, inputs)
+    return dict(outputs, logits=_output_dense(graph, "cls/tokens", model.classifier)(outputs["sequence_output"]))
 
 
 def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[str, str]) -> dict[str, str]:

@@ -10,6 +10,8 @@ import torch
 import transformers
 
 HERE = pathlib.Path(__file__).parent
+LABELS = ("O", "B-place", "I-place")
+LABEL_IDS = {label: number for number, label in enumerate(LABELS)}
 SHAPE = dict(vocab_size=20, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16,
              max_position_embeddings=8, initializer_range=0.3)
 CASES = {
@@ -17,6 +19,8 @@ CASES = {
     "pretraining": (transformers.BertForPreTraining, {}),
     "pretraining_tanh_gelu": (transformers.BertForPreTraining, dict(hidden_act="gelu_new")),
     "sequence_classification": (transformers.BertForSequenceClassification, dict(num_labels=3)),
+    "token_classification": (transformers.BertForTokenClassification,
+                             dict(id2label=dict(enumerate(LABELS)), label2id=LABEL_IDS)),
     "question_answering": (transformers.BertForQuestionAnswering, {}),
     "multiple_choice": (transformers.BertForMultipleChoice, {}),
 }

@@ -1,0 +1,28 @@
+"""The names of a model's labels, in a file beside its weights: one a line, in the order of the logits."""
+
+from __future__ import annotations
+
+import os
+from typing import Sequence
+
+import tensorflow as tf
+
+from albert_tf.files import write_text
+from albert_tf.text.lines import read_lines
+
+LABEL_NAMES = "label_names.txt"
+
+
+def label_names_in(directory: str) -> tuple[str, ...] | None:
+    """The names in a directory; None if it has no such file.
+
+    Raises:
+      ValueError: the file is not UTF-8.
+    """
+    path = os.path.join(directory, LABEL_NAMES)
+    return tuple(read_lines(path)) if tf.io.gfile.exists(path) else None
+
+
+def write_label_names(names: Sequence[str], directory: str) -> None:
+    """Writes the names beside weights; the directory is made where it is missing."""
+    write_text(os.path.join(directory, LABEL_NAMES), "".join(f"{name}\n" for name in names))

@@ -1,0 +1,47 @@
+"""AlbertTokenClassifier: the encoder with a label for each token, for named entities, parts of speech and chunks."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.layers import OutputDense, dropouts
+
+
+@register
+class AlbertTokenClassifier(ConfiguredModel):
+    """AlbertModel, dropout on the sequence output, and a dense layer (Devlin et al., 2019, section 5.3).
+
+    Args:
+      config: of the encoder.
+      num_labels: width of the logits.
+      classifier_dropout_prob: dropout of the sequence output, in training.
+      label_names: the name of each label, in the order of the logits; None if they have no names.
+
+    Called with AlbertModel's inputs; returns its outputs and logits, float32 [batch, seq, num_labels].
+
+    Raises:
+      ValueError: there are not as many label_names as num_labels.
+    """
+
+    HEAD_OUTPUTS = ("logits",)
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "label_names")
+
+    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
+                 label_names: Sequence[str] | None = None, **kwargs):
+        super().__init__(config, **kwargs)
+        if label_names is not None and len(label_names) != num_labels:
+            raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
+        self.albert = AlbertModel(config)
+        self.classifier = OutputDense("cls/tokens/", config.hidden_size, num_labels, config.initializer_range)
+        self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
+        self.label_names = None if label_names is None else tuple(label_names)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        """The outputs that the class describes."""
+        dropout = dropouts(inputs, training)
+        outputs = self.albert.encode(inputs, dropout)
+        return dict(outputs, logits=self.classifier(dropout(outputs["sequence_output"], self.classifier_dropout_prob)))
