@@ -211,6 +211,19 @@ def _vocabulary(path: str | None) -> VocabularyFiles:
     return given if given else dataclasses.replace(found, do_lower_case=lower)
 
 
+def label_names() -> tuple[str, ...]:
+    """The names of the labels of what `config` is of.
+
+    Raises:
+      ValueError: there is no model, or its labels have no names.
+    """
+    home = _home()
+    names = _open(home).label_names if home else None
+    if names is None:
+        raise ValueError("--train_file is missing, and no names of labels come with the weights: it tells the tags")
+    return names
+
+
 def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:
     """Raises ValueError where a tokenizer has pieces that the model has not."""
     if tokenizer.vocab_size > given.vocab_size:

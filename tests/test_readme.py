@@ -33,6 +33,7 @@ SMALL = {
     "run_glue.py": dict(FINE_TUNING, max_seq_length=24, num_runs=1),
     "run_squad.py": dict(FINE_TUNING, max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1),
     "run_race.py": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
+    "run_tagging.py": dict(FINE_TUNING, max_seq_length=24),
 }
 # Scripts that README.md mentions elsewhere.
 NOT_IN_BLOCKS = {"export_to_onnx.py", "model_sizes.py"}
@@ -86,6 +87,8 @@ def folder(tmp_path_factory, golden):
     shutil.copytree(golden / "race/RACE", folder / "data/RACE")
     for split in ("train", "dev"):
         shutil.copy(golden / "squad/train.json", folder / f"{split}-v2.0.json")
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.conll").write_text("Ada\tB-person\nleft\tO\n\nShe\tO\ncame\tO\n")
     return folder
 
 

@@ -200,6 +200,20 @@ def test_multiple_choice(session, model, tmp_path):
     assert fetched(session, "race_model/predictions.jsonl", tmp_path).read_text()
 
 
+def test_tagging(session, model, tmp_path):
+    (tmp_path / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n\nAda\tB-person\n")
+    session.copy(tmp_path / "tagged.conll", f"{REMOTE}/tagged.conll")
+    files = {name: f"{REMOTE}/tagged.conll" for name in ("train_file", "eval_file", "predict_file")}
+    session.run(script="run_tagging.py", init_checkpoint=model, output_dir=f"{REMOTE}/tagger", max_seq_length=16,
+                export_dir=f"{REMOTE}/tagger_served", **files, **FINE_TUNING)
+    assert "f1" in results(session, "tagger", tmp_path)
+    assert len(fetched(session, "tagger/predictions.conll", tmp_path).read_text().splitlines()) == 4
+    served = tf.saved_model.load(str(fetched(session, "tagger_served", tmp_path))).signatures["serving_default"]
+    assert served(text=tf.constant(["Ada left."]))["tags"].shape == [1, 3]
+    session.run(script="run_tagging.py", init_checkpoint=f"{REMOTE}/tagger", output_dir=f"{REMOTE}/tagged_again",
+                predict_file=f"{REMOTE}/tagged.conll", do_predict=True, max_seq_length=16)
+
+
 def test_glue_is_looked_for_in_a_remote_folder(session, model):
     printed = session.run(script="run_glue.py", expect=1, init_checkpoint=model, data_dir=f"{REMOTE}/text",
                           output_dir=f"{REMOTE}/glue")

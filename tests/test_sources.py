@@ -33,6 +33,8 @@ SCRIPTS = {
                           max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1), "output_dir"),
     "run_race.py": (dict(_TRAINING, data_dir="{golden}/race", cached_dir="{folder}/cached", max_seq_length=48,
                          max_qa_length=24, warmup_step=0, do_eval=False), "output_dir"),
+    "run_tagging.py": (dict(_TRAINING, train_file="{folder}/tagged.conll", cached_dir="{folder}/cached",
+                            max_seq_length=24, warmup_step=0), "output_dir"),
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "trusted_module", "unknown_module", "served")
@@ -76,6 +78,7 @@ def folder(golden, tmp_path_factory):
         tf2_module(folder / name, None, CONFIG.hidden_size, writes, CONFIG.vocab_size)
         shutil.copy(vocabulary_file, folder / name / "assets")
     (folder / "lines.txt").write_text("a line\nanother line\n")
+    (folder / "tagged.conll").write_text("a\tO\nline\tB-thing\n\nAda\tO\n")
     write_records(folder / "train.tfrecord", 8)
     return folder
 

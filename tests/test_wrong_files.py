@@ -53,12 +53,17 @@ SCRIPTS = {
                      (*TUNING_FLAGS, "train_file", "predict_file", "context_file")),
     "run_race.py": (dict(data_dir="{golden}/race", init_checkpoint="{model}", output_dir="{out}", do_eval=False,
                          max_seq_length=48), (*TUNING_FLAGS, "data_dir")),
+    "run_tagging.py": (dict(train_file="{folder}/tagged.conll", init_checkpoint="{model}", output_dir="{out}",
+                            max_seq_length=16, do_train=True),
+                       (*TUNING_FLAGS, "train_file", "eval_file", "predict_file")),
 }
 # What a flag needs beside it, or cannot have.
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
-          "predict_file": dict(do_eval=True), "context_file": dict(ask=True),
-          "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None)}
-TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "context_file"))
+          "predict_file": dict(do_eval=True), "eval_file": dict(do_eval=True), "context_file": dict(ask=True),
+          "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None),
+          ("run_tagging.py", "predict_file"): dict(do_train=False, do_predict=True)}
+TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "context_file"),
+                  ("run_tagging.py", "train_file"), ("run_tagging.py", "eval_file"), ("run_tagging.py", "predict_file"))
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +75,7 @@ def paths(golden, tmp_path_factory):
     write_records(folder / "x.tfrecord", 8)
     (folder / "config.json").write_text(CONFIG.replace(vocab_size=VOCAB_SIZE).to_json_string())
     (folder / "text.txt").write_text("A kettle stood on the stove.\nNobody had filled it.\n\nA letter lay there.\n" * 5)
+    (folder / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n")
     wrong = folder / "wrong"
     (wrong / "directory").mkdir(parents=True)
     (wrong / "empty").touch()
@@ -89,7 +95,7 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
             for wrong in kinds:
                 if wrong.suffix == ".json" and (script, name) in TAKES_ANY_TEXT:
                     continue
-                status = run(**{**base, **BESIDE.get(name, {}), name: wrong})
+                status = run(**{**base, **BESIDE.get((script, name), BESIDE.get(name, {})), name: wrong})
                 printed = capsys.readouterr().err
                 lines = [line for line in printed.splitlines() if "error: " in line]
                 assert status == 1 and len(lines) == 1 and "Traceback" not in printed, (name, wrong, printed)
@@ -104,7 +110,7 @@ OUTPUTS = {
     "export_to_onnx.py": ("output_dir",), "export_to_tflite.py": ("output_dir",),
     "export_to_tfhub.py": ("export_path", "preprocess_export_path"), "run_pretraining.py": ("output_dir",),
     "run_classifier.py": ("output_dir", "export_dir"), "run_race.py": ("output_dir", "export_dir"),
-    "run_squad.py": ("output_dir", "export_dir")}
+    "run_squad.py": ("output_dir", "export_dir"), "run_tagging.py": ("output_dir", "export_dir")}
 
 
 @pytest.mark.parametrize("script", OUTPUTS)
@@ -122,7 +128,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(path
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("script", ["export_to_tflite.py", "fill_mask.py", "run_classifier.py", "run_race.py"])
+@pytest.mark.parametrize("script", ["export_to_tflite.py", "fill_mask.py", "run_classifier.py", "run_race.py",
+                                    "run_tagging.py"])
 def test_a_length_beyond_the_models_is_refused_before_anything_is_traced(paths, tmp_path, capsys, script):
     base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
     no_graph = mock.Mock(side_effect=AssertionError("the model is called"))

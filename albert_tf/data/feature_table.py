@@ -153,6 +153,7 @@ def _without_padding(records: dict[str, tf.Tensor], schema: FeatureSchema) -> di
     is_token = columns["input_mask"].reshape(-1, schema.max_seq_length).astype(bool)  # [examples * choices, seq]
     columns["input_mask"] = is_token.sum(axis=1)
     for name in schema.token_padding:
-        dtype = np.int32 if name == "input_ids" else np.int8  # all others are 0 or 1
-        columns[name] = columns[name].reshape(is_token.shape)[is_token].astype(dtype)
+        columns[name] = columns[name].reshape(is_token.shape)[is_token]
+        is_small = name != "input_ids" and columns[name].max(initial=0) <= np.iinfo(np.int8).max  # most are 0 or 1
+        columns[name] = columns[name].astype(np.int8 if is_small else np.int32)
     return columns

@@ -6,6 +6,8 @@ nothing of ours.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Callable, Mapping, Sequence
 
 import tensorflow as tf
@@ -20,6 +22,22 @@ from albert_tf.text.tokenization import FullTokenizer
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
 
 
+@dataclasses.dataclass(frozen=True)
+class TextSignature:
+    """A signature that takes strings.
+
+    Args:
+      inputs: the names and shapes of the strings: dict(text_a=[None], text_b=[None]).
+      pack: from a GraphTokenizer and the strings by name to the model's inputs, int32 [batch, seq]. It must cut what
+        is too long for the model.
+      answer: see export_model.
+    """
+
+    inputs: Mapping[str, Sequence[int | None]]
+    pack: Callable[..., dict]
+    answer: Callable[[dict, dict, dict], dict] | None = None
+
+
 def export_model(
     export_dir: str,
     model: keras.Model,
@@ -29,6 +47,7 @@ def export_model(
     text_inputs: Mapping[str, Sequence[int | None]],
     pack: Callable[..., dict],
     answer: Callable[[dict, dict, dict], dict] | None = None,
+    more_texts: Mapping[str, TextSignature] | None = None,
 ) -> None:
     """Writes a SavedModel with three signatures, whose outputs are the same:
 
@@ -51,6 +70,7 @@ def export_model(
         has it for one and two texts. It must cut what is too long for the model.
       answer: from (texts by name, what `pack` gave, what `outputs` gave) to what is served for raw text, where that is
         not what `outputs` gives: a text cut out of the input by its offsets.
+      more_texts: further signatures that take strings, by name.
 
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.
@@ -68,20 +88,24 @@ def export_model(
     def from_inputs(inputs: dict) -> dict:
         return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
 
-    def from_text(**texts) -> dict:
-        inputs = pack(graph_tokenizer, **texts)
+    def from_text(signature: TextSignature, **texts) -> dict:
+        inputs = signature.pack(graph_tokenizer, **texts)
         found = from_inputs({name: inputs[name] for name in features})
-        return answer(texts, inputs, found) if answer else found
+        return signature.answer(texts, inputs, found) if signature.answer else found
 
     def from_examples(examples: tf.Tensor) -> dict:
         return from_inputs(tf.io.parse_example(examples, dict(features)))
 
-    text_specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in text_inputs.items()}
+    def text_graph(signature: TextSignature):
+        specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in signature.inputs.items()}
+        return graph(functools.partial(from_text, signature), **specs)
+
+    texts = {RAW_TEXT: TextSignature(text_inputs, pack, answer), **(more_texts or {})}
     id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
     example_spec = tf.TensorSpec([None], tf.string, "examples")
     with made_once(model) as variables:
         signatures = {
-            RAW_TEXT: graph(from_text, **text_specs),
+            **{name: text_graph(signature) for name, signature in texts.items()},
             IDS: graph(lambda **inputs: from_inputs(inputs), **id_specs),
             EXAMPLES: graph(from_examples, example_spec),
         }

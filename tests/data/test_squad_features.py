@@ -11,7 +11,7 @@ from albert_tf.data.squad import convert_examples_to_features, read_squad_exampl
 from albert_tf.data.squad.alignment import align_paragraphs
 from albert_tf.data.squad.features import FeatureOptions, feature_blocks
 from albert_tf.data.squad.reading import SquadExample
-from albert_tf.data.squad.windows import windows
+from albert_tf.data.windows import windows
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 

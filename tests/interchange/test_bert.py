@@ -132,7 +132,8 @@ def test_googles_checkpoint_computes_what_transformers_computes(golden, tmp_path
         check_outputs(folder, "pretrainer", path)
 
 
-@pytest.mark.parametrize("case", CASES)
+# google-research/bert has no classifier of tokens.
+@pytest.mark.parametrize("case", [case for case in CASES if case != "token_classification"])
 def test_googles_checkpoint_is_written_with_googles_names(golden, tmp_path, case):
     expected = google_checkpoint(golden / "bert" / case, tmp_path / "google")
     convert(open_source(str(golden / "bert" / case)), str(tmp_path / "written"), "tf1_bert")

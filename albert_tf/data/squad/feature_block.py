@@ -12,7 +12,7 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from albert_tf.data.squad.alignment import AlignedParagraph
-from albert_tf.data.squad.windows import Window
+from albert_tf.data.windows import Window
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 

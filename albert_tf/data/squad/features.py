@@ -15,7 +15,7 @@ from absl import logging
 from albert_tf.data.squad.alignment import AlignedParagraph, align_paragraphs
 from albert_tf.data.squad.feature_block import NO_ANSWER, BlockBuilder, FeatureBlock, SquadFeature
 from albert_tf.data.squad.reading import SquadExample
-from albert_tf.data.squad.windows import windows
+from albert_tf.data.windows import windows
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -1,4 +1,7 @@
-"""A paragraph that is too long for a sequence is read through windows that overlap (release: doc_spans)."""
+"""A text that is too long for a sequence is read through windows that overlap (release: doc_spans).
+
+data/graph_windows.py is the same as TensorFlow ops.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 
 class Window(NamedTuple):
-    """Pieces first to first + length - 1 of a paragraph.
+    """Pieces first to first + length - 1 of a text.
 
     is_max_context, bool [length]: whether a piece has more context here than in any other window.
     """
@@ -21,10 +24,12 @@ class Window(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def windows(num_pieces: int, room: int, doc_stride: int) -> tuple[Window, ...]:
-    """The windows over a paragraph.
+    """The windows over a text.
+
+    The pieces that have most context in a window follow those that have it in the window before.
 
     Args:
-      num_pieces: of the paragraph.
+      num_pieces: of the text.
       room: pieces of a window.
       doc_stride: pieces from the start of one to the start of the next.
     """

@@ -1,0 +1,85 @@
+"""Words, or texts that are split into words, to windows as TensorFlow ops: tagging_features.py for SavedModels."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from albert_tf.data.graph_windows import is_max_context, windows_of
+from albert_tf.data.tagging_features import TaggingFeatureOptions
+from albert_tf.text.graph_packing import with_special_tokens
+from albert_tf.text.graph_tokenization import GraphTokenizer
+
+# RE2. A word is a run of letters, marks, digits and "_", or one other character that is no white space.
+_SPACE = r"[\s\p{Z}]"
+_SINGLE = r"[^\s\p{Z}\p{L}\p{M}\p{N}_]"
+
+
+def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """The words of texts.
+
+    Args:
+      texts: string [texts], UTF-8.
+
+    Returns:
+      words, string [texts, (words)]; start and end of each in its text, int32 [texts, (words)], in characters as
+      Python's str counts them: text[start:end] is the word.
+    """
+    words, starts, ends = tf_text.regex_split_with_offsets(texts, f"{_SPACE}|{_SINGLE}", _SINGLE)
+    _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+    # The bytes of all texts count on from text to text, so that one search finds the characters of all words.
+    sizes = tf.cast(tf.strings.length(texts), tf.int64) + 1
+    before = tf.cumsum(sizes, exclusive=True)
+    characters = offsets.values + tf.gather(before, offsets.value_rowids())  # [characters of all texts]
+
+    def in_characters(places: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = places.value_rowids()
+        numbers = tf.searchsorted(characters, places.values + tf.gather(before, rows), out_type=tf.int64)
+        return places.with_values(tf.cast(numbers - tf.gather(offsets.row_starts(), rows), tf.int32))
+
+    return words, in_characters(starts), in_characters(ends)
+
+
+def pack_words(
+    tokenizer: GraphTokenizer, options: TaggingFeatureOptions, words: tf.RaggedTensor
+) -> dict[str, tf.Tensor]:
+    """The windows of each text, those of one text side by side; a text has at least one.
+
+    Args:
+      tokenizer: of the model.
+      options: of the features.
+      words: string [texts, (words)].
+
+    Returns:
+      input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest.
+      word: int64 [windows, seq], the number of the word, among those of all texts, whose tag a token predicts; -1 for
+        tokens that do not count.
+    """
+    of_words = tokenizer.tokenize(words.values)  # [words of all texts, (pieces)]
+    unknown = tf.RaggedTensor.from_row_lengths(
+        tf.fill([tf.math.count_nonzero(of_words.row_lengths() == 0)], tokenizer.unk_id),
+        tf.cast(of_words.row_lengths() == 0, tf.int64), validate=False)
+    of_words = tf.concat([of_words, unknown], axis=1)
+    pieces = tf.RaggedTensor.from_row_splits(
+        of_words.values, tf.gather(of_words.row_splits, words.row_splits), validate=False)  # [texts, (pieces)]
+    num_pieces = tf.size(pieces.values, tf.int64)
+    word = of_words.value_rowids()  # [pieces of all texts]
+    counts = tf.range(num_pieces) == tf.gather(of_words.row_starts(), word)
+    counts = counts | options.label_all_pieces
+
+    room = tf.fill(tf.shape(pieces.row_lengths()), tf.constant(options.room, tf.int64))
+    windows = windows_of(pieces.row_lengths(), room, options.stride)
+    begin = tf.gather(pieces.row_starts(), windows.text) + windows.first  # among the pieces of all texts
+    places = tf.ragged.range(begin, begin + windows.length)
+    none = tf.zeros_like(begin)
+    ids, segments = with_special_tokens(tokenizer, places.with_values(tf.gather(pieces.values, places.values)),
+                                        tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), none), has_b=none)
+
+    input_ids = ids.to_tensor(tokenizer.pad_id)  # [windows, seq]
+    length = windows.length[:, None]
+    place = tf.range(tf.shape(input_ids, tf.int64)[1])[None] - 1  # in the window
+    in_window = (place >= 0) & (place < length)
+    piece = tf.where(in_window, begin[:, None] + place, num_pieces)
+    word = tf.gather(tf.pad(tf.where(counts, word, -1), [[0, 1]], constant_values=-1), piece)
+    return dict(input_ids=input_ids, input_mask=tf.ones_like(ids).to_tensor(0), segment_ids=segments.to_tensor(0),
+                word=tf.where(is_max_context(place, length, in_window, piece, num_pieces), word, -1))

@@ -1,0 +1,183 @@
+"""Files of tagged words: a word and its tag on each line, a blank line between sentences.
+
+    Redondo   B-location
+    Beach     I-location
+
+Columns are separated by tabs, or else by blanks. The lines of CoNLL-2003 have more columns, and -DOCSTART- begins
+a document. In a .conllu file, comments (#) and lines of multiword tokens (1-2) and empty nodes (1.1) are no words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Iterator, NamedTuple, Sequence
+
+from albert_tf.data.tables import existing_lines
+from albert_tf.files import write_text
+
+_DOCUMENT_START = "-DOCSTART-"
+
+
+class Columns(NamedTuple):
+    """The places of word and tag on a line, from 0; negative ones count from the end."""
+
+    word: int = 0
+    tag: int = -1
+
+
+FIRST_AND_LAST = Columns()
+
+
+class Sentence(NamedTuple):
+    """A sentence of a file.
+
+    Args:
+      words: as in the file.
+      tags: one for each word; None where the file has words alone.
+      lines: the number of each word's line, from 1.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    lines: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedText:
+    """What a file holds.
+
+    Args:
+      path, columns: of the file.
+      lines: all of its lines.
+      sentences: in order; there is at least one.
+    """
+
+    path: str
+    columns: Columns
+    lines: tuple[str, ...]
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether words have tags: all of a file have, or none."""
+        return self.sentences[0].tags is not None
+
+    @property
+    def num_words(self) -> int:
+        """The number of all words."""
+        return sum(len(sentence.words) for sentence in self.sentences)
+
+    @property
+    def tags(self) -> list[tuple[str, ...]]:
+        """The tags of each sentence; empty if the file has words alone."""
+        return [sentence.tags for sentence in self.sentences if sentence.tags is not None]
+
+    def check_has_tags(self) -> None:
+        """Raises ValueError if the file has words alone."""
+        if not self.has_tags:
+            raise ValueError(f"{self.path} has no tags: each line must have a word and its tag")
+
+    def write_with_tags(self, path: str, tags: Sequence[Sequence[str]]) -> None:
+        """Writes the file again with other tags, or with tags where it had none.
+
+        Args:
+          path: the file to write.
+          tags: of each sentence.
+        """
+        lines = list(self.lines)
+        for sentence, of_sentence in zip(self.sentences, tags):
+            for line, tag in zip(sentence.lines, of_sentence):
+                lines[line - 1] = _with_tag(lines[line - 1], tag, self.columns)
+        write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_tagged_text(path: str, columns: Columns = FIRST_AND_LAST) -> TaggedText:
+    """Reads a file.
+
+    Args:
+      path: the file.
+      columns: where word and tag are. A line of a single column is a word without a tag.
+
+    Raises:
+      ValueError: the file is missing or has no words, a line has too few columns, or some words have tags and others
+        have none; file and line are named.
+    """
+    lines = tuple(existing_lines(path))
+    is_conllu = path.endswith(".conllu")
+    words = (_word(path, number, line, columns, is_conllu) for number, line in enumerate(lines, start=1))
+    groups = itertools.groupby(words, key=lambda word: word is _BOUNDARY)
+    sentences = [_sentence(path, [word for word in group if isinstance(word, _Word)])
+                 for is_boundary, group in groups if not is_boundary]
+    sentences = [sentence for sentence in sentences if sentence.words]
+    if not sentences:
+        raise ValueError(f"{path} has no words")
+    other = next((each for each in sentences if (each.tags is None) != (sentences[0].tags is None)), None)
+    if other is not None:
+        raise ValueError(_mixed(path, other.lines[0], other.tags is not None, sentences[0].lines[0]))
+    return TaggedText(path, columns, lines, tuple(sentences))
+
+
+class _Word(NamedTuple):
+    line: int
+    word: str
+    tag: str | None
+
+
+_BOUNDARY, _NO_WORD = object(), object()
+
+
+def _word(path: str, number: int, line: str, columns: Columns, is_conllu: bool) -> object:
+    """The word of a line, or what the line is in its place."""
+    fields = _fields(line)
+    if not line.strip() or fields[0] == _DOCUMENT_START:
+        return _BOUNDARY
+    if is_conllu and not fields[0].isdigit():
+        return _NO_WORD
+    if len(fields) == 1:
+        return _Word(number, fields[0], None)
+    needed = max(place + 1 if place >= 0 else -place for place in columns)
+    if len(fields) < needed:
+        raise ValueError(f"{path} line {number}: expected at least {needed} columns, got {len(fields)}")
+    word, tag = (fields[place].strip() for place in columns)
+    if not word or not tag:
+        raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")
+    return _Word(number, word, tag)
+
+
+def _sentence(path: str, words: list[_Word]) -> Sentence:
+    tags = tuple(word.tag for word in words if word.tag is not None)
+    if tags and len(tags) < len(words):
+        other = next(word for word in words if (word.tag is None) != (words[0].tag is None))
+        raise ValueError(_mixed(path, other.line, other.tag is not None, words[0].line))
+    return Sentence(tuple(word.word for word in words), tags or None, tuple(word.line for word in words))
+
+
+def _mixed(path: str, line: int, has_tag: bool, other_line: int) -> str:
+    return (f"{path} line {line}: a word {'with' if has_tag else 'without'} a tag, and that of line {other_line} has "
+            f"{'none' if has_tag else 'one'}")
+
+
+def _fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
+
+
+def _with_tag(line: str, tag: str, columns: Columns) -> str:
+    fields, separator = _fields(line), "\t" if "\t" in line else " "
+    if len(fields) == 1:
+        return f"{fields[0]}\t{tag}"
+    fields[columns.tag] = tag
+    return separator.join(fields)
+
+
+def label_names(texts: Sequence[TaggedText]) -> tuple[str, ...]:
+    """The tags of files, sorted."""
+    return tuple(sorted({tag for text in texts for tags in text.tags for tag in tags}))
+
+
+def share_of_words_with_capitals(text: TaggedText) -> float:
+    """The share of words that lower-casing changes."""
+    def words() -> Iterator[str]:
+        return (word for sentence in text.sentences for word in sentence.words)
+
+    return sum(word != word.lower() for word in words()) / text.num_words

@@ -1,0 +1,195 @@
+"""Fine-tunes ALBERT to tag words (named entities, parts of speech, chunks), evaluates it, predicts and exports.
+
+    python run_tagging.py --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
+        --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict
+
+albert_tf/data/tagged_text.py describes the files. Started again with the same flags, training goes on from the latest
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from typing import Sequence
+
+from albert_tf import cli  # isort: split
+
+import numpy as np
+from absl import flags, logging
+
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf.data.tagged_text import (
+    Columns,
+    TaggedText,
+    label_names,
+    read_tagged_text,
+    share_of_words_with_capitals,
+)
+from albert_tf.data.tagging_features import TaggingFeatureOptions, TaggingTables
+from albert_tf.files import check_export
+from albert_tf.finite import define_float
+from albert_tf.interchange.label_names import write_label_names
+from albert_tf.interchange.tagging_serving import export_tagging
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.tasks import tagging_answers
+from albert_tf.tasks.tagging import TaggingTask
+from albert_tf.tasks.tagging_metrics import best_metric
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.evaluation import write_results
+from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import chief_first
+
+shared.define_model_flags()
+shared.define_vocabulary_flags()
+shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
+tuning.define_finetuning_flags(max_seq_length=128)
+shared.define_device_flags()
+flags.DEFINE_string("train_file", None, "Sentences to train on: a word and its tag on each line, a blank line between "
+                    "sentences. Its tags are the labels of the model.")
+flags.DEFINE_string("eval_file", None, "Sentences that --do_eval evaluates, in the same format.")
+flags.DEFINE_string("predict_file", None, "Sentences that --do_predict tags, in the same format or without tags.")
+flags.DEFINE_list("columns", ["0", "-1"], "Numbers of the columns of word and tag, from 0; negative numbers count from "
+                  "the end of the line.")
+flags.DEFINE_integer("doc_stride", 0, "Pieces from the start of one window to the start of the next, in a sentence of "
+                     "more than --max_seq_length tokens; 0 for half a window.", *bounds.SEQ_LENGTH.at_least(0))
+flags.DEFINE_bool("label_all_pieces", False, "Whether all pieces of a word have its tag in training, and their mean is "
+                  "the prediction; else the first piece alone.")
+define_float("classifier_dropout_prob", 0.1, "Dropout of the sequence output.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 100, "Steps of warm-up.", *bounds.STEPS.at_least(0))
+flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, words, ids, or serialized "
+                    "tf.Examples.")
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; `finetuning` has those that all tasks share, `features` those of the rows."""
+
+    finetuning: FineTuningOptions
+    features: TaggingFeatureOptions
+    train_file: str | None
+    eval_file: str | None
+    predict_file: str | None
+    columns: Columns
+    cached_dir: str
+    output_dir: str
+    classifier_dropout_prob: float
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    export_dir: str | None
+
+
+def options_from_flags() -> Options:
+    tuning.apply_recipe()
+    check_export(FLAGS.export_dir)
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    for purpose in ("train", "eval", "predict"):
+        if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
+            raise ValueError(f"--{purpose}_file is missing")
+    features = TaggingFeatureOptions(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.label_all_pieces)
+    return shared.from_flags(Options, columns=columns_of(FLAGS.columns), features=features,
+                             cached_dir=tuning.cached_dir(),
+                             finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
+
+
+def columns_of(values: Sequence[str]) -> Columns:
+    try:
+        word, tag = map(int, values)
+    except ValueError as error:
+        raise ValueError(f"--columns must be two numbers, as 0,-1. Received: {','.join(values)}") from error
+    return Columns(word, tag)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The files of --train_file, --eval_file and --predict_file, None for those that are not used, and all tags."""
+
+    train: TaggedText | None
+    dev: TaggedText | None
+    test: TaggedText | None
+    label_names: tuple[str, ...]
+
+
+def main():
+    options = options_from_flags()
+    strategy = shared.set_up()
+    config, vocabulary, data = shared.config(), shared.vocabulary(), read_data(options)
+    tokenizer = vocabulary.tokenizer()
+    shared.check_vocabulary(tokenizer, config)
+    warn_of_capitals(data, tokenizer)
+    tables = TaggingTables(data.label_names, tokenizer, options.features, options.cached_dir)
+
+    def new_task():
+        return TaggingTask(AlbertTokenClassifier(
+            config, len(data.label_names), options.classifier_dropout_prob, data.label_names))
+
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric(data.label_names))
+    with chief_first(strategy):
+        evaluate = evaluation(data, tables) if data.dev else None
+        test_table = tables.table(data.test, "test") if data.test else None
+    if options.do_train and is_chief(strategy):
+        for directory in finetuning.runs.values():
+            write_label_names(data.label_names, directory)
+    training_table = functools.partial(tables.table, data.train, "train") if options.do_train else None
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
+    if data.test:
+        probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
+        if is_chief(strategy):
+            answer(options, data, probabilities, finetuning.serving_step())
+    if options.export_dir:
+        model = finetuning.best_model()
+        if is_chief(strategy):
+            export_tagging(options.export_dir, model, tokenizer, options.features)
+            logging.info("exported to %s", options.export_dir)
+
+
+def read_data(options: Options) -> Data:
+    """Reads the files that are used; the tags are those of --train_file, else those that come with the weights."""
+    train, dev, test = (read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
+        (options.train_file, True), (options.eval_file, options.do_eval), (options.predict_file, options.do_predict)))
+    for text in filter(None, (train, dev)):
+        text.check_has_tags()
+    known = label_names([train]) if train else shared.label_names()
+    for text in filter(None, (dev, test)):
+        unknown = sorted(set(label_names([text])) - set(known))
+        if unknown:
+            logging.warning("%s has tags that the model does not know and cannot predict: %s", text.path,
+                            ", ".join(unknown))
+    return Data(train, dev, test, known)
+
+
+def warn_of_capitals(data: Data, tokenizer: FullTokenizer) -> None:
+    text = data.train or data.dev or data.test
+    share = share_of_words_with_capitals(text) if text and tokenizer.do_lower_case else 0.0
+    if share:
+        logging.warning("the vocabulary is of lower-case text: the model does not see the capitals that %.1f %% of the "
+                        "words of %s have", 100 * share, text.path)
+
+
+def evaluation(data: Data, tables: TaggingTables):
+    """A function from `predict` to results, as FineTuning takes it."""
+    table = tables.table(data.dev, "dev")
+    return lambda predict: tagging_answers.evaluate(
+        data.dev, tagging_answers.word_probabilities(table, predict(table)), data.label_names)
+
+
+def answer(options: Options, data: Data, probabilities: np.ndarray, step: int) -> None:
+    """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
+    ending = os.path.splitext(data.test.path)[1] or ".txt"
+    path = os.path.join(options.output_dir, f"predictions{ending}")
+    data.test.write_with_tags(path, tagging_answers.tags_of_sentences(data.test, probabilities, data.label_names))
+    logging.info("%s: %s words tagged", path, f"{data.test.num_words:,}")
+    if data.test.has_tags:
+        results = tagging_answers.evaluate(data.test, probabilities, data.label_names)
+        logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        write_results(options.output_dir, dict(results, global_step=step), "predict_results")
+
+
+if __name__ == "__main__":
+    cli.run(main)
