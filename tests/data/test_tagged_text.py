@@ -2,7 +2,13 @@
 
 import pytest
 
-from albert_tf.data.tagged_text import FIRST_AND_LAST, Columns, label_names, read_tagged_text, share_of_words_with_capitals
+from albert_tf.data.tagged_text import (
+    FIRST_AND_LAST,
+    Columns,
+    label_names,
+    read_tagged_text,
+    share_of_words_with_capitals,
+)
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 

@@ -2,6 +2,7 @@
 
 import pytest
 from hub_modules import tf2_module
+from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -54,8 +55,7 @@ def test_smaller_weights_change_little(precision, at_most):
     ("pretrainer", "float32", 4), ("pretrainer", "float16", 2), *((head.name, "int8", 1) for head in ALL_HEADS)])
 def test_what_layers_share_is_stored_once(head, precision, bytes_per_weight):
     config = CONFIG.replace(vocab_size=8000, embedding_size=128, hidden_size=256, intermediate_size=1024)
-    entry = head_named(head)
-    model = entry.model(config, **{name: 3 for name in entry.arguments})
+    model = new_head(head_named(head), config)
     weights = sum(variable.shape.num_elements() for variable in model.variables)
     assert len(tflite.convert(model, precision, 12, 3)) <= 1.1 * bytes_per_weight * weights
 

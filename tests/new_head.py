@@ -1,0 +1,8 @@
+"""A model of any entry of the registry of heads."""
+
+# The arguments of constructors that a source of weights tells, see interchange/heads.py.
+ARGUMENTS = dict(num_labels=3, label_names=None)
+
+
+def new_head(head, config):
+    return head.model(config, **{name: ARGUMENTS[name] for name in head.arguments})
