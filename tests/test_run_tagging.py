@@ -96,7 +96,7 @@ def test_the_export_tags_words_text_ids_and_examples_as_the_script_does(trained,
     by_words = {name: value.numpy()[0] for name, value in served["words"](words=tf.constant([words])).items()}
     assert answers["tags"].tolist() == by_words["tags"].tolist()
     np.testing.assert_allclose(answers["scores"], by_words["scores"], atol=1e-6)
-    records, = (folder / "cached").glob("tagging_test_*.tfrecord")
+    records = next((folder / "cached").glob("tagging_test_*.tfrecord"))
     examples = next(iter(tf.data.TFRecordDataset(str(records)).batch(9)))
     features = tf.io.parse_example(examples, {name: tf.io.FixedLenFeature([32], tf.int64)
                                               for name in ("input_ids", "input_mask", "segment_ids", "word_pieces")})
