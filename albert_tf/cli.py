@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Callable
 
-from absl import app, logging
+from absl import app, flags, logging
 
 from albert_tf import quiet
 
@@ -27,7 +27,7 @@ _AROUND_THE_REASON = re.compile(
 def run(main: Callable[[], None]) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
 
-    With --verbosity=1 the whole traceback is logged before that line.
+    With --verbosity=1 the whole traceback is logged before that line; with --verbosity=-1 only warnings are logged.
     """
 
     def guarded(argv: list[str]) -> None:
@@ -37,7 +37,8 @@ def run(main: Callable[[], None]) -> None:
 
         from albert_tf.training.workers import naming_lost_workers
 
-        logging.set_verbosity(max(logging.get_verbosity(), logging.INFO))
+        if not flags.FLAGS["verbosity"].present:  # absl's own default is warnings
+            logging.set_verbosity(logging.INFO)
         quiet.drop_messages_of_libraries()
         tf.get_logger().setLevel("ERROR")  # how tensors are reduced, and that saving takes time, is not for users
         try:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from absl import app, logging
+from absl import app, flags, logging
+from absl.testing import flagsaver
 
 from albert_tf import cli
 
@@ -39,6 +40,22 @@ def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):
             None, None, "{{function_node __wrapped__SaveV2_device_/job:a}} x.data;\nFile too large [Op:SaveV2]")
 
     assert run(main) == (1, "script.py: error: x.data; File too large\n")
+
+
+@pytest.mark.parametrize("verbosity, printed", [(None, ["told"]), (-1, []), (1, ["hidden", "told"])])
+def test_info_is_logged_unless_the_user_says_otherwise(run, caplog, verbosity, printed):
+    def main():
+        logging.debug("hidden")
+        logging.info("told")
+
+    with flagsaver.flagsaver():
+        flags.FLAGS["verbosity"].present = 0
+        logging.set_verbosity(logging.WARNING)  # absl's default
+        if verbosity is not None:
+            flags.FLAGS(["script.py", f"--verbosity={verbosity}"])
+        status, _ = run(main)
+    assert status == 0
+    assert sorted(record.message for record in caplog.records) == printed
 
 
 START_UP = b"""WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
