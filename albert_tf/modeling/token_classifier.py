@@ -7,7 +7,8 @@ from typing import Sequence
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
-from albert_tf.modeling.layers import OutputDense, dropouts
+from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.layers import OutputDense
 
 
 @register
