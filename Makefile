@@ -40,12 +40,13 @@ lint: .venv-lint/installed
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/mypy
 
-$(VENV)/installed: $(REQUIREMENTS)
+# requirements-beam.txt is for --engine=beam.
+$(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
 .venv-lint/installed: requirements-dev.txt
 $(VENV)/installed .venv-lint/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(^:%=-r %)
 	@touch $@
 
 clean:

@@ -6,7 +6,6 @@
 The text has one sentence a line and a blank line between documents.
 """
 
-import os
 import signal
 import sys
 
@@ -19,6 +18,7 @@ from albert_tf.data.pretraining.creation import CreationOptions, create_pretrain
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
 from albert_tf.data.records import shard_paths
+from albert_tf.engine import beam_options, define_engine_flags
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
 from albert_tf.required_flags import define_required
@@ -43,7 +43,7 @@ flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time c
                      *bounds.DUPE_FACTOR)
 define_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
 define_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
-flags.DEFINE_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), "Processes.", *bounds.WORKERS)
+define_engine_flags("Processes.")
 flags.DEFINE_integer("num_shards", 1, "Cuts each output x.tfrecord into x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
 flags.DEFINE_bool("release_compatible", False,
                   "As the release, where it is wrong: a chunk of one sentence is paired with a random document, short "
@@ -53,6 +53,7 @@ FLAGS = flags.FLAGS
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files go
+    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
     objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
     segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
@@ -64,8 +65,15 @@ def main():
     if not outputs:
         raise ValueError(f"--output_file names no file. Received: {FLAGS.output_file}")
     output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
-    logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files), FLAGS.num_workers)
-    statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
+    if pipeline_options:
+        from albert_tf.beam import creation
+
+        logging.info("%d text files -> %d record files, on Apache Beam", len(input_files), len(output_files))
+        statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options)
+    else:
+        logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files),
+                     FLAGS.num_workers)
+        statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
     logging.info(summary(statistics))
 
 

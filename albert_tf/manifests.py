@@ -10,9 +10,10 @@ import json
 import os
 from typing import Any, Iterator
 
-from albert_tf.files import check_directory, write_text, written_whole
+from albert_tf.files import check_directory, write_text
 from albert_tf.json_files import read_json_object
 from albert_tf.lazy import tensorflow as tf
+from albert_tf.temporary_files import temporary_file
 
 
 def manifest_path(path: str) -> str:
@@ -35,10 +36,21 @@ def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dic
     """
     check_output(path)
     more: dict[str, Any] = {}
-    with written_whole(path) as temporary:
+    with temporary_file(path) as temporary:
         yield temporary, more
-        if tf.io.gfile.exists(manifest_path(path)):
-            tf.io.gfile.remove(manifest_path(path))
+        move_with_manifest(temporary, path, made_from, **more)
+
+
+def move_with_manifest(source: str, path: str, made_from: dict, **more) -> None:
+    """Renames a whole file to `path` and writes its manifest.
+
+    Args:
+      source: the file, on the file system of `path`.
+      path, made_from, more: see write_manifest.
+    """
+    if tf.io.gfile.exists(manifest_path(path)):
+        tf.io.gfile.remove(manifest_path(path))
+    tf.io.gfile.rename(source, path, overwrite=True)
     write_manifest(path, made_from, **more)
 
 

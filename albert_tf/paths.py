@@ -14,3 +14,8 @@ def is_remote(path: str) -> bool:
 def local_place(path: str) -> str:
     """A path beside which there is local space for temporary files: the path itself if it is local."""
     return os.path.join(tempfile.gettempdir(), os.path.basename(path)) if is_remote(path) else path
+
+
+def absolute(path: str) -> str:
+    """A path that means the same in a process with another working directory."""
+    return path if is_remote(path) else os.path.abspath(path)

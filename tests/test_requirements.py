@@ -33,8 +33,10 @@ def test_both_files_have_the_same_newest_stack(python):
 
 
 @pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
-def test_every_version_is_pinned(python):
-    assert all(version.startswith("==") for version in pins("requirements.txt", python).values())
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-beam.txt"])
+def test_every_version_is_pinned(file, python):
+    assert pins(file, python)
+    assert all(version.startswith("==") for version in pins(file, python).values())
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.13"])

@@ -6,6 +6,7 @@ Text is one sentence a line, with a blank line between documents (release: creat
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from typing import BinaryIO, Iterable, Iterator, NamedTuple, Protocol
 
@@ -178,6 +179,12 @@ class Corpus:
         return ends if first >= 0 else np.concatenate([[[0, 0]], ends])
 
 
+def row_bytes(name: str) -> int:
+    """Bytes of a row of a column."""
+    dtype, row_shape = COLUMNS[name]
+    return np.dtype(dtype).itemsize * int(np.prod(row_shape))
+
+
 def open_corpus(folder: str) -> Corpus:
     """The corpus in a folder that write_corpus filled."""
     return Corpus(*(FileColumn(open(os.path.join(folder, name), "rb", buffering=0), name) for name in COLUMNS))
@@ -195,16 +202,14 @@ class FileColumn:
 
     def __init__(self, file: BinaryIO, name: str, start: int = 0, length: int | None = None):
         self._file, self._start = file, start
-        dtype, self._row_shape = COLUMNS[name]
-        self._dtype: np.dtype = np.dtype(dtype)
-        self._row_bytes = self._dtype.itemsize * int(np.prod(self._row_shape))
+        (self._dtype, self._row_shape), self._row_bytes = COLUMNS[name], row_bytes(name)
         self._length = (os.fstat(file.fileno()).st_size - start) // self._row_bytes if length is None else length
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, piece: slice) -> np.ndarray:
-        values = np.empty((max(piece.stop - piece.start, 0), *self._row_shape), self._dtype)
+        values: np.ndarray = np.empty((max(piece.stop - piece.start, 0), *self._row_shape), self._dtype)
         self._file.seek(self._start + piece.start * self._row_bytes)
         if self._file.readinto(values.reshape(-1).view(np.uint8).data) != values.nbytes:  # type: ignore[attr-defined]
             raise OSError(f"{self._file.name} is shorter than it was")
@@ -213,15 +218,18 @@ class FileColumn:
 
 def line_batches(paths: list[str]) -> Iterator[list[str]]:
     """The lines of all files in batches of about a megabyte; an empty line ends a document, and so does a file."""
-    batch, size = [], 0
-    for path in paths:
-        for line in read_lines(path):
-            batch.append(line.strip())
-            size += len(line)
-            if size >= _BATCH_BYTES:
-                yield batch
-                batch, size = [], 0
-        batch.append("")
+    return in_batches((line for path in paths for line in itertools.chain(read_lines(path), [""])), _BATCH_BYTES)
+
+
+def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lines without the space around them, in batches of at least `size` characters; the last batch has the rest."""
+    batch, batch_size = [], 0
+    for line in lines:
+        batch.append(line.strip())
+        batch_size += len(line)
+        if batch_size >= size:
+            yield batch
+            batch, batch_size = [], 0
     yield batch
 
 
@@ -229,7 +237,7 @@ def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> TokenizedBatch
     """The tokens of some lines. An empty line ends a document, and a line without ids is left out."""
     encoded = tokenizer.encode_batch(lines)
     lengths = np.array([len(ids) if line else _DOCUMENT_END for line, ids in zip(lines, encoded)], np.int64)
-    return batch_of(np.concatenate(encoded).astype(np.int32), lengths[lengths != 0])
+    return batch_of(np.concatenate([np.empty(0, np.int32), *encoded]).astype(np.int32), lengths[lengths != 0])
 
 
 def batch_of(ids: np.ndarray, lengths: np.ndarray) -> TokenizedBatch:

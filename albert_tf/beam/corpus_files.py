@@ -1,0 +1,134 @@
+"""A corpus in many files, one for each batch of lines, and the table that says where each batch begins in it."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import itertools
+import os
+from typing import Callable, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.array_files import write_array
+from albert_tf.beam.text_ranges import BatchPlace
+from albert_tf.data.pretraining.corpus import (
+    COLUMNS,
+    BatchCounts,
+    Column,
+    Corpus,
+    FileColumn,
+    Position,
+    TokenizedBatch,
+    row_bytes,
+)
+from albert_tf.files import written_whole
+from albert_tf.local_copies import local_copy
+
+# Batches that are open at a time.
+_OPEN_FILES = 64
+
+
+class BatchEntry(NamedTuple):
+    """A batch's row of the table."""
+
+    place: BatchPlace
+    counts: BatchCounts
+
+
+def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchEntry:
+    """Writes the columns of a batch, whole or not at all. Whoever writes a batch again writes the same bytes."""
+    with written_whole(_batch_path(folder, place)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        for column in batch:
+            file.write(column.tobytes())
+    return BatchEntry(place, batch.counts)
+
+
+def write_table(folder: str, entries: list[BatchEntry]) -> None:
+    """Writes the table of all batches, which are in the order of the text."""
+    write_array(_table_path(folder), np.array([[*entry.place, *entry.counts] for entry in entries], np.int64))
+
+
+class BatchTable:
+    """The table of all batches of a folder.
+
+    Args:
+      folder: that write_batch and write_table have filled.
+    """
+
+    def __init__(self, folder: str):
+        table = np.load(local_copy(_table_path(folder)), allow_pickle=False).tolist()
+        width = len(BatchPlace._fields)
+        self._folder = folder
+        self._places = [BatchPlace(*row[:width]) for row in table]
+        self._counts = [BatchCounts(*row[width:]) for row in table]
+        self._positions = list(itertools.accumulate(self._counts, Position.after, initial=Position()))
+
+    def documents(self, batch: int) -> range:
+        """The documents that end in a batch."""
+        return range(self._positions[batch].documents, self._positions[batch + 1].documents)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def corpus(self) -> Corpus:
+        """The corpus. Its files are read when they are used, and remote ones are copied to this machine then."""
+        opened = functools.lru_cache(maxsize=_OPEN_FILES)(self._open)
+        starts = np.array(self._positions)  # [batches + 1, 4]
+        tokens, sentences, documents = starts[:, 0], starts[:, 1], starts[:, 2]
+        return Corpus(_JoinedColumn(opened, "ids", tokens, np.zeros_like(tokens)),
+                      _JoinedColumn(opened, "sentence_ends", sentences, tokens),
+                      _JoinedColumn(opened, "document_ends", documents, starts[:, [1, 0]]))
+
+    def _open(self, batch: int) -> dict[str, Column]:
+        """The columns of a batch, without an end that ends no document."""
+        counts = self._counts[batch]
+        skipped = dict(document_ends=self._positions[batch].skipped_ends(counts))
+        file = open(local_copy(_batch_path(self._folder, self._places[batch])), "rb", buffering=0)
+        columns: dict[str, Column] = {}
+        start = 0
+        for name, length in zip(COLUMNS, (counts.tokens, counts.sentences, counts.document_ends)):
+            start += row_bytes(name) * skipped.get(name, 0)
+            length -= skipped.get(name, 0)
+            columns[name] = FileColumn(file, name, start, length)
+            start += row_bytes(name) * length
+        return columns
+
+
+class _JoinedColumn:
+    """A column of the corpus, whose rows are in the files of many batches.
+
+    Args:
+      opened: for the number of a batch, its columns.
+      name: of the column.
+      firsts: row of the corpus that each batch begins with, and the number of all rows, [batches + 1].
+      bases: what is added to the values of each batch, [batches + 1] or [batches + 1, columns].
+    """
+
+    def __init__(self, opened: Callable[[int], dict[str, Column]], name: str, firsts: np.ndarray, bases: np.ndarray):
+        self._opened, self._name, self._firsts, self._bases = opened, name, firsts.tolist(), bases
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def __getitem__(self, piece: slice) -> np.ndarray:
+        dtype, row_shape = COLUMNS[self._name]
+        rows: np.ndarray = np.empty((max(piece.stop - piece.start, 0), *row_shape), dtype)
+        first = piece.start
+        batch = bisect.bisect_right(self._firsts, first) - 1
+        while first < piece.stop:
+            begin, stop = self._firsts[batch], min(self._firsts[batch + 1], piece.stop)
+            if first < stop:
+                values = self._opened(batch)[self._name][first - begin : stop - begin]
+                np.add(values, self._bases[batch], out=rows[first - piece.start : stop - piece.start], dtype=dtype)
+            first, batch = stop, batch + 1
+        return rows
+
+
+def _batch_path(folder: str, place: BatchPlace) -> str:
+    return os.path.join(folder, "batches", f"{place.file:06d}-{place.start:015d}-{place.number:06d}")
+
+
+def _table_path(folder: str) -> str:
+    return os.path.join(folder, "table.npy")

@@ -1,0 +1,354 @@
+"""Text to pre-training records on Apache Beam: every output has the bytes that the local engine writes.
+
+    ranges of text --(TokenizeRanges)--> batches --(WriteTable)--> documents --(CutTasks)--> parts of the corpus
+        --(MakeRecords)--> records by bucket --(WriteBucket)--> sorted buckets --(WriteShard)--> outputs
+
+What a stage writes is a function of its input, and appears under its name when it is whole. So a worker that dies, and
+a stage that runs twice, change nothing. What is made of the corpus is what the local engine calls: corpus.py, plan.py,
+worker.py, shuffle.py of albert_tf/data/pretraining.
+
+The pipeline is one line of stages without side inputs, tagged outputs and outputs at the end of a bundle, which Beam's
+Dask runner does not have or computes again and again. Every stage gets its elements by keys that are a function of the
+element: beam.Reshuffle draws them, and elements can be lost where a runner computes a stage again.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+from typing import Any, Iterable, Iterator, NamedTuple, Tuple
+
+import apache_beam as beam
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from albert_tf.beam.corpus_files import BatchEntry, BatchTable, write_batch, write_table
+from albert_tf.beam.running import run
+from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
+from albert_tf.data.pretraining import plan
+from albert_tf.data.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
+from albert_tf.data.pretraining.shuffle import bucket_of, packed, unpacked
+from albert_tf.data.pretraining.worker import CreationOptions, RecordMaker
+from albert_tf.data.records import CountingWriter, all_or_none, record_writer
+from albert_tf.files import listed, write_text, written_whole
+from albert_tf.json_files import read_json_object
+from albert_tf.manifests import check_output, move_with_manifest
+from albert_tf.paths import absolute
+from albert_tf.temporary_files import temporary_folder
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.word_boundaries import word_starts
+
+_COPIED_BYTES = 8 << 20
+# Outputs that are renamed at a time: on an object store, each takes a few tenths of a second.
+_RENAMING_THREADS = 16
+
+Statistics = collections.Counter
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What all stages know.
+
+    Args:
+      input_files: UTF-8 text.
+      shard_files: where the shards are written before they become the outputs.
+      work: folder of all other files of the pipeline; all workers can read and write it.
+      tokenizer: of the model's vocabulary.
+      options: what to make.
+    """
+
+    input_files: list[str]
+    shard_files: list[str]
+    work: str
+    tokenizer: FullTokenizer
+    options: CreationOptions
+
+    @property
+    def result_file(self) -> str:
+        """JSON: `statistics` and the `counts` of records by shard, or the user's mistake as `error`."""
+        return os.path.join(self.work, "result.json")
+
+
+class Chunk(NamedTuple):
+    """Some records of a bucket, as shuffle.packed has them, and the statistics that were counted with them."""
+
+    records: bytes
+    statistics: Statistics
+
+
+class RecordFile(NamedTuple):
+    """A written bucket or shard: its number, path, records and bytes, and the statistics of its chunks."""
+
+    number: int
+    path: str
+    num_records: int
+    size: int
+    statistics: Statistics
+
+
+def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
+                            options: CreationOptions, pipeline_options: PipelineOptions) -> Statistics:
+    """Writes pre-training records: as data.pretraining.creation does, with the workers of a Beam runner.
+
+    Args:
+      input_files, output_files, tokenizer, options: as there. All workers can read and write the paths.
+      pipeline_options: of the pipeline.
+
+    Returns:
+      counts: as there.
+
+    Raises:
+      ValueError: as there.
+      OSError: the pipeline failed.
+    """
+    if len(set(output_files)) < len(output_files):
+        raise ValueError("an output file is named twice")
+    for path in output_files:
+        check_output(path)
+    output_files = [absolute(path) for path in output_files]
+    with _folders(output_files) as folders:
+        shard_files = [os.path.join(folders[os.path.dirname(path)], f"shard-{number:06d}")
+                       for number, path in enumerate(output_files)]
+        job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
+                  options)
+        run(pipeline_options, functools.partial(build, job))
+        result = _result(job)
+        statistics = Statistics(result["statistics"])
+        plan.check_statistics(statistics)
+        with all_or_none(output_files):
+            _move_shards(job, output_files, result["counts"])
+    return statistics
+
+
+@contextlib.contextmanager
+def _folders(output_files: list[str]) -> Iterator[dict[str, str]]:
+    """A temporary folder in each directory that gets outputs."""
+    with contextlib.ExitStack() as stack:
+        yield {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data")))
+               for directory in dict.fromkeys(map(os.path.dirname, output_files))}
+
+
+def _result(job: Job) -> dict[str, Any]:
+    if not tf.io.gfile.exists(job.result_file):
+        raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
+    result = read_json_object(job.result_file)
+    if "error" in result:
+        raise ValueError(result["error"])
+    return result
+
+
+def _move_shards(job: Job, output_files: list[str], counts: list[int]) -> None:
+    made_from = plan.made_from(job.options)
+
+    def move(source: str, path: str, count: int) -> None:
+        if count:
+            check_output(path)
+            move_with_manifest(source, path, made_from, count=count)
+        else:
+            with record_writer(path, made_from):
+                pass  # no record has a key of this shard
+
+    with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
+        list(threads.map(move, job.shard_files, output_files, counts))
+
+
+# --- the pipeline ----------------------------------------------------------------------------------------------------
+
+
+def build(job: Job, pipeline: beam.Pipeline) -> None:
+    """Adds the stages to a pipeline."""
+    ranges = list(enumerate(text_ranges(job.input_files)))
+    (pipeline
+     | "ranges of the text" >> beam.Create(ranges).with_output_types(Tuple[int, Any]) | "by range" >> beam.GroupByKey()
+     | "tokenize" >> beam.ParDo(TokenizeRanges(job)) | "all batches" >> beam.GroupByKey()
+     | "write the table" >> beam.ParDo(WriteTable(job)) | "by batch" >> beam.GroupByKey()
+     | "cut tasks" >> beam.ParDo(CutTasks(job)) | "by task" >> beam.GroupByKey()
+     | "make records" >> beam.ParDo(MakeRecords(job)) | "by bucket" >> beam.GroupByKey()
+     | "write buckets" >> beam.ParDo(WriteBucket(job)) | "by shard" >> beam.GroupByKey()
+     | "write shards" >> beam.ParDo(WriteShard(job)) | "all shards" >> beam.GroupByKey()
+     | "check and sum up" >> beam.ParDo(WriteResult(job)))
+
+
+class Written:
+    """What earlier stages have written, read when it is first used.
+
+    Args:
+      job: what all stages know.
+    """
+
+    def __init__(self, job: Job):
+        self._job = job
+
+    @functools.cached_property
+    def table(self) -> BatchTable:
+        """The table of all batches."""
+        return BatchTable(self._job.work)
+
+    @functools.cached_property
+    def corpus(self) -> Corpus:
+        """The tokens of all batches."""
+        return self.table.corpus()
+
+    @functools.cached_property
+    def num_buckets(self) -> int:
+        """A multiple of the number of shards."""
+        return plan.num_buckets(self.corpus, self._job.options, len(self._job.shard_files))
+
+    @functools.cached_property
+    def maker(self) -> RecordMaker:
+        """Makes the records of parts of the corpus."""
+        tokenizer = self._job.tokenizer
+        return RecordMaker(self.corpus, tokenizer, word_starts(tokenizer), self._job.options)
+
+
+class _Stage(beam.DoFn):
+    """A stage: it takes a key with all its values, and gives pairs of key and value."""
+
+    def __init__(self, job: Job):
+        # Beam reads every attribute of a DoFn when the pipeline is built, and so a property of it would be too early.
+        self._job, self._written = job, Written(job)
+
+
+class Mistake(NamedTuple):
+    """A mistake of the user in a text: a retry would not mend it, and the runner's error would hide it."""
+
+    place: tuple[int, int]
+    message: str
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class TokenizeRanges(_Stage):
+    """Ranges of text -> the entries of their batches, all of one key; each batch's columns are in a file."""
+
+    def process(self, element: tuple[int, Iterable[TextRange]]):
+        """Range number, the range -> 0, BatchEntry or Mistake."""
+        for text_range in element[1]:
+            try:
+                for place, lines in read_batches(text_range):
+                    yield 0, write_batch(self._job.work, place, tokenize_lines(self._job.tokenizer, lines))
+            except ValueError as error:
+                yield 0, Mistake((text_range.file, text_range.start), str(error))
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class WriteTable(_Stage):
+    """All entries -> the numbers of batches, once the table is written; nothing where the text has a mistake."""
+
+    def process(self, element: tuple[int, Iterable[BatchEntry | Mistake]]):
+        """0, entries -> batch number, batch number."""
+        entries = list(element[1])
+        try:
+            self._check(entries)
+        except ValueError as error:
+            write_text(self._job.result_file, json.dumps(dict(error=str(error))))
+            return
+        yield from ((batch, batch) for batch in range(len(entries)))
+
+    def _check(self, entries: list) -> None:
+        mistakes = [entry for entry in entries if isinstance(entry, Mistake)]
+        if mistakes:
+            raise ValueError(min(mistakes).message)
+        entries.sort()
+        check_complete([entry.place for entry in entries], len(self._job.input_files))
+        write_table(self._job.work, entries)
+        check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
+        plan.check_corpus(self._written.corpus, self._job.options)
+
+
+@beam.typehints.with_output_types(Tuple[Tuple[int, int, int], Any])
+class CutTasks(_Stage):
+    """Batches -> tasks: parts of the documents that end in a batch, for each dupe."""
+
+    def process(self, element: tuple[int, Iterable[int]]):
+        """Batch number -> (batch number, dupe, task number), parts."""
+        options = self._job.options
+        for batch in element[1]:
+            documents = self._written.table.documents(batch)
+            tasks = self._written.corpus.tasks(plan.TASK_TOKENS, plan.longest_part(options), documents)
+            for number, parts in enumerate(tasks):
+                for dupe in range(options.dupe_factor):
+                    yield (batch, dupe, number), parts
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class MakeRecords(_Stage):
+    """Tasks -> records by bucket. The statistics of a task come with its records, so they are counted as often."""
+
+    def process(self, element: tuple[tuple[int, int, int], Iterable[list[Part]]]):
+        """(batch number, dupe, task number), parts -> bucket number, Chunk."""
+        (_, dupe, _), tasks = element
+        statistics: Statistics[str] = Statistics()
+        buckets: dict[int, bytearray] = collections.defaultdict(bytearray)
+        for part in (part for parts in tasks for part in parts):
+            for key, record in self._written.maker.records(dupe, part, statistics):
+                buckets[bucket_of(key, self._written.num_buckets)] += packed(key, record)
+        for bucket, records in sorted(buckets.items()) or [(0, bytearray())]:
+            yield bucket, Chunk(bytes(records), statistics)
+            statistics = Statistics()  # they were in the first chunk
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class WriteBucket(_Stage):
+    """Chunks of a bucket -> a file of its records, sorted by key."""
+
+    def process(self, element: tuple[int, Iterable[Chunk]]):
+        """Bucket number, chunks -> shard number, RecordFile."""
+        bucket, chunks = element
+        statistics: Statistics[str] = Statistics()
+        records: list[tuple[int, bytes]] = []
+        for chunk in chunks:
+            statistics.update(chunk.statistics)
+            records.extend(unpacked(chunk.records))
+        records.sort()
+        path = os.path.join(self._job.work, "buckets", f"{bucket:06d}")
+        with written_whole(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
+            writer = CountingWriter(file)
+            for _, record in records:
+                writer.write(record)
+        size = tf.io.gfile.stat(path).length
+        shard = bucket * len(self._job.shard_files) // self._written.num_buckets
+        yield shard, RecordFile(bucket, path, writer.count, size, statistics)
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class WriteShard(_Stage):
+    """Buckets of a shard -> the shard: record files one after the other are one."""
+
+    def process(self, element: tuple[int, Iterable[RecordFile]]):
+        """Shard number, buckets -> 0, RecordFile."""
+        shard, buckets = element[0], sorted(element[1], key=lambda bucket: bucket.number)
+        path = self._job.shard_files[shard]
+        with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+            for bucket in buckets:
+                with tf.io.gfile.GFile(bucket.path, "rb") as source:
+                    while block := source.read(_COPIED_BYTES):
+                        file.write(block)
+        size = tf.io.gfile.stat(path).length
+        if size != sum(bucket.size for bucket in buckets):
+            raise OSError(f"{path} has {size:,} bytes, and its buckets have another number")
+        count = sum(bucket.num_records for bucket in buckets)
+        yield 0, RecordFile(shard, path, count, size, sum((bucket.statistics for bucket in buckets), Statistics()))
+
+
+class WriteResult(_Stage):
+    """All shards -> the result: counts of what was written, compared with what there was to make."""
+
+    def process(self, element: tuple[int, Iterable[RecordFile]]):
+        """0, shards -> nothing."""
+        shards = list(element[1])
+        counts = [0] * len(self._job.shard_files)
+        for shard in shards:
+            counts[shard.number] += shard.num_records
+        statistics = sum((shard.statistics for shard in shards), Statistics())
+        num_sentences = self._job.options.dupe_factor * self._written.corpus.num_sentences
+        for name, count in dict(sentences=num_sentences, examples=sum(counts)).items():
+            if statistics[name] != count:
+                raise OSError(f"the runner lost or repeated elements: {statistics[name]:,} {name} of {count:,}")
+        del statistics["sentences"]
+        statistics["documents"] = len(self._written.corpus)
+        write_text(self._job.result_file, json.dumps(dict(statistics=statistics, counts=counts)))

@@ -1,0 +1,84 @@
+"""Text files cut into ranges that workers read, and the order of the batches of lines that they read there."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Iterable, Iterator, NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.data.pretraining.corpus import in_batches
+from albert_tf.text.lines import is_compressed, read_lines
+
+# Bytes of a range. A worker tokenises about as many at once.
+RANGE_BYTES = 4 << 20
+
+
+class TextRange(NamedTuple):
+    """Bytes of a file: the lines that begin from `start` to before `stop`, or to the end of the file (None)."""
+
+    file: int
+    path: str
+    start: int
+    stop: int | None
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch of lines stands: in file number `file`, as batch `number` of the range that begins at `start`.
+
+    next_start and next_number are those of the batch that follows in the file; next_start is -1 for the last one.
+    """
+
+    file: int
+    start: int
+    number: int
+    next_start: int
+    next_number: int
+
+
+def text_ranges(paths: list[str]) -> list[TextRange]:
+    """The ranges of all files. A compressed file is one range: it can be read from its start only."""
+    ranges = []
+    for file, path in enumerate(paths):
+        size = 0 if is_compressed(path) else tf.io.gfile.stat(path).length
+        starts = range(0, max(size, 1), RANGE_BYTES)
+        ranges += [TextRange(file, path, start, stop) for start, stop in zip(starts, [*starts[1:], None])]
+    return ranges
+
+
+def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]]:
+    """The lines of a range in batches, with an empty line behind the last one of a file.
+
+    Raises:
+      ValueError: see read_lines.
+    """
+    file, path, start, stop = text_range
+    lines: Iterable[str] = read_lines(path, start, stop)
+    # Twice a range's size: all lines of a range come in one batch.
+    batches = in_batches(lines if stop else itertools.chain(lines, [""]), 2 * RANGE_BYTES)
+    batch, number = next(batches), 0
+    for following in batches:
+        yield BatchPlace(file, start, number, start, number + 1), batch
+        batch, number = following, number + 1
+    yield BatchPlace(file, start, number, -1 if stop is None else stop, 0), batch
+
+
+def check_complete(places: list[BatchPlace], num_files: int) -> None:
+    """Checks that every batch of all files is there once: a runner may lose elements, or give one twice.
+
+    Args:
+      places: in ascending order.
+      num_files: of the text.
+
+    Raises:
+      OSError: a batch is missing or is there twice.
+    """
+    file, start, number = 0, 0, 0
+    for place in places:
+        if (place.file, place.start, place.number) != (file, start, number):
+            break
+        file, start, number = (file, *place[3:]) if place.next_start >= 0 else (file + 1, 0, 0)
+    else:
+        if file == num_files:
+            return
+    raise OSError(f"the runner lost or repeated elements: a batch of text file {file + 1} of {num_files}, byte {start}")

@@ -1,0 +1,53 @@
+"""The flags that choose between this machine and Apache Beam."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from albert_tf import bounds
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+flags.disclaim_key_flags()  # --help lists a flag under the module that calls define_engine_flags
+
+
+def define_engine_flags(num_workers_help: str) -> None:
+    """Defines --engine, --beam_pipeline_options and --num_workers.
+
+    Args:
+      num_workers_help: what the processes of the local engine are.
+    """
+    flags.DEFINE_enum("engine", "local", ["local", "beam"],
+                      "Where the work is done: on this machine, or by the workers of an Apache Beam runner "
+                      "(docs/large_corpora.md).")
+    flags.DEFINE_string("beam_pipeline_options", None,
+                        "Options of the Beam pipeline, name=value,name=value: "
+                        "runner=FlinkRunner,flink_master=host:8081. Default: Beam's local runner with --num_workers "
+                        "processes.")
+    flags.DEFINE_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), num_workers_help,
+                         *bounds.WORKERS)
+
+
+def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: int) -> PipelineOptions | None:
+    """The options of the pipeline; None for the local engine.
+
+    Args:
+      engine, beam_pipeline_options, num_workers: the flags of these names.
+
+    Raises:
+      ValueError: Apache Beam is not installed, or the options do not fit the engine.
+    """
+    if engine == "local":
+        if beam_pipeline_options:
+            raise ValueError("--beam_pipeline_options needs --engine=beam")
+        return None
+    if importlib.util.find_spec("apache_beam") is None:
+        raise ValueError("--engine=beam needs Apache Beam, which is not installed: pip install 'albert-tf[beam]'")
+    from albert_tf.beam.running import pipeline_options
+
+    return pipeline_options(beam_pipeline_options or "", num_workers)

@@ -1,0 +1,235 @@
+"""Records that Beam's workers make: the bytes that the local engine writes, whatever happens to the workers."""
+
+import bz2
+import gzip
+import json
+import os
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.pretraining import creation as local, plan
+from albert_tf.data.pretraining.masking import MaskingOptions
+from albert_tf.data.pretraining.segments import SegmentOptions
+from albert_tf.data.pretraining.worker import CreationOptions
+from albert_tf.temporary_files import temporary_path
+from albert_tf.text.tokenization import FullTokenizer
+
+pytest.importorskip("apache_beam")
+
+from albert_tf.beam import creation, text_ranges
+from albert_tf.beam.running import pipeline_options
+
+SENTENCES = ["The tram was late again.", "Two women talked about the price of coal.", "A dog slept under the bench.",
+             "Nobody had a watch.", "At last a bell rang behind the houses.", "The dog woke up and left."]
+DOCUMENTS = [SENTENCES[i:] + SENTENCES[:i] for i in range(6)] + [SENTENCES * 5]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """The text is cut into dozens of ranges and tasks, its longest document into parts, and each shard into buckets."""
+    monkeypatch.setattr(text_ranges, "RANGE_BYTES", 150)
+    monkeypatch.setattr(plan, "TASK_TOKENS", 100)
+    monkeypatch.setattr(plan, "LONGEST_PART", 8)
+    monkeypatch.setattr(plan, "_BUCKET_BYTES", 10_000)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(golden):
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n" + "\n\n\n".join("\n".join(document) for document in DOCUMENTS) + "\n\n")
+    return path
+
+
+def options(objective="sop", release_compatible=False, dupe_factor=2):
+    segments = SegmentOptions(32, 0.1, objective, release_compatible)
+    return CreationOptions(segments, MaskingOptions(5), dupe_factor, 12345)
+
+
+@pytest.fixture
+def compare(tmp_path, text, tokenizer):
+    """compare(files, **options) makes records of files with both engines and compares all that they write."""
+
+    def compare(*files, beam_options="", num_shards=3, **values):
+        files = [str(file) for file in files or [text]]
+        outputs = {engine: [f"{tmp_path}/{engine}/x-{i}.tfrecord" for i in range(num_shards)]
+                   for engine in ("local", "beam")}
+        expected = local.create_pretraining_data(files, outputs["local"], tokenizer, options(**values), num_workers=1)
+        made = creation.create_pretraining_data(files, outputs["beam"], tokenizer, options(**values),
+                                                pipeline_options(beam_options, num_workers=1))
+        assert made == expected and made["examples"] > 0
+        assert contents(tmp_path / "beam") == contents(tmp_path / "local")
+        return made
+
+    return compare
+
+
+def contents(folder):
+    """The content of every file in a folder, manifests and what should not be there included."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def create(tmp_path, text, tokenizer):
+    """create(**options) makes records of text.txt on Beam."""
+
+    def create(*outputs, **values):
+        outputs = [str(tmp_path / name) for name in outputs or ("out.tfrecord",)]
+        return creation.create_pretraining_data([str(text)], outputs, tokenizer, options(**values),
+                                                pipeline_options("", num_workers=1))
+
+    return create
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+@pytest.mark.parametrize("release_compatible", [False, True])
+def test_every_file_is_the_one_that_the_local_engine_writes(compare, text, objective, release_compatible):
+    assert len(text_ranges.text_ranges([str(text)])) > 10
+    compare(objective=objective, release_compatible=release_compatible)
+
+
+def test_several_files_and_compressed_ones_give_what_the_local_engine_makes_of_them(compare, text, tmp_path):
+    (tmp_path / "more.txt.gz").write_bytes(gzip.compress("\n".join(SENTENCES * 20).encode()))
+    (tmp_path / "more.bz2").write_bytes(bz2.compress("\n\n".join(SENTENCES).encode()))
+    (tmp_path / "empty.txt").touch()
+    made = compare(tmp_path / "more.txt.gz", tmp_path / "empty.txt", text, tmp_path / "more.bz2")
+    assert made["documents"] == 1 + len(DOCUMENTS) + len(SENTENCES)
+
+
+def test_a_line_longer_than_a_range_is_one_line(compare, text):
+    text.write_text(" ".join(SENTENCES * 3) + "\n" + "\n".join(SENTENCES))
+    compare()
+
+
+def test_a_shard_without_records_is_an_empty_file(compare, text):
+    text.write_text("\n".join(SENTENCES[:2]))
+    made = compare(num_shards=8, dupe_factor=1)
+    assert made["examples"] < 8
+
+
+def test_paths_may_be_remote(text, tokenizer, create, tmp_path):
+    with tf.io.gfile.GFile("ram://beam/text.txt", "w") as file:
+        file.write(text.read_text())
+    creation.create_pretraining_data(["ram://beam/text.txt"], ["ram://beam/out.tfrecord"], tokenizer, options(),
+                                     pipeline_options("", num_workers=1))
+    create()
+    with tf.io.gfile.GFile("ram://beam/out.tfrecord", "rb") as file:
+        assert file.read() == (tmp_path / "out.tfrecord").read_bytes()
+    assert sorted(tf.io.gfile.listdir("ram://beam")) == ["out.manifest.json", "out.tfrecord", "text.txt"]
+
+
+def test_every_stage_may_run_twice(compare):
+    compare(beam_options="runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner,"
+                         "direct_runner_bundle_repeat=1")
+
+
+@pytest.fixture
+def wrap(monkeypatch):
+    """wrap(stage, process) replaces the process method of a stage by process(method, stage, element).
+
+    The class stays what it is: Beam pickles it by its name.
+    """
+
+    def wrap(stage, process):
+        stage = getattr(creation, stage)
+        method = stage.process
+        monkeypatch.setattr(stage, "process", lambda self, element: process(method, self, element))
+
+    return wrap
+
+
+@pytest.mark.parametrize("stage", ["TokenizeRanges", "WriteTable", "CutTasks", "MakeRecords", "WriteBucket",
+                                   "WriteShard", "WriteResult"])
+def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(compare, monkeypatch, wrap, stage):
+    failures = []
+
+    class FullDisk(tf.io.gfile.GFile):
+        def write(self, content):
+            super().write(content[: len(content) // 2])
+            self.flush()
+            raise OSError("no space left")
+
+    def twice(method, stage, element):
+        element = element[0], list(element[1])
+        with monkeypatch.context() as patch:
+            patch.setattr(tf.io.gfile, "GFile", FullDisk)
+            patch.setattr(creation.CountingWriter, "write", lambda *_: FullDisk(os.devnull, "wb").write(b"ab"))
+            try:
+                next(iter(method(stage, element) or ()), None)  # what it gives is lost with its bundle
+            except OSError as error:
+                failures.append(error)
+        yield from method(stage, element) or ()
+
+    wrap(stage, twice)
+    compare()
+    assert bool(failures) == (stage not in ("CutTasks", "MakeRecords"))  # these write nothing
+
+
+@pytest.mark.parametrize("stage", ["TokenizeRanges", "CutTasks", "MakeRecords", "WriteBucket", "WriteShard"])
+@pytest.mark.parametrize("times", [0, 2])
+def test_an_element_that_a_runner_loses_or_repeats_is_an_error(create, tmp_path, wrap, stage, times):
+    changed = []
+
+    def unreliable(method, stage, element):
+        for output in method(stage, element):
+            yield from [output] * (1 if changed else times)
+            changed.append(output)
+
+    wrap(stage, unreliable)
+    with pytest.raises(OSError, match="the runner lost or repeated elements"):
+        create()
+    assert changed and [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize("content, values, message", [
+    (b"", {}, "there is no text in .*text.txt"),
+    (b"\n\n \n", {}, "there is no text in .*text.txt"),
+    (b"word\n\nword\n", {}, "no example came out"),
+    (b"fine\n" * 100 + b"not \xff fine\n" + b"fine\n" * 100 + b"nor \xff this\n", {}, "text.txt line 101: not UTF-8"),
+    (b"one document\nof two sentences\n", dict(objective="nsp"), "at least two documents"),
+])
+def test_a_mistake_is_the_local_engines_error_and_leaves_nothing(create, tmp_path, text, content, values, message):
+    text.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        create(**values)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_an_error_in_a_worker_leaves_the_earlier_output(create, tmp_path, text, monkeypatch):
+    create()
+    before = contents(tmp_path)
+    monkeypatch.setattr(creation, "packed", None)
+    with pytest.raises(OSError, match="the pipeline failed on .*NoneType"):
+        create(dupe_factor=1)
+    assert contents(tmp_path) == before
+
+
+def test_other_files_are_not_replaced_and_an_output_named_twice_is_refused(create, tmp_path):
+    with pytest.raises(ValueError, match="text.txt exists, and no .* says that it is an earlier output"):
+        create("out.tfrecord", "text.txt")
+    with pytest.raises(ValueError, match="named twice"):
+        create("a.tfrecord", "a.tfrecord")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_what_a_killed_run_left_is_removed_and_not_taken_for_whole(create, tmp_path):
+    folder, file = (pathlib.Path(temporary_path(str(tmp_path / name)))
+                    for name in ("create_pretraining_data", "out.tfrecord"))
+    (folder / "batches").mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(dict(statistics={}, counts=[1])))
+    for path in (folder / "batches" / "000000-000000000000000-000000", folder / "shard-000000", file):
+        path.write_bytes(b"part")
+    create()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]
+    assert json.loads((tmp_path / "out.manifest.json").read_text())["count"] > 20
+
+
+def test_outputs_may_be_in_several_folders(create, tmp_path):
+    create("a/x.tfrecord", "b/x.tfrecord")
+    assert {path.name for path in tmp_path.rglob("*")} == {"text.txt", "a", "b", "x.tfrecord", "x.manifest.json"}

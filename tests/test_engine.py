@@ -1,0 +1,57 @@
+"""--engine and --beam_pipeline_options."""
+
+import importlib.util
+
+import pytest
+from in_process import loaded
+
+TEXT = "\n\n".join(f"The door number {i} was open.\nA cat of {i + 1} years looked out.\nIt rained." for i in range(6))
+
+
+@pytest.fixture
+def create(golden, tmp_path):
+    """create(**flags) runs create_pretraining_data.py on a small text and gives its exit status."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    with loaded("create_pretraining_data.py") as run:
+        yield lambda **flags: run(**dict(dict(
+            input_file=tmp_path / "text.txt", output_file=tmp_path / "out.tfrecord", max_seq_length=32, dupe_factor=2,
+            num_workers=1, spm_model_file=golden / "tiny_spm/tiny.model"), **flags))
+
+
+def test_without_apache_beam_one_line_says_how_to_get_it(create, capsys, monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "apache_beam" else find_spec(name))
+    assert create(engine="beam") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "create_pretraining_data.py: error: --engine=beam needs Apache Beam, which is not installed: "
+        "pip install 'albert-tf[beam]'")
+
+
+def test_options_of_a_pipeline_without_a_pipeline_are_refused(create, capsys):
+    assert create(beam_pipeline_options="runner=FlinkRunner") == 1
+    assert "error: --beam_pipeline_options needs --engine=beam" in capsys.readouterr().err
+
+
+def test_beams_threads_are_refused(create, capsys):
+    pytest.importorskip("apache_beam")
+    options = "runner=DirectRunner,direct_num_workers=2,direct_running_mode=multi_threading"
+    assert create(engine="beam", beam_pipeline_options=options) == 1
+    assert "direct_running_mode=multi_threading loses elements" in capsys.readouterr().err
+
+
+def test_a_runner_that_does_not_exist_is_one_line(create, capsys):
+    pytest.importorskip("apache_beam")
+    assert create(engine="beam", beam_pipeline_options="runner=NoRunner") == 1
+    assert "error: --beam_pipeline_options: Unexpected pipeline runner: NoRunner" in capsys.readouterr().err
+
+
+def test_both_engines_write_and_report_the_same(create, capsys, tmp_path):
+    pytest.importorskip("apache_beam")
+    written, reports = {}, {}
+    for engine in ("local", "beam"):
+        assert create(engine=engine, num_shards=2, output_file=tmp_path / engine / "x.tfrecord") == 0
+        written[engine] = {path.name: path.read_bytes() for path in (tmp_path / engine).iterdir()}
+        report, = [line for line in capsys.readouterr().err.splitlines() if "documents, " in line]
+        reports[engine] = report.partition("] ")[2]
+    assert len(written["local"]) == 4 and written["beam"] == written["local"]
+    assert reports["beam"] == reports["local"]
