@@ -8,12 +8,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-
-from benchmarks.workers.serving import BATCH, SEQ
+from typing import Sequence
 
 ROOT = pathlib.Path(__file__).parents[1]
-_TWO_THREADS = dict(OMP_NUM_THREADS="2", TF_NUM_INTRAOP_THREADS="2", TF_NUM_INTEROP_THREADS="2",
-                    TF_CPP_MIN_LOG_LEVEL="3")
+_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 class Worker:
@@ -23,11 +21,16 @@ class Worker:
       module: its name.
       arguments: of its command line.
       python: of the environment that it runs in.
+      cpu_time: whether it counts seconds of the processor, on one thread, instead of the clock's on two: for a machine
+        that does other work besides.
     """
 
-    def __init__(self, module: str, *arguments: str, python: str = sys.executable):
+    def __init__(self, module: str, *arguments: str, python: str = sys.executable, cpu_time: bool = False):
         self._name, self._log = f"{module} {' '.join(arguments)}", tempfile.TemporaryFile("w+")
-        environment = dict(os.environ, PYTHONPATH=str(ROOT), **_TWO_THREADS)
+        environment = dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3",
+                           **dict.fromkeys(_THREADS, "1" if cpu_time else "2"))
+        if cpu_time:
+            environment["CPU_TIME"] = "1"
         try:
             self._process = subprocess.Popen([python, "-m", f"benchmarks.workers.{module}", *arguments],
                                              env=environment, text=True, stdin=subprocess.PIPE,
@@ -39,9 +42,6 @@ class Worker:
     def seconds(self, steps: int) -> float:
         print(steps, file=self._process.stdin, flush=True)
         return float(self._answer())
-
-    def tokens_per_second(self, steps: int) -> float:
-        return steps * BATCH * SEQ / self.seconds(steps)
 
     def stop(self) -> None:
         self._process.stdin.close()
@@ -55,37 +55,38 @@ class Worker:
         return answer
 
 
-def compare(make_workers: dict, rounds: int, seconds: float) -> dict[str, float]:
+def compare(make_workers: dict, rounds: int, seconds: float, tokens: int) -> dict[str, float]:
     """Median tokens per second of each, over rounds in which all of them have their turn.
 
     Args:
       make_workers: by name, functions that start a worker.
       rounds: how many.
       seconds: about how long a turn lasts.
+      tokens: of a step.
     """
     workers = {}
     try:
         for name, make in make_workers.items():
             workers[name] = make()
-        steps = {name: max(1, round(seconds * worker.tokens_per_second(2) / (BATCH * SEQ)))
-                 for name, worker in workers.items()}
+        steps = {name: max(1, round(2 * seconds / worker.seconds(2))) for name, worker in workers.items()}
         rates = {name: [] for name in workers}
         for _ in range(rounds):
             for name, worker in workers.items():
-                rates[name].append(worker.tokens_per_second(steps[name]))
+                rates[name].append(steps[name] * tokens / worker.seconds(steps[name]))
     finally:
         for worker in workers.values():
             worker.stop()
     return {name: statistics.median(found) for name, found in rates.items()}
 
 
-def print_head(peer: str) -> None:
-    print("tokens per second, median\n"
-          f"{'':24}{'ours':>10}{'ours, XLA':>12}{peer:>16}{'ratio':>10}{'XLA':>8}{'wanted':>9}", flush=True)
+def print_head(names: Sequence[str]) -> None:
+    """Args: names of the programs, ours first, the peer last."""
+    columns = "".join(f"{name:>16}" for name in names)
+    print(f"tokens per second, median\n{'':36}{columns}{'ratio':>9}{'wanted':>9}", flush=True)
 
 
-def print_row(what: str, rates: dict[str, float], peer: str, wanted: float) -> None:
-    """Args: what was measured, tokens per second by name, the peer's name, the ratio that is wanted."""
-    plain, compiled, theirs = (rates[name] for name in ("ours", "ours, XLA", peer))
-    print(f"{what:24}{plain:10.0f}{compiled:12.0f}{theirs:16.0f}"
-          f"{plain / theirs:10.2f}{compiled / theirs:8.2f}{wanted:9.2f}", flush=True)
+def print_row(what: str, rates: dict[str, float], wanted: float | None) -> None:
+    """Args: what was measured, tokens per second by name, the ratio of the first to the last that is wanted."""
+    first, *_, last = rates.values()
+    columns = "".join(f"{rate:16.0f}" for rate in rates.values())
+    print(f"{what:36}{columns}{first / last:9.2f}{'' if wanted is None else format(wanted, '9.2f')}", flush=True)

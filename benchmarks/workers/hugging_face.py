@@ -1,30 +1,27 @@
-"""A training step of Hugging Face's AlbertForPreTraining, as its users run it: PyTorch, eager, AdamW, no dropout.
+"""A training step of Hugging Face's models, as their users run them: PyTorch, eager, AdamW.
 
-    python -m benchmarks.workers.hugging_face float32|bfloat16
+    python -m benchmarks.workers.hugging_face float32|bfloat16 WORKLOAD DROPOUT
 
 bfloat16 is torch.autocast, with float32 weights, as our mixed_bfloat16 is.
 """
 
+import os
 import sys
 
 import torch
 import transformers
 
-from benchmarks.workers.serving import BATCH, PREDICTIONS, SEQ, serve
+from benchmarks.workers.serving import serve
+from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
 
 def make_step():
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.manual_seed(1)
-    config = transformers.AlbertConfig(hidden_size=768, num_attention_heads=12, intermediate_size=3072)
-    model = transformers.AlbertForPreTraining(config).train()
+    workload = WORKLOADS[sys.argv[2]]
+    make = _pretraining if workload.predictions else _squad
+    model, batch = make(workload, with_dropout(workload.config, float(sys.argv[3])))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
-    ids = torch.randint(5, 30000, [BATCH, SEQ])
-    labels = torch.full([BATCH, SEQ], -100)
-    labels[:, 1 : PREDICTIONS + 1] = ids[:, 1 : PREDICTIONS + 1]
-    batch = dict(input_ids=ids, attention_mask=torch.ones_like(ids),
-                 token_type_ids=(torch.arange(SEQ) >= SEQ // 2).long().expand(BATCH, SEQ),
-                 labels=labels, sentence_order_label=torch.arange(BATCH) % 2)
     half = sys.argv[1] == "bfloat16"
 
     def step():
@@ -37,6 +34,28 @@ def make_step():
         return loss.item()
 
     return step
+
+
+def _inputs(workload: Workload) -> dict:
+    shape = [workload.batch, workload.seq]
+    ids = torch.randint(5, workload.config["vocab_size"], shape)
+    segments = (torch.arange(workload.seq) >= workload.seq // 2).long().expand(shape)
+    return dict(input_ids=ids, attention_mask=torch.ones_like(ids), token_type_ids=segments)
+
+
+def _pretraining(workload: Workload, config: dict):
+    inputs = _inputs(workload)
+    labels = torch.full([workload.batch, workload.seq], -100)
+    predicted = slice(1, workload.predictions + 1)
+    labels[:, predicted] = inputs["input_ids"][:, predicted]
+    model = transformers.AlbertForPreTraining(transformers.AlbertConfig(**config)).train()
+    return model, dict(inputs, labels=labels, sentence_order_label=torch.arange(workload.batch) % 2)
+
+
+def _squad(workload: Workload, config: dict):
+    start, end = torch.randint(0, workload.seq, [2, workload.batch])
+    model = transformers.BertForQuestionAnswering(transformers.BertConfig(**config)).train()
+    return model, dict(_inputs(workload), start_positions=start, end_positions=end)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import keras
 import keras_hub
 import tensorflow as tf
 
-from benchmarks.workers.serving import BATCH, SEQ, serve
+from benchmarks.workers.serving import serve
+from benchmarks.workers.workloads import WORKLOADS
 
 
 def make_step():
@@ -19,9 +20,10 @@ def make_step():
     model = keras_hub.models.AlbertBackbone(vocabulary_size=30000, num_layers=12, num_heads=12, embedding_dim=128,
                                             hidden_dim=768, intermediate_dim=3072, dropout=0.0,
                                             max_sequence_length=512)
-    ids = tf.random.uniform([BATCH, SEQ], 5, 30000, tf.int32)
+    batch_size, seq = WORKLOADS["albert_base"].batch, WORKLOADS["albert_base"].seq
+    ids = tf.random.uniform([batch_size, seq], 5, 30000, tf.int32)
     batch = dict(token_ids=ids, padding_mask=tf.ones_like(ids),
-                 segment_ids=tf.cast(tf.range(SEQ) >= SEQ // 2, tf.int32) + 0 * ids)
+                 segment_ids=tf.cast(tf.range(seq) >= seq // 2, tf.int32) + 0 * ids)
     optimizer = keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)
     variables = [variable.value for variable in model.trainable_variables]

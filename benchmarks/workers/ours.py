@@ -1,6 +1,7 @@
-"""What of albert_tf is measured, at the base size: a whole training step through the trainer, or the encoder alone.
+"""What of albert_tf is measured: a whole training step through the trainer, or the encoder of albert_base alone.
 
-    python -m benchmarks.workers.ours float32|bfloat16 step|forward|training [--jit_compile]
+    python -m benchmarks.workers.ours float32|bfloat16 step WORKLOAD DROPOUT [--jit_compile]
+    python -m benchmarks.workers.ours float32|bfloat16 forward|training [--jit_compile]
 """
 
 import sys
@@ -12,12 +13,15 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.tasks.squad import SpanTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from benchmarks.workers.serving import BATCH, PREDICTIONS, SEQ, serve
+from benchmarks.workers.serving import serve
+from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
-CONFIG = AlbertConfig.preset("albert_base_v2")
+BASE = WORKLOADS["albert_base"]
 
 
 def make_step():
@@ -26,32 +30,48 @@ def make_step():
     keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
     optimizer = create_optimizer("adamw", learning_rate=1e-4, num_train_steps=10000, num_warmup_steps=0)
-    return _whole_step(optimizer, jit_compile) if what == "step" else _encoder_step(optimizer, what, jit_compile)
+    if what == "step":
+        return whole_step(WORKLOADS[sys.argv[3]], float(sys.argv[4]), optimizer, jit_compile)
+    return _encoder_step(optimizer, what, jit_compile)
 
 
-def batch():
-    random = np.random.default_rng(1)
+def random_batch(workload: Workload) -> dict:
+    """A batch of random tokens, none of them padding."""
+    random, vocab_size = np.random.default_rng(1), workload.config["vocab_size"]
+    shape, predicted = [workload.batch, workload.seq], [workload.batch, workload.predictions]
+    inputs = dict(
+        input_ids=random.integers(5, vocab_size, shape, np.int32),
+        input_mask=np.ones(shape, np.int32),
+        segment_ids=np.broadcast_to(np.arange(workload.seq, dtype=np.int32) // (workload.seq // 2), shape),
+    )
+    if not workload.predictions:
+        spans = {name: random.integers(0, workload.seq, workload.batch, np.int32)
+                 for name in ("start_positions", "end_positions")}
+        return dict(inputs, **spans)
     return dict(
-        input_ids=random.integers(5, 30000, [BATCH, SEQ], np.int32),
-        input_mask=np.ones([BATCH, SEQ], np.int32),
-        segment_ids=np.broadcast_to(np.arange(SEQ, dtype=np.int32) // (SEQ // 2), [BATCH, SEQ]),
-        masked_lm_positions=np.broadcast_to(np.arange(1, PREDICTIONS + 1, dtype=np.int32), [BATCH, PREDICTIONS]),
-        masked_lm_ids=random.integers(5, 30000, [BATCH, PREDICTIONS], np.int32),
-        masked_lm_weights=np.ones([BATCH, PREDICTIONS], np.float32),
-        next_sentence_labels=random.integers(0, 2, [BATCH, 1], np.int32),
+        inputs,
+        masked_lm_positions=np.broadcast_to(np.arange(1, workload.predictions + 1, dtype=np.int32), predicted),
+        masked_lm_ids=random.integers(5, vocab_size, predicted, np.int32),
+        masked_lm_weights=np.ones(predicted, np.float32),
+        next_sentence_labels=random.integers(0, 2, [workload.batch, 1], np.int32),
     )
 
 
-def _whole_step(optimizer, jit_compile):
-    trainer = Trainer(PretrainingTask(AlbertPretrainer(CONFIG)), jit_compile=jit_compile)
+def whole_step(workload: Workload, dropout: float, optimizer, jit_compile: bool):
+    """A function that takes a step and waits for its loss."""
+    values = dict(with_dropout(workload.config, dropout), model_type="albert" if workload.predictions else "bert")
+    config = AlbertConfig.from_dict(values)
+    task = PretrainingTask(AlbertPretrainer(config)) if workload.predictions else SpanTask(AlbertSpan(config))
+    trainer = Trainer(task, jit_compile=jit_compile)
     trainer.compile(optimizer=optimizer)
-    batches = iter(tf.data.Dataset.from_tensors(batch()).repeat())
+    batches = iter(tf.data.Dataset.from_tensors(random_batch(workload)).repeat())
     train = trainer.make_train_function()
     return lambda: float(train(batches)["loss"])
 
 
 def _encoder_step(optimizer, what, jit_compile):
-    model, inputs = AlbertModel(CONFIG), {name: tf.constant(value) for name, value in batch().items()}
+    model = AlbertModel(AlbertConfig.from_dict(with_dropout(BASE.config, 0.0)))
+    inputs = {name: tf.constant(value) for name, value in random_batch(BASE).items()}
 
     def outputs(training):
         outputs = model(inputs, training=training)
