@@ -17,7 +17,7 @@ from absl import flags
 import albert_tf
 from albert_tf.json_files import read_json_object
 from albert_tf.required_flags import define_required
-from albert_tf.script_runs import ScriptRuns
+from albert_tf.script_runs import ScriptRuns, filled
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
@@ -48,16 +48,6 @@ def recipe_runs(recipe: str) -> list[dict]:
                                              and isinstance(run.get("flags"), dict) for run in runs):
         raise ValueError(f"{path}: \"runs\" must be a list of objects with \"script\" and \"flags\"")
     return runs
-
-
-def filled(value, places: dict[str, str]):
-    """A flag's value with {text}, {dev_text} and {output_dir} replaced; the elements of a list, too."""
-    if isinstance(value, list):
-        return [filled(element, places) for element in value]
-    if isinstance(value, str):
-        for name, place in places.items():
-            value = value.replace(f"{{{name}}}", place)
-    return value
 
 
 if __name__ == "__main__":

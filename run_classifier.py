@@ -46,6 +46,7 @@ define_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.
 flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
 flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", *bounds.STEPS.at_least(0))
 flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
+flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The examples that --do_predict predicts.")
 define_float("threshold_to_export", None, "A number that the SavedModel serves beside its predictions.")
 FLAGS = flags.FLAGS
 
@@ -64,6 +65,7 @@ class Options:
     do_train: bool
     do_eval: bool
     do_predict: bool
+    predict_split: str
     export_dir: str | None
     threshold_to_export: float | None
 
@@ -96,10 +98,11 @@ def main():
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
     with chief_first(strategy):
         evaluate = evaluation(task, tables) if options.do_eval else None
-        test_sets = tables.with_companions(task, "test") if options.do_predict else []  # what is missing is told here
+        # What is missing is told here.
+        to_predict = tables.with_companions(task, options.predict_split) if options.do_predict else []
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
-    for each, table in test_sets:
+    for each, table in to_predict:
         probabilities = mean_probabilities(finetuning.predict(table))
         if is_chief(strategy):
             answer(options, each, probabilities)
@@ -126,11 +129,12 @@ def evaluation(task: Task, tables: GlueTables):
 
 
 def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
-    """Writes the answers on the test set of the task or of a companion, whose name is put behind those of the files."""
-    guids = [example.guid for example in read_examples(task, options.data_dir, "test")]
+    """Writes the answers to --predict_split of the task, or of a companion with its name at the end of the files'."""
+    guids = [example.guid for example in read_examples(task, options.data_dir, options.predict_split)]
     suffix = "" if task is options.task else f"_{task.name}"
-    write_answers(options.output_dir, task, guids, probabilities, suffix)
-    logging.info("%s: %s test examples answered in %s", task.name, f"{len(guids):,}", options.output_dir)
+    write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
+    logging.info("%s: %s %s examples answered in %s", task.name, f"{len(guids):,}", options.predict_split,
+                 options.output_dir)
 
 
 def export(options: Options, model: AlbertClassifier, tokenizer) -> None:

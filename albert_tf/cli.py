@@ -24,15 +24,20 @@ _AROUND_THE_REASON = re.compile(
         | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
 
 
-def run(main: Callable[[], None]) -> None:
+def run(main: Callable[..., None], operands: int = 0) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
 
     With --verbosity=1 the whole traceback is logged before that line; with --verbosity=-1 only warnings are logged.
+
+    Args:
+      main: called with the arguments that are no flags.
+      operands: how many of them there may be.
     """
 
     def guarded(argv: list[str]) -> None:
-        if len(argv) > 1:
-            raise app.UsageError(f"unexpected argument: {argv[1]}")
+        _, *given = argv
+        if len(given) > operands:
+            raise app.UsageError(f"unexpected argument: {given[operands]}")
         import tensorflow as tf
 
         from albert_tf.training.workers import naming_lost_workers
@@ -43,7 +48,7 @@ def run(main: Callable[[], None]) -> None:
         tf.get_logger().setLevel("ERROR")  # how tensors are reduced, and that saving takes time, is not for users
         try:
             with naming_lost_workers():
-                main()
+                main(*given)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
             print(f"{os.path.basename(argv[0])}: error: {_one_line(error)}", file=sys.stderr)

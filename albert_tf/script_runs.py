@@ -8,6 +8,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import time
 
 import tensorflow as tf
 
@@ -41,6 +42,16 @@ def arguments(flag_values: dict) -> list[str]:
     """
     return [f"--{name}={value}" for name, values in flag_values.items()
             for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
+
+
+def filled(value, places: dict[str, str]):
+    """A flag's value with {name} replaced by the place of that name; the elements of a list, too."""
+    if isinstance(value, list):
+        return [filled(element, places) for element in value]
+    if isinstance(value, str):
+        for name, place in places.items():
+            value = value.replace(f"{{{name}}}", place)
+    return value
 
 
 def run_script(script: str, **flag_values) -> None:
@@ -83,9 +94,16 @@ class ScriptRuns:
         Raises:
           ValueError: as run_script.
         """
-        this = dict(script=script, arguments=arguments(flag_values))
-        if this in self._finished:
+        if self.seconds(script, **flag_values) is not None:
             return
+        start = time.monotonic()
         run_script(script, **flag_values)
-        self._finished.append(this)
+        seconds = round(time.monotonic() - start, 1)
+        self._finished.append(dict(script=script, arguments=arguments(flag_values), seconds=seconds))
         write_text(self._path, "".join(json.dumps(run) + "\n" for run in self._finished))
+
+    def seconds(self, script: str, **flag_values) -> float | None:
+        """How long a run with these flags took; after an interruption, its last part. None: it has not finished."""
+        this = script, arguments(flag_values)
+        return next((run.get("seconds", 0.0) for run in self._finished if (run["script"], run["arguments"]) == this),
+                    None)

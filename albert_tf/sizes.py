@@ -60,10 +60,15 @@ def variable_count(config: AlbertConfig, with_heads: bool = False) -> int:
     return encoder + masked_lm + sentence_order
 
 
-def compute_parameters(config: AlbertConfig) -> int:
-    """Weights that a token is multiplied with, a shared one once per layer: V*E + E*H + L*12*H*H + H*H."""
+def compute_parameters(config: AlbertConfig, share_predicted: float = 1.0) -> float:
+    """Weights that a token is multiplied with, a shared one once per layer: V*E + E*H + L*12*H*H + H*H.
+
+    Args:
+      config: of the model.
+      share_predicted: share of the tokens whose logits are computed, which are all that V*E counts for.
+    """
     V, E, H = config.vocab_size, config.embedding_size, config.hidden_size
-    return V * E + E * H + config.num_hidden_layers * 12 * H * H + H * H
+    return V * E * share_predicted + E * H + config.num_hidden_layers * 12 * H * H + H * H
 
 
 def table(rows) -> str:

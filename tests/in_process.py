@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import functools
 import pathlib
 import runpy
 import sys
@@ -22,7 +23,7 @@ REPOSITORY = pathlib.Path(__file__).parent.parent
 
 @contextlib.contextmanager
 def loaded(script: str) -> Iterator[Callable[..., int]]:
-    """Gives run(**flags), which runs a script and returns its exit status; `run.flags` are the flags that it defines.
+    """Gives run(*operands, **flags), which runs a script and returns its exit status; `run.flags` are those it defines.
 
     A flag whose value is a list is given several times, one that is None not at all. Flags of other modules, as the
     demo's, are set aside meanwhile, and the script's are gone afterwards.
@@ -54,11 +55,11 @@ def _is_library(module: str) -> bool:
 
 
 def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
-    def run(**values) -> int:
+    def run(*operands, **values) -> int:
         given = [f"--{name}={value}" for name, of_flag in values.items()
                  for value in (of_flag if isinstance(of_flag, list) else [of_flag]) if value is not None]
-        with flagsaver.flagsaver(), mock.patch.object(sys, "argv", [script, *given]):
-            return status_of(cli.run, main)
+        with flagsaver.flagsaver(), mock.patch.object(sys, "argv", [script, *operands, *given]):
+            return status_of(functools.partial(cli.run, operands=len(operands)), main)
 
     run.flags = [flags.FLAGS[name] for name in _defined_flags()]
     return run

@@ -93,6 +93,15 @@ def test_the_diagnostic_set_is_predicted_from_a_model_of_mnli(script, mnli, fold
     assert (folder / "ax" / "test_results.tsv").read_text() == (mnli / "test_results_ax.tsv").read_text()
 
 
+def test_answers_to_the_dev_set_have_the_accuracy_of_the_evaluation(script, folder, golden):
+    directory = folder / "dev_answers"
+    script.run(task_name="rte", output_dir=directory, do_train=True, do_eval=True, do_predict=True, predict_split="dev")
+    rows = [line.split("\t") for line in (directory / "dev_results.tsv").read_text().splitlines()]
+    labels = [example.label for example in read_examples("rte", str(golden / "glue"), "dev")]
+    answers = [TASKS["rte"].labels[int(float(row[1]) > float(row[0]))] for row in rows]
+    assert np.mean([a == b for a, b in zip(answers, labels)]) == results_of(directory)["eval_accuracy"]
+
+
 def test_rte_starts_from_mnli_without_its_head(script, mnli, folder):
     printed = script.run(task_name="rte", output_dir=folder / "from_mnli", init_checkpoint=mnli, do_train=True,
                          albert_config_file=None, spm_model_file=None)

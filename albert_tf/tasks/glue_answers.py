@@ -21,11 +21,12 @@ def mean_probabilities(predictions: Sequence[dict[str, list[np.ndarray]]]) -> np
 
 
 def write_answers(
-    directory: str, task: Task, guids: Sequence[str], probabilities: np.ndarray, suffix: str = ""
+    directory: str, task: Task, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "", split: str = "test"
 ) -> None:
     """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
 
-    The GLUE server takes no score beyond a task's range, so in the second file it is cut to that.
+    The GLUE server takes no score beyond a task's range, so in the second file it is cut to that. Of another split than
+    the test set there is only the first file: dev_results.tsv.
 
     Args:
       directory: gets the files.
@@ -33,9 +34,12 @@ def write_answers(
       guids: the test set's own index of each example.
       probabilities: [examples, labels]; of a regression the scores, [examples, 1].
       suffix: put behind both names.
+      split: that was predicted.
     """
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
-    write_text(os.path.join(directory, f"test_results{suffix}.tsv"), rows)
+    write_text(os.path.join(directory, f"{split}_results{suffix}.tsv"), rows)
+    if split != "test":
+        return
     if task.labels is None:
         scores = probabilities[:, 0]
         answers = (np.clip(scores, *task.score_range) if task.score_range else scores).tolist()

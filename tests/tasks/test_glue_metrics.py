@@ -64,6 +64,11 @@ def test_answers_are_as_the_glue_server_takes_them(tmp_path):
     assert (tmp_path / "test_results.tsv").read_text() == "0.75\t0.25\n0.125\t0.875\n"
 
 
+def test_the_server_takes_no_answers_to_the_dev_set(tmp_path):
+    write_answers(str(tmp_path), TASKS["rte"], ["0"], np.array([[0.75, 0.25]]), split="dev")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"dev_results.tsv": "0.75\t0.25\n"}
+
+
 def test_answers_of_a_regression_are_scores(tmp_path):
     scores = Task("sts", {}, None, ("pearson",))
     write_answers(str(tmp_path), scores, ["7"], np.array([[3.5]]), "_sts")

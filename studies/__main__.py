@@ -1,0 +1,113 @@
+"""Runs a study of the ALBERT paper and renders its results.
+
+    python -m studies --list
+    python -m studies sentence_objective --text=novels_train.txt --dev_text=novels_dev.txt --glue_dir=glue \\
+        --squad_dir=squad --output_dir=studies_output
+    python -m studies speed
+
+Started again, it continues where it stopped, and what another study has trained is not trained again.
+<output_dir>/NAME.SCALE/results.md and results.svg are written after each model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from albert_tf import cli  # isort: split
+
+import tensorflow as tf
+from absl import flags, logging
+
+from albert_tf.files import write_text
+from albert_tf.script_runs import FINISHED, ScriptRuns
+from studies.listing import descriptions
+from studies.planning import Data, Trial, measured_columns, plan
+from studies.rendering import write_report
+from studies.results import collect
+from studies.speed import print_speed
+from studies.study import SCALES, Study, parse_override, read_study
+
+flags.DEFINE_bool("list", False, "Whether to print what each study asks, what the paper found, and what it costs.")
+flags.DEFINE_enum("scale", "small", SCALES, "small: hours on two processor cores; paper: the paper's hyper-parameters, "
+                  "for an accelerator.")
+flags.DEFINE_multi_string("only", None, "Trains only configurations whose label contains this text. May be given "
+                          "several times. The report has all that have finished.")
+flags.DEFINE_multi_string("set", [], "A setting for all configurations, RUN.FLAG=VALUE or config.FIELD=VALUE, "
+                          "with a run of the scale: pretraining.num_train_steps=100. May be given several times.")
+flags.DEFINE_string("output_dir", "studies_output", "Where runs and reports go.")
+flags.DEFINE_string("text", None, "The text to train on: one sentence a line, a blank line between documents.")
+flags.DEFINE_string("dev_text", None, "The text to evaluate on, in the same format.")
+flags.DEFINE_string("additional_text", None, "Text of other kinds, in the same format, for the study additional_data.")
+flags.DEFINE_string("glue_dir", None, "The folder of SST-2, RTE and STS-B. Without it they are not measured.")
+flags.DEFINE_string("squad_dir", None, "The folder of SQuAD's train-v1.1.json and dev-v1.1.json. Without it SQuAD is "
+                    "not measured.")
+flags.DEFINE_string("pairs", None, "Minimal pairs, as --pairs of score_sentences.py. Without it BLiMP is not measured.")
+FLAGS = flags.FLAGS
+PLACES = ("text", "dev_text", "additional_text", "glue_dir", "squad_dir", "pairs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; data has the paths, overrides those of --set."""
+
+    list: bool
+    scale: str
+    only: list[str] | None
+    overrides: dict
+    data: Data
+
+
+def options_from_flags() -> Options:
+    data = Data(FLAGS.output_dir, {name: FLAGS[name].value for name in PLACES})
+    return Options(FLAGS.list, FLAGS.scale, FLAGS.only, dict(map(parse_override, FLAGS.set)), data)
+
+
+def main(name: str | None = None):
+    options = options_from_flags()
+    if options.list:
+        print_list(options)
+    elif name == "speed":
+        print_speed()
+    elif name:
+        run_study(options, read_study(name, options.scale, options.overrides))
+    else:
+        raise ValueError("which study? python -m studies NAME, or speed; --list shows them")
+
+
+def print_list(options: Options) -> None:
+    """The costs do not depend on the data: where paths are missing, their names stand for them."""
+    places = {name: place or name for name, place in options.data.places.items()}
+    output_dir = options.data.output_dir
+    finished = ScriptRuns(output_dir) if tf.io.gfile.exists(os.path.join(output_dir, FINISHED)) else None
+    print("\n\n".join(descriptions(options.scale, Data(output_dir, places), finished)))
+
+
+def run_study(options: Options, study: Study) -> None:
+    columns = measured_columns(study, options.data)
+    trials = plan(study, options.data)
+    chosen = [trial for trial in trials if not options.only or any(part in trial.label for part in options.only)]
+    if not chosen:
+        raise ValueError(f"--only={','.join(options.only or [])} matches no configuration: there are "
+                         f"{'; '.join(study.configurations)}")
+    directory = os.path.join(options.data.output_dir, f"{study.name}.{study.scale}")
+    tf.io.gfile.makedirs(directory)
+    runs = ScriptRuns(options.data.output_dir)
+    for number, trial in enumerate(chosen, start=1):
+        logging.info("%s, %d of %d: %s, seed %d", study.name, number, len(chosen), trial.label, trial.seed)
+        run_trial(trial, runs)
+        write_report(study, collect(trials, runs, columns), columns, directory)
+    print(f"{directory}/results.md")
+
+
+def run_trial(trial: Trial, runs: ScriptRuns) -> None:
+    """Runs the scripts of a trial, without those that have finished."""
+    tf.io.gfile.makedirs(os.path.dirname(trial.config_file))
+    write_text(trial.config_file, trial.config.to_json_string())
+    for run in trial.runs.values():
+        tf.io.gfile.makedirs(run.directory)
+        runs.run(run.script, **run.flags)
+
+
+if __name__ == "__main__":
+    cli.run(main, operands=1)

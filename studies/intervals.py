@@ -1,0 +1,65 @@
+"""Means over seeds with standard errors, and intervals of differences."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Sequence
+
+import numpy as np
+from scipy import stats
+
+_RESAMPLES, _SEED = 10_000, 1
+_ROWS_AT_ONCE = 500  # resamples in memory
+
+
+class Interval(NamedTuple):
+    """A difference and its 95 % interval; both ends are nan where it cannot be told."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the difference is significant at 5 %."""
+        return self.low > 0 or self.high < 0
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean of values; nan for less than two."""
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def difference_over_seeds(a: Sequence[float], b: Sequence[float]) -> Interval:
+    """Mean of a minus mean of b, by Welch's t: each value is that of one seed, and the seeds are independent."""
+    difference = float(np.mean(a) - np.mean(b))
+    if min(len(a), len(b)) < 2:
+        return Interval(difference, math.nan, math.nan)
+    variance_a, variance_b = standard_error(a) ** 2, standard_error(b) ** 2
+    if variance_a + variance_b == 0:
+        return Interval(difference, difference, difference)
+    freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1))
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance_a + variance_b)
+    return Interval(difference, difference - half, difference + half)
+
+
+def paired_bootstrap(a: np.ndarray, b: np.ndarray) -> Interval:
+    """Mean of a minus mean of b over examples that two models answered, by resampling the examples.
+
+    The interval is that of other examples from where these came, and says nothing of other seeds.
+
+    Args:
+      a, b: credits of the same examples in the same order, [seeds, examples] each; the mean over seeds counts.
+
+    Raises:
+      ValueError: the numbers of examples differ.
+    """
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"{a.shape[1]} and {b.shape[1]} examples cannot be compared in pairs")
+    differences = a.mean(axis=0) - b.mean(axis=0)  # [examples]
+    random = np.random.default_rng(_SEED)
+    means = np.concatenate([
+        differences[random.integers(0, len(differences), [_ROWS_AT_ONCE, len(differences)])].mean(axis=1)
+        for _ in range(_RESAMPLES // _ROWS_AT_ONCE)])
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(differences.mean()), float(low), float(high))

@@ -1,0 +1,126 @@
+"""A study's results as a page (results.md) with a chart (results.svg)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import statistics
+
+from albert_tf.files import write_text
+from albert_tf.line_charts import Curve, Panel, write_charts
+from albert_tf.sizes import variable_count
+from studies.columns import COLUMNS
+from studies.intervals import Interval, standard_error
+from studies.results import Row, compare
+from studies.study import Study
+
+
+def write_report(study: Study, rows: list[Row], columns: list[str], directory: str) -> None:
+    """Writes results.md and results.svg.
+
+    Args:
+      study: of which the rows are.
+      rows: of all configurations, also of those that have no results yet.
+      columns: that are measured.
+      directory: gets both files.
+    """
+    panels = [_panel(COLUMNS[column].title, [row.values[column] for row in rows], [row.label for row in rows])
+              for column in columns]
+    write_charts(os.path.join(directory, "results.svg"), panels)
+    write_text(os.path.join(directory, "results.md"), "\n\n".join(_page(study, rows, columns)) + "\n")
+
+
+def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
+    """The paragraphs of the page."""
+    unmeasured = [COLUMNS[column].title for column in study.columns if column not in columns]
+    page = [f"# {study.question}",
+            f"The paper ({study.paper.source}): {study.paper.finding}",
+            f"Scale {study.scale}: {study.about}. Each figure is a mean over {len(study.seeds)} seeds, or over those "
+            "that have finished, with its standard error. Accuracies are in percent.",
+            markdown_table(*_results(study, rows, columns)),
+            _plateau(rows)]
+    if unmeasured:
+        page.append(f"Not measured, for their data were not given: {', '.join(unmeasured)}.")
+    comparisons = _comparisons(rows, columns)
+    if comparisons:
+        page += [f"Differences from {comparisons[0]!r}, with 95 % intervals: over seeds (Welch), or by paired "
+                 "bootstrap over the examples that both models answered, whichever is wider. In bold: intervals "
+                 "without zero.",
+                 markdown_table(["", *(COLUMNS[column].title for column in columns)], comparisons[1])]
+    page += [f"What this scale cannot tell: {study.limits}", "![results](results.svg)",
+             f"Command: `python -m studies {study.name} --scale={study.scale}` with the flags of the data "
+             "(docs/studies.md)."]
+    return page
+
+
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def _results(study: Study, rows: list[Row], columns: list[str]) -> tuple[list[str], list[list[str]]]:
+    """Ours, and the paper's row of the same number beside it."""
+    paper = study.paper
+    head = ["", *(COLUMNS[column].title for column in columns), "masked-LM loss", "variables", "minutes"]
+    ours = [[_label(row), *(_mean(row.values[column]) for column in columns), _mean(row.masked_lm_losses, digits=3),
+             f"{variable_count(row.config):,}", _mean(row.minutes)] for row in rows]
+    if not paper.rows:
+        return head, ours
+    head += ["the paper's", *paper.columns]
+    of_paper = [["-"] * (1 + len(paper.columns)) if row is None else [str(cell) for cell in row] for row in paper.rows]
+    return head, [(left or [""] * (len(head) - len(right))) + right
+                  for left, right in itertools.zip_longest(ours, of_paper)]
+
+
+def _label(row: Row) -> str:
+    return row.label + (" †" if row.minutes and row.is_on_plateau else "")
+
+
+def _mean(values: dict[int, float], digits: int = 1) -> str:
+    """"81.5 ± 0.3 (3)": mean, standard error and number of seeds."""
+    if not values:
+        return "-"
+    error = standard_error(list(values.values()))
+    shown = "" if math.isnan(error) else f" ± {error:.{digits}f}"
+    return f"{statistics.mean(values.values()):.{digits}f}{shown} ({len(values)})"
+
+
+def _plateau(rows: list[Row]) -> str:
+    losses = sorted({f"{row.neighbour_loss:.2f}" for row in rows if row.neighbour_loss is not None})
+    if not losses:
+        return "Nothing has finished yet."
+    return (f"† still on the plateau of early training, where nothing differs: neighbouring tokens explain a masked-LM "
+            f"loss of {' or '.join(losses)} (docs/pretraining.md). {_share_past_plateau(rows)}")
+
+
+def _share_past_plateau(rows: list[Row]) -> str:
+    trained = [row for row in rows if row.minutes]
+    past = [row for row in trained if not row.is_on_plateau]
+    return f"{len(past)} of {len(trained)} configurations that were trained are past it."
+
+
+def _comparisons(rows: list[Row], columns: list[str]) -> tuple[str, list[list[str]]] | None:
+    """The first configuration that has results, and the others' differences from it."""
+    first, *others = [row for row in rows if any(row.values.values())] or [None]
+    if first is None or not others:
+        return None
+    return first.label, [[row.label, *(_interval(compare(row, first, column)) for column in columns)] for row in others]
+
+
+def _interval(interval: Interval | None) -> str:
+    if interval is None:
+        return "-"
+    if math.isnan(interval.low):
+        return f"{interval.difference:+.1f}"
+    shown = f"{interval.difference:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
+    return f"**{shown}**" if interval.excludes_zero else shown
+
+
+def _panel(title: str, values: list[dict[int, float]], labels: list[str]) -> Panel:
+    """The means with their standard errors, and a dot for each seed."""
+    means = [statistics.mean(of_row.values()) if of_row else math.nan for of_row in values]
+    errors = [standard_error(list(of_row.values())) for of_row in values]
+    seeds = [(place, value) for place, of_row in enumerate(values) for value in of_row.values()]
+    return Panel(title, [Curve(list(enumerate(means)), "mean and standard error", errors),
+                         Curve(seeds, "single seeds", is_joined=False)], x_labels=labels)

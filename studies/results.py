@@ -1,0 +1,121 @@
+"""The results of a study so far: of all trials that have finished, by whichever command."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.pretraining import reading
+from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
+from albert_tf.files import expand_globs
+from albert_tf.json_files import read_json_object
+from albert_tf.script_runs import ScriptRuns
+from albert_tf.sizes import compute_parameters
+from studies.answers import credits
+from studies.columns import COLUMNS
+from studies.intervals import Interval, difference_over_seeds, paired_bootstrap
+from studies.planning import PlannedRun, Trial
+
+MASKED_LM_LOSS = "masked_lm_loss"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What was measured of a configuration.
+
+    Args:
+      label: of the configuration.
+      config: of the model.
+      values: by column, then by seed; in the unit of the column's table.
+      credits: the same for answers to single examples, [examples] each.
+      minutes: of pre-training, by seed.
+      masked_lm_losses: by seed.
+      neighbour_loss: of the records' neighbour baseline; None before the first seed has finished.
+    """
+
+    label: str
+    config: AlbertConfig
+    values: dict[str, dict[int, float]]
+    credits: dict[str, dict[int, np.ndarray]]
+    minutes: dict[int, float]
+    masked_lm_losses: dict[int, float]
+    neighbour_loss: float | None
+
+    @property
+    def is_on_plateau(self) -> bool:
+        """Whether neighbouring tokens explain the mean masked-LM loss: docs/pretraining.md."""
+        return self.neighbour_loss is not None and (
+            statistics.mean(self.masked_lm_losses.values()) >= self.neighbour_loss)
+
+
+def collect(trials: list[Trial], finished: ScriptRuns, columns: list[str]) -> list[Row]:
+    """A row for each configuration, in their order; what has not finished is missing in it."""
+    return [_row(label, [trial for trial in trials if trial.label == label], finished, columns)
+            for label in dict.fromkeys(trial.label for trial in trials)]
+
+
+def compare(row: Row, other: Row, column: str) -> Interval | None:
+    """Row minus other: over seeds, or by paired bootstrap where both answered the same examples.
+
+    Of the two the wider interval counts: the first says what other seeds would give, the second other examples. None:
+    one of the two has no results.
+    """
+    a, b = list(row.values[column].values()), list(other.values[column].values())
+    if not (a and b):
+        return None
+    intervals = [difference_over_seeds(a, b)]
+    if row.credits[column] and other.credits[column]:
+        intervals.append(paired_bootstrap(*(np.stack(list(of.credits[column].values())) for of in (row, other))))
+    return max(intervals, key=lambda interval: np.nan_to_num(interval.high - interval.low, nan=-1.0))
+
+
+def training_flops(run: PlannedRun, config: AlbertConfig) -> float:
+    """Operations of a pre-training run, by the formula of model_sizes.py with logits of masked tokens only."""
+    tokens, predictions = run.flags["max_seq_length"], run.flags["max_predictions_per_seq"]
+    examples = run.flags["num_train_steps"] * run.flags["train_batch_size"]
+    return 6 * compute_parameters(config, predictions / tokens) * tokens * examples
+
+
+def _row(label: str, trials: list[Trial], finished: ScriptRuns, columns: list[str]) -> Row:
+    values: dict[str, dict[int, float]] = {column: {} for column in columns}
+    answers: dict[str, dict[int, np.ndarray]] = {column: {} for column in columns}
+    minutes, losses, baseline = {}, {}, None
+    for trial in trials:
+        for column in columns:
+            run, key = trial.runs[COLUMNS[column].run], COLUMNS[column].key
+            if _seconds(finished, run) is None:
+                continue
+            results = read_json_object(run.results_file)
+            if key in results:  # a model without a sentence objective has no accuracy of it
+                values[column][trial.seed] = COLUMNS[column].scale * results[key]
+            of_examples = credits(run)
+            if of_examples is not None:
+                answers[column][trial.seed] = of_examples
+        pretraining = trial.runs["pretraining"]
+        seconds = _seconds(finished, pretraining)
+        if seconds is not None:
+            minutes[trial.seed] = seconds / 60
+            losses[trial.seed] = read_json_object(pretraining.results_file)[MASKED_LM_LOSS]
+            baseline = _baseline(trial)
+    return Row(label, trials[0].config, values, answers, minutes, losses, baseline and baseline.neighbour_loss)
+
+
+def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:
+    return finished.seconds(run.script, **run.flags)
+
+
+def _baseline(trial: Trial) -> NeighbourBaseline:
+    flags = trial.runs["pretraining"].flags
+    return _baseline_of_records(flags["input_file"], flags["eval_input_file"][0], flags["max_seq_length"],
+                                flags["max_predictions_per_seq"], trial.config.vocab_size)
+
+
+@functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
+def _baseline_of_records(training: str, evaluation: str, max_seq_length: int, max_predictions: int, vocab_size: int):
+    files = [reading.open_records(expand_globs(paths), max_seq_length, max_predictions, vocab_size)
+             for paths in (training, evaluation)]
+    return neighbour_baseline(*files, max_seq_length, max_predictions, vocab_size)

@@ -1,0 +1,239 @@
+"""A study and a scale, as their files have them, checked.
+
+A setting has the name "config.FIELD", of a field of AlbertConfig, or "RUN.FLAG", of a run of the scale and a flag of
+its script. In "varies", an axis has labels with settings, or is itself a setting with a list of values:
+
+    "varies": {
+      "sharing": {"all": {"config.cross_layer_sharing": "all"}, "none": {"config.cross_layer_sharing": "none"}},
+      "config.embedding_size": [64, 128]
+    }
+
+The study trains the product of all axes, with each seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import re
+from typing import Any
+
+from albert_tf.config import AlbertConfig
+from albert_tf.json_files import parse_json_object, read_json_object
+from studies.columns import COLUMNS
+
+FOLDER = pathlib.Path(__file__).parent
+SCALES = tuple(sorted(path.stem for path in (FOLDER / "scales").glob("*.json")))
+Settings = dict[str, Any]
+_CONFIG_FIELDS = frozenset(field.name for field in dataclasses.fields(AlbertConfig))
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """What the paper says: the place, the finding, and the rows of its table, each a label and a number a column."""
+
+    source: str
+    finding: str
+    columns: list[str] = dataclasses.field(default_factory=list)
+    rows: list[list | None] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run of a script. In flags, {here} is its own directory, {RUN} that of another run, {text} etc. are data."""
+
+    script: str
+    flags: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A study at one scale.
+
+    Args:
+      name: of the study.
+      scale: its name.
+      question, limits: what the study asks, and what the small scale cannot answer.
+      paper: what the paper found.
+      columns: names of COLUMNS.
+      configurations: settings by label, in the order of the paper's rows.
+      seeds: each configuration is trained with each of them.
+      config: the AlbertConfig's values, before the settings.
+      runs: by name, before the settings.
+      about: the scale in a few words.
+      training_flops_per_second: measured speed of training; None where nothing was measured.
+    """
+
+    name: str
+    scale: str
+    question: str
+    limits: str
+    paper: Paper
+    columns: list[str]
+    configurations: dict[str, Settings]
+    seeds: list[int]
+    config: dict[str, Any]
+    runs: dict[str, Run]
+    about: str
+    training_flops_per_second: float | None
+
+
+def study_names() -> list[str]:
+    """The studies of this folder."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def read_study(name: str, scale: str, overrides: Settings | None = None) -> Study:
+    """Reads a study and its scale.
+
+    Args:
+      name: of a study of this folder, or the path of a study's file.
+      scale: of SCALES.
+      overrides: settings that are the same in all configurations, and are stronger than the study's.
+
+    Raises:
+      ValueError: there is no such study, or its file is wrong; file and key are named.
+    """
+    path = FOLDER / f"{name}.json" if name in study_names() else pathlib.Path(name)
+    if not path.is_file():
+        raise ValueError(f"no study {name!r}: there are {', '.join(study_names())}, and files of your own")
+    scale_path = FOLDER / "scales" / f"{scale}.json"
+    content = _checked(read_json_object(str(path)), str(path),
+                       dict(question=str, paper=dict, columns=list, limits=str, scales=dict))
+    if scale not in content["scales"]:
+        raise ValueError(f"{path}: \"scales\" has no {scale!r}: there are {', '.join(content['scales'])}")
+    place = f"{path}: scales.{scale}"
+    at_scale = _checked(content["scales"][scale], place, dict(varies=dict), dict(settings=dict, seeds=list))
+    of_scale = _checked(read_json_object(str(scale_path)), str(scale_path),
+                        dict(about=str, seeds=list, config=dict, runs=dict),
+                        dict(training_flops_per_second=float, measured_on=str))
+    runs = _runs(of_scale["runs"], str(scale_path))
+    for column in content["columns"]:
+        if column not in COLUMNS:
+            raise ValueError(f"{path}: unknown column {column!r}; known are {', '.join(COLUMNS)}")
+    common = at_scale.get("settings", {})
+    configurations = {label: {**common, **settings, **(overrides or {})}
+                      for label, settings in _product(at_scale["varies"], place).items()}
+    for label, settings in configurations.items():
+        _check_settings(settings, of_scale["config"], runs, f"{place} {label!r}")
+    paper = _paper(content["paper"], str(path), len(configurations))
+    return Study(path.stem, scale, content["question"], content["limits"], paper, content["columns"], configurations,
+                 _seeds(at_scale.get("seeds", of_scale["seeds"]), place), of_scale["config"], runs, of_scale["about"],
+                 of_scale.get("training_flops_per_second"))
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """A setting of the command line, NAME=VALUE, whose value is JSON or else a text.
+
+    Raises:
+      ValueError: there is no "=".
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--set must be NAME=VALUE, as in pretraining.num_train_steps=100. Received: {text}")
+    try:
+        return name, parse_json_object(f'{{"value": {value}}}', "--set")["value"]
+    except ValueError:
+        return name, value
+
+
+def config_of(study: Study, settings: Settings) -> AlbertConfig:
+    """The model of a configuration."""
+    return AlbertConfig.from_dict({**study.config, **_part(settings, "config")})
+
+
+def flags_of(study: Study, settings: Settings, run: str) -> dict[str, Any]:
+    """The flags of a run of a configuration, with their placeholders."""
+    return {**study.runs[run].flags, **_part(settings, run)}
+
+
+def _part(settings: Settings, owner: str) -> dict[str, Any]:
+    """Of all settings, those of the config or of one run, by the name of the field or flag."""
+    split = {tuple(name.split(".", 1)): value for name, value in settings.items()}
+    return {name: value for (of, name), value in split.items() if of == owner}
+
+
+def _product(varies: dict, place: str) -> dict[str, Settings]:
+    """All combinations of the axes' labels, and their settings."""
+    axes = []
+    for axis, levels in varies.items():
+        if isinstance(levels, list):
+            levels = {_label(value): {axis: value} for value in levels}
+        if not isinstance(levels, dict) or not levels or not all(isinstance(level, dict) for level in levels.values()):
+            raise ValueError(f"{place}.varies: {axis!r} must be a list of values, or an object of labels and settings")
+        axes.append(levels.items())
+    combinations = itertools.product(*axes)
+    return {", ".join(label for label, _ in levels): {name: value for _, settings in levels
+                                                      for name, value in settings.items()} for levels in combinations}
+
+
+def _label(value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _runs(content: dict, path: str) -> dict[str, Run]:
+    """The runs of a scale; "like" takes script and flags of a run before, which the run's own flags change."""
+    runs: dict[str, Run] = {}
+    for name, run in content.items():
+        place = f"{path}: runs.{name}"
+        if not re.fullmatch(r"\w+", name) or name == "config":
+            raise ValueError(f"{place}: the name must be a word of letters, digits and _, and not config")
+        if "like" in run:
+            run = _checked(run, place, dict(like=str, flags=dict))
+            if run["like"] not in runs:
+                raise ValueError(f"{place}: \"like\" must name a run before it. Received: {run['like']!r}")
+            base = runs[run["like"]]
+            runs[name] = Run(base.script, {**base.flags, **run["flags"]})
+        else:
+            runs[name] = Run(**_checked(run, place, dict(script=str, flags=dict)))
+    return runs
+
+
+def _check_settings(settings: Settings, config: dict, runs: dict[str, Run], place: str) -> None:
+    for name in settings:
+        owner, dot, key = name.partition(".")
+        if not (dot and key and owner in ("config", *runs)):
+            raise ValueError(f"{place}: a setting is config.FIELD or RUN.FLAG, with a run of {', '.join(runs)}. "
+                             f"Received: {name!r}")
+        if owner == "config" and key not in _CONFIG_FIELDS:
+            raise ValueError(f"{place}: the config has no field {key!r}")
+    try:
+        AlbertConfig.from_dict({**config, **_part(settings, "config")})
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+
+
+def _paper(content: dict, path: str, configurations: int) -> Paper:
+    place = f"{path}: paper"
+    paper = Paper(**_checked(content, place, dict(source=str, finding=str), dict(columns=list, rows=list)))
+    for row in paper.rows:
+        if row is not None and not (isinstance(row, list) and len(row) == 1 + len(paper.columns)):
+            raise ValueError(f"{place}: a row is a label and a number for each of {len(paper.columns)} columns, or "
+                             f"null. Received: {row!r}")
+    if paper.rows and len(paper.rows) < configurations:
+        raise ValueError(f"{place}: {len(paper.rows)} rows for {configurations} configurations: a configuration "
+                         "without a row of the paper needs null")
+    return paper
+
+
+def _seeds(seeds: list, place: str) -> list[int]:
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
+        raise ValueError(f"{place}: seeds must be whole numbers, at least one. Received: {seeds!r}")
+    return seeds
+
+
+def _checked(content, place: str, required: dict[str, type], optional: dict[str, type] | None = None) -> dict:
+    """Raises ValueError, with the place, where a key is missing, unknown, or has a value of another type."""
+    types = {**required, **(optional or {})}
+    if not isinstance(content, dict):
+        raise ValueError(f"{place} must be an object. Received: {content!r}")
+    for key in required.keys() - content.keys():
+        raise ValueError(f"{place}: {key!r} is missing")
+    for key, value in content.items():
+        if key not in types:
+            raise ValueError(f"{place}: unknown key {key!r}; known are {', '.join(types)}")
+        if not isinstance(value, types[key]):
+            raise ValueError(f"{place}: {key!r} must be of type {types[key].__name__}. Received: {value!r}")
+    return content
