@@ -13,9 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 _NUM_CODES = 0x110000
+# Planes 4 to 13 have no characters, 15 and 16 private ones: a normalisation leaves all of these as they are.
+_CODES = (*range(0x40000), *range(0xE0000, 0xF0000))
 _PAGE = 256
 _BLANK = 0x20
-# Stands between characters while they are normalised together: no letter, no mark, and normalised to itself.
+# Stands between characters while they are normalised together: no letter, no mark, and none of _CODES.
 _SEPARATOR = "\U0010ffff"
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = (ord(character) for character in "Σσς")
 # What Unicode keeps free of characters for ever. TensorFlow cannot write these; a private character stands for them,
@@ -47,16 +49,16 @@ class GraphNormalization:
     """A normalisation of texts, as ops.
 
     Args:
-      normalize: from str to str; it must treat each character alone, but for capital sigmas. White space becomes
-        blanks; how many there are of them in a row does not matter, and differs here. So do Unicode's 66
-        noncharacters, which become U+10FFFD.
+      normalize: from str to str; it must treat each character alone, but for capital sigmas, and leave private and
+        unassigned characters above U+3FFFF as they are. White space becomes blanks; how many there are of them in a
+        row does not matter, and differs here. So do Unicode's 66 noncharacters, which become U+10FFFD.
     """
 
     def __init__(self, normalize: Callable[[str], str]):
-        outputs = _outputs_of_characters(normalize)
-        changed = sorted({output for code, output in enumerate(outputs) if output != chr(code)})
+        outputs = _outputs_of_changed_characters(normalize)
+        changed = sorted(set(outputs.values()))
         row_of = {output: row for row, output in enumerate(changed, start=1)}
-        self._rows = _PagedTable([0 if output == chr(code) else row_of[output] for code, output in enumerate(outputs)])
+        self._rows = _PagedTable({code: row_of[output] for code, output in outputs.items()})
         self._codes = tf.constant([ord(character) for output in changed for character in output])
         self._splits = tf.cumsum(tf.constant([-1, 1, *map(len, changed)], tf.int64))  # row 0: the character itself
         self._cases = _PagedTable(_cases_of_characters()) if normalize("Σ") != "Σ" else None
@@ -79,10 +81,12 @@ class GraphNormalization:
 
 
 class _PagedTable:
-    """A small number for each code point; pages of 256 that are alike are kept once."""
+    """A small number for each code point, 0 for most; pages of 256 that are alike are kept once."""
 
-    def __init__(self, values: list[int]):
-        pages, page_of = np.unique(np.array(values, np.int32).reshape(-1, _PAGE), axis=0, return_inverse=True)
+    def __init__(self, values: dict[int, int]):
+        table = np.zeros([_NUM_CODES // _PAGE, _PAGE], np.int32)
+        table.flat[list(values)] = list(values.values())
+        pages, page_of = np.unique(table, axis=0, return_inverse=True)
         self._page_of, self._values = tf.constant(page_of.reshape(-1), tf.int32), tf.constant(pages.reshape(-1))
 
     def lookup(self, codes: tf.Tensor) -> tf.Tensor:
@@ -104,30 +108,29 @@ def _settled_sigmas(characters: tf.RaggedTensor, cases: _PagedTable) -> tf.Tenso
     return tf.where(codes == _CAPITAL_SIGMA, tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA), codes)
 
 
-def _outputs_of_characters(normalize: Callable[[str], str]) -> list[str]:
-    """What becomes of each code point. A capital sigma stays one, where its lower case is for the context to say."""
+def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int, str]:
+    """What becomes of code points. A capital sigma stays one, where its lower case is for the context to say."""
     outputs = _apart(normalize)
-    for code in [code for code, output in enumerate(outputs) if "σ" in output]:
+    for code in [code for code, output in outputs.items() if "σ" in output]:
         behind_a_letter = normalize(f"a{chr(code)}")[1:]
         if behind_a_letter != outputs[code]:
             outputs[code] = behind_a_letter.replace("ς", "Σ")
     for code in _NONCHARACTERS:
         outputs[code] = _STAND_IN
-    return outputs
+    return {code: output for code, output in outputs.items() if output != chr(code)}
 
 
-def _cases_of_characters() -> list[int]:
+def _cases_of_characters() -> dict[int, int]:
     """Which characters are case-ignorable, and which are cased and are not: what str.lower asks around a sigma."""
-    behind_a_letter = [lowered.endswith("ς") for lowered in _apart(str.lower, before="a", after="Σ")]
-    alone = [lowered.endswith("ς") for lowered in _apart(str.lower, after="Σ")]
-    return [_CASED if is_cased else _IGNORABLE if either else 0 for either, is_cased in zip(behind_a_letter, alone)]
+    alone = _apart(str.lower, after="Σ")
+    return {code: _CASED if alone[code].endswith("ς") else _IGNORABLE
+            for code, lowered in _apart(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
 
 
-def _apart(function: Callable[[str], str], before: str = "", after: str = "") -> list[str]:
-    """What a function makes of each code point between two strings; all of them in one call, which is fast."""
-    rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in range(_NUM_CODES - 1))
-    results = function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]
-    return [*results, function(f"{before}{_SEPARATOR}{after}")]
+def _apart(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
+    """What a function makes of each of _CODES between two strings; all of them in one call, which is fast."""
+    rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in _CODES)
+    return dict(zip(_CODES, function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]))
 
 
 def _with_way_back(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> NormalizedTexts:
