@@ -60,6 +60,15 @@ def two_cpu_devices():
     tf.compat.v1.reset_default_graph()
 
 
+@pytest.fixture
+def policy():
+    """Sets the global policy, and takes it back when the test is over."""
+    from albert_tf import keras
+
+    yield keras.mixed_precision.set_global_policy
+    keras.mixed_precision.set_global_policy("float32")
+
+
 @pytest.fixture(scope="session")
 def mirrored(two_cpu_devices):
     """The process' one mirrored strategy: a second would use the collectives' keys of the first for its own."""

@@ -23,13 +23,14 @@ class ScriptSession:
 
     Args:
       script: its name in the repository; None if every run names its own.
-      eagerly: whether tf.functions run without being traced first. A training step costs less then, and gives the same.
+      eagerly: whether tf.functions run without being traced first. A few training steps cost less then, and give the
+        same but for rounding.
       **flags: of every run, where the run does not give them itself.
     """
 
     def __init__(self, script: str = None, eagerly: bool = False, **flags):
-        self._script, self._flags = script, flags
-        self._process = start(__file__, [json.dumps(eagerly)], input=None)
+        self._script, self._eagerly, self._flags = script, eagerly, flags
+        self._process = start(__file__, [], input=None)
 
     def __enter__(self):
         return self
@@ -39,23 +40,24 @@ class ScriptSession:
             process.stdin.close()
             process.wait()
 
-    def run(self, expect: int = 0, script: str = None, **flags) -> str:
+    def run(self, expect: int = 0, script: str = None, eagerly: bool = None, **flags) -> str:
         """Runs a script; flags that are None are left out. Returns what it printed."""
         given = {name: value for name, value in {**self._flags, **flags}.items() if value is not None}
-        answer = self._ask(script or self._script, [f"--{name}={value}" for name, value in given.items()])
+        answer = self._ask(script or self._script, [f"--{name}={value}" for name, value in given.items()],
+                           self._eagerly if eagerly is None else eagerly)
         assert answer["status"] == expect, answer["printed"]
         return answer["printed"]
 
     def copy(self, source, target) -> None:
         """Copies a file or a folder, either of which may be at ram://."""
-        self._ask(None, [str(source), str(target)])
+        self._ask(None, [str(source), str(target)], False)
 
     def _ask(self, *request) -> dict:
         print(json.dumps(request), file=self._process.stdin, flush=True)
         return json.loads(self._process.readline())
 
 
-def serve(eagerly: bool) -> None:
+def serve() -> None:
     """The other side: runs a script, or copies, for each line on stdin."""
     sys.path.insert(0, str(REPOSITORY))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -67,10 +69,10 @@ def serve(eagerly: bool) -> None:
 
     from albert_tf import cli
 
-    tf.config.run_functions_eagerly(eagerly)
     not_of_scripts, loaded = set(flags.FLAGS), None
     for line in sys.stdin:
-        script, arguments = json.loads(line)
+        script, arguments, eagerly = json.loads(line)
+        tf.config.run_functions_eagerly(eagerly)
         if script is None:
             copy(*arguments)
             print(json.dumps({}), file=answers, flush=True)
@@ -116,4 +118,4 @@ def status_of(run, main) -> int:
 
 
 if __name__ == "__main__":
-    serve(eagerly=json.loads(sys.argv[1]))
+    serve()

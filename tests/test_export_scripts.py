@@ -4,10 +4,10 @@ import shutil
 
 import numpy as np
 import pytest
-import script_process
 import tensorflow as tf
 import tensorflow_hub as hub
 import tensorflow_text  # noqa: F401  registers the ops of the tokenization
+from script_session import ScriptSession
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
@@ -36,10 +36,11 @@ def released(tmp_path_factory, golden):
     return folder, model
 
 
-def run(script, expect=0, **flags):
-    done = script_process.run(script, flags, merged=True)
-    assert done.returncode == expect, done.stdout
-    return done.stdout
+@pytest.fixture(scope="module")
+def run():
+    """Runs a script by its name, all in one process, which then makes the tables of the tokenizer's graph once."""
+    with ScriptSession() as session:
+        yield lambda script, **flags: session.run(script=script, **flags)
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +57,14 @@ def vectors(released):
     return rows, sorted(embed(model.albert, rows, 1))
 
 
-def test_a_vector_of_each_line(released, lines, vectors, tmp_path):
+def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
     run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         batch_size=2)
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), [found.pooled for found in vectors[1]], atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
-def test_a_vector_of_each_token(released, lines, vectors, tmp_path):
+def test_a_vector_of_each_token(run, released, lines, vectors, tmp_path):
     run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         per_token=True)
     rows, found = vectors
@@ -72,13 +73,13 @@ def test_a_vector_of_each_token(released, lines, vectors, tmp_path):
     assert np.load(tmp_path / "x.row_splits.npy").tolist() == np.cumsum([0, *map(len, rows)]).tolist()
 
 
-def test_a_wrong_output_file_is_named(released, lines, tmp_path):
+def test_a_wrong_output_file_is_named(run, released, lines, tmp_path):
     printed = run("extract_embeddings.py", expect=1, init_checkpoint=released[0], input_file=lines,
                   output_file=tmp_path / "x.txt")
     assert printed.splitlines()[-1].startswith("extract_embeddings.py: error: --output_file must end in .npy")
 
 
-def test_a_module_and_its_preprocessing(released, tmp_path):
+def test_a_module_and_its_preprocessing(run, released, tmp_path):
     folder, model = released
     run("export_to_tfhub.py", albert_directory=folder, export_path=tmp_path / "module")
     encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
@@ -89,7 +90,7 @@ def test_a_module_and_its_preprocessing(released, tmp_path):
     assert {"tokens", "mlm", "sop", "tokenization_info"} == set(encoder.signatures)
 
 
-def test_tensorflow_lite_models_with_their_sizes_and_differences(released, tmp_path):
+def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, tmp_path):
     printed = run("export_to_tflite.py", init_checkpoint=released[0], model="pretrainer", output_dir=tmp_path,
                   max_seq_length=12, max_predictions_per_seq=3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -97,7 +98,7 @@ def test_tensorflow_lite_models_with_their_sizes_and_differences(released, tmp_p
     assert printed.count(" MB; largest difference") == 3 and printed.count("mlm_logits") == 3
 
 
-def test_a_saved_model_that_fills_masks(released, tmp_path):
+def test_a_saved_model_that_fills_masks(run, released, tmp_path):
     printed = run("fill_mask.py", init_checkpoint=released[0], export_dir=tmp_path / "served", text="the [MASK] of")
     served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
     best = served(text=tf.constant(["the [MASK] of"]))["pieces"].numpy()[0, 0, 0].decode()

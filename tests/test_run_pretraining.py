@@ -1,6 +1,5 @@
 """run_pretraining.py as a user runs it: results, mistakes, signals, several processes."""
 
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -12,6 +11,7 @@ import pytest
 import tensorflow as tf
 from in_process import loaded
 from pretraining_runs import Runs
+from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 from two_workers import TwoWorkers
 
@@ -29,6 +29,13 @@ RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def session(runs):
+    """For runs that train little or not at all; a run's process, and training in graphs, are for `runs`."""
+    with ScriptSession("run_pretraining.py", eagerly=True, **runs.flags) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -136,15 +143,16 @@ def test_a_loss_that_neighbours_explain_is_told_at_evaluation(runs, caplog):
             f"{baseline.frequency_loss:.2f}, neighbouring tokens {baseline.neighbour_loss:.2f})") in caplog.text
 
 
-def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished):
+def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished, session):
     before = runs.end_of("finished")
-    assert "nothing to train: step 12 of 12 is done" in runs.run("finished")
+    assert "nothing to train: step 12 of 12 is done" in session.run(output_dir=finished[1])
     assert all(np.array_equal(before[name], values) for name, values in runs.end_of("finished").items())
 
 
-def test_evaluation_alone_takes_what_is_there(runs, finished):
+def test_evaluation_alone_takes_what_is_there(runs, finished, session):
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
-    printed = runs.run("finished", do_train=False, do_eval=True, eval_input_file=runs.folder / "dev.tfrecord")
+    printed = session.run(output_dir=finished[1], do_train=False, do_eval=True,
+                          eval_input_file=runs.folder / "dev.tfrecord")
     assert "model.ckpt-9 is cut or changed" in printed and "step 12:" in printed
     results = results_of(finished[1])
     expected = scores_of(from_pretrained(str(finished[1] / "model.ckpt-12"), model="pretrainer"),
@@ -153,10 +161,10 @@ def test_evaluation_alone_takes_what_is_there(runs, finished):
     assert {name: results[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
-def test_evaluation_of_a_released_checkpoint(runs, golden):
+def test_evaluation_of_a_released_checkpoint(runs, session, golden):
     config = golden / "training_init/albert_config.json"
-    printed = runs.run("released", do_train=False, do_eval=True, albert_config_file=config,
-                       init_checkpoint=golden / "training_init/model.ckpt-init")
+    printed = session.run(output_dir=runs.folder / "released", do_train=False, do_eval=True, albert_config_file=config,
+                          init_checkpoint=golden / "training_init/model.ckpt-init")
     assert "variables restored" in printed
     results = results_of(runs.folder / "released")
     expected = scores_of(from_pretrained(str(golden / "training_init/model.ckpt-init"), model="pretrainer"),
@@ -240,16 +248,10 @@ def mistakes(runs, golden):
     }
 
 
-def test_mistakes_end_in_one_line_and_leave_no_checkpoint(runs, golden):
-    def attempt(case):
-        name, (flags, message) = case
-        process = runs.start("mistake " + name, **flags)
-        printed, _ = process.communicate(timeout=300)
-        return name, process.returncode, printed, message
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for name, status, printed, message in pool.map(attempt, mistakes(runs, golden).items()):
-            lines = [line for line in printed.splitlines() if "error: " in line or line.startswith("FATAL")]
-            assert status != 0 and "Traceback" not in printed and len(lines) == 1, (name, printed)
-            assert tf.strings.regex_full_match(lines[0], f".*{message}.*"), (name, lines[0])
-            assert not tf.train.latest_checkpoint(str(runs.folder / f"mistake {name}")), name
+def test_mistakes_end_in_one_line_and_leave_no_checkpoint(runs, session, golden):
+    for name, (flags, message) in mistakes(runs, golden).items():
+        printed = session.run(expect=1, output_dir=runs.folder / f"mistake {name}", **flags)
+        lines = [line for line in printed.splitlines() if "error: " in line or line.startswith("FATAL")]
+        assert "Traceback" not in printed and len(lines) == 1, (name, printed)
+        assert tf.strings.regex_full_match(lines[0], f".*{message}.*"), (name, lines[0])
+        assert not tf.train.latest_checkpoint(str(runs.folder / f"mistake {name}")), name

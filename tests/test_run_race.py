@@ -37,14 +37,15 @@ def script(golden, folder):
     flags = dict(albert_config_file=folder / "config.json", data_dir=golden / "race", max_seq_length=48,
                  max_qa_length=24, spm_model_file=golden / "tiny_spm" / "tiny.model", cached_dir=folder / "cached",
                  train_batch_size=2, train_step=2, warmup_step=0, save_checkpoints_steps=1)
-    with ScriptSession("run_race.py", **flags) as session:
+    with ScriptSession("run_race.py", eagerly=True, **flags) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
 def trained(script, folder):
-    """The output directory of a run on RACE, and what it exported."""
-    script.run(output_dir=folder / "trained", do_predict=True, export_dir=folder / "served", num_keep_checkpoint=1)
+    """The output directory of a run on RACE in graphs, as a user's, and what it exported."""
+    script.run(output_dir=folder / "trained", do_predict=True, export_dir=folder / "served", num_keep_checkpoint=1,
+               eagerly=False)
     return folder / "trained"
 
 
@@ -85,7 +86,8 @@ def test_prediction_of_another_split_scores_as_evaluation_does(script, trained, 
 
 
 def test_both_layouts_train_alike_and_share_their_records(script, trained, folder, golden):
-    printed = script.run(output_dir=folder / "one_file", data_dir=golden / "race" / "one_file_per_passage")
+    printed = script.run(output_dir=folder / "one_file", data_dir=golden / "race" / "one_file_per_passage",
+                         eagerly=False)
     assert "records made" not in printed
     assert results_of(folder / "one_file") == results_of(trained)
 
@@ -102,8 +104,8 @@ def test_gradient_checkpointing_and_accumulation_train_alike(script, trained, fo
     without = trained
     if "dropout_prob" in flags:  # what drops depends on the part of the batch
         without = folder / "undropped"
-        script.run(output_dir=without, dropout_prob=0.0)
-    script.run(output_dir=folder / f"checkpointed_{len(flags)}", **flags)
+        script.run(output_dir=without, dropout_prob=0.0, eagerly=False)
+    script.run(output_dir=folder / f"checkpointed_{len(flags)}", eagerly=False, **flags)
     ours, expected = (tf.train.load_checkpoint(str(each / "model.ckpt-2"))
                       for each in (folder / f"checkpointed_{len(flags)}", without))
     kernels = [key for key in expected.get_variable_to_shape_map() if "dense/bert" in key and "kernel" in key]
@@ -144,7 +146,8 @@ def test_what_can_be_learned_is_learned(script, tmp_path):
                      options=["honey" if j == i % 4 else "paint" for j in range(2 + max(i % 4, 1))]) for i in range(8)]
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     script.run(output_dir=tmp_path / "out", cached_dir=tmp_path, data_dir=tmp_path, data_format="jsonl",
-               train_batch_size=8, train_step=60, save_checkpoints_steps=60, warmup_step=20, learning_rate=0.005)
+               train_batch_size=8, train_step=60, save_checkpoints_steps=60, warmup_step=20, learning_rate=0.005,
+               eagerly=False)
     assert results_of(tmp_path / "out")["eval_accuracy"] == 1
 
 

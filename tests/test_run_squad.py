@@ -37,17 +37,17 @@ def script(golden, folder):
     flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm" / "tiny.model",
                  cached_dir=folder / "cached", max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1,
                  train_batch_size=4, train_step=2, save_checkpoints_steps=1)
-    with ScriptSession("run_squad.py", **flags) as session:
+    with ScriptSession("run_squad.py", eagerly=True, **flags) as session:
         yield session
 
 
 @pytest.fixture(scope="module", params=["1.1", "2.0"])
 def run(request, script, golden, folder):
-    """(version, output directory, what was printed) of a run through training, evaluation and prediction."""
+    """(version, output directory, what was printed) of a run through training, evaluation and prediction, in graphs."""
     version = request.param
     path, directory = golden / "squad" / FILES[version], folder / version
     printed = script.run(train_file=path, predict_file=path, output_dir=directory, do_train=True, do_predict=True,
-                         squad_version=version)
+                         squad_version=version, eagerly=False)
     return version, directory, printed
 
 
@@ -93,7 +93,7 @@ def test_a_second_run_predicts_the_same_from_the_best_checkpoint(run, script, go
     version, directory, _ = run
     path, again = golden / "squad" / FILES[version], folder / f"{version} again"
     printed = script.run(predict_file=path, init_checkpoint=directory, output_dir=again, do_predict=True,
-                         squad_version=version)
+                         squad_version=version, eagerly=False)
     assert "records made" not in printed  # features come from the cache
     for name in ("predictions.json", "nbest_predictions.json"):
         assert read(again, name) == read(directory, name)
@@ -172,8 +172,7 @@ def test_what_can_be_learned_is_learned(script, run, tmp_path):
         (tmp_path / f"{split}.json").write_text(json.dumps(dict(version=version, data=[dict(paragraphs=paragraphs)])))
     script.run(train_file=tmp_path / "train.json", predict_file=tmp_path / "dev.json", output_dir=tmp_path / "out",
                cached_dir=tmp_path, squad_version=version, do_train=True, do_eval=True, train_batch_size=8,
-               train_step=100,
-               warmup_step=20, save_checkpoints_steps=100, learning_rate=0.01)
+               train_step=100, warmup_step=20, save_checkpoints_steps=100, learning_rate=0.01, eagerly=False)
     assert read(tmp_path / "out", "eval_results.json")["f1"] == 100
 
 

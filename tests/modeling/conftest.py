@@ -23,13 +23,6 @@ def tiny_batch():
                 masked_lm_positions=random.integers(0, 12, [3, 4], np.int32))
 
 
-@pytest.fixture
-def policy():
-    """Sets the global policy, and takes it back when the test is over."""
-    yield keras.mixed_precision.set_global_policy
-    keras.mixed_precision.set_global_policy("float32")
-
-
 @pytest.fixture(autouse=True)
 def seed():
     keras.utils.set_random_seed(1)

@@ -85,7 +85,10 @@ def gradients_of(model, inputs, jit_compile=None):
     return gradients({name: tf.constant(value) for name, value in inputs.items()})
 
 
+@pytest.mark.parametrize("recorded", ["model_a", "model_b", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in ("model_c", "model_d"))], indirect=True)
 def test_xla_computes_the_same_gradients(recorded):
+    """Of layers of one group and of two; those of the other models are the same layers, and more of them."""
     model, inputs, _ = recorded
     of_both = zip(model.trainable_variables, gradients_of(model, inputs), gradients_of(model, inputs, True))
     for variable, plain, compiled in of_both:

@@ -40,6 +40,14 @@ def strategy():
     return tf.distribute.OneDeviceStrategy("CPU:0")
 
 
+@pytest.fixture
+def eagerly():
+    """For tests of which files a run reads and writes: a few training steps cost less when they are not traced."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 def new_task():
     return ClassificationTask(AlbertClassifier(CONFIG, 2, 0.0))
 
@@ -124,6 +132,7 @@ def test_a_run_that_was_ended_goes_on_to_the_same_weights(tables, strategy, tmp_
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tables, strategy, tmp_path):
     run = finetuning(strategy, tmp_path, steps=20, early_stopping_patience=2)
     run.train(tables[0], scripted([0.5, 0.7, 0.7, 0.6, 0.9]))
@@ -133,6 +142,7 @@ def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tab
     assert len(history(tmp_path)) == 4
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy, tmp_path):
     run = finetuning(strategy, tmp_path, steps=2, seeds=(5, 6, 7))
     run.train(tables[0], scripted([0.8, 0.5, 0.6]))
@@ -148,6 +158,7 @@ def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy
     assert not np.array_equal(weights[0].get_tensor(name), weights[1].get_tensor(name))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path / "a").train(tables[0])
     paths = tuple(str(tmp_path / "a" / f"model.ckpt-{step}") for step in (2, 6))
@@ -161,6 +172,7 @@ def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, 
     assert json.loads((tmp_path / "b" / "eval_results.json").read_text())["sets"] == 2
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path).train(tables[0])
     run = finetuning(strategy, tmp_path)
@@ -187,6 +199,7 @@ def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy,
         run.predict(tables[1])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_goes_on_or_predicts_does_not_load_what_it_started_from(strategy, tables, tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="absl")
     released = str(tmp_path / "released" / "model.ckpt")
@@ -205,6 +218,7 @@ def test_a_run_that_goes_on_or_predicts_does_not_load_what_it_started_from(strat
         assert released not in printed and "not restored" not in printed
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_only_the_chief_writes(strategy, tables, tmp_path, monkeypatch):
     run = finetuning(strategy, tmp_path, steps=2, every=1, seeds=(1, 2))
     run.train(tables[0], accuracy_on(tables[1]))

@@ -48,8 +48,11 @@ class StepLogs(keras.callbacks.Callback):
         self.logs.append(logs)
 
 
-@pytest.mark.parametrize("name", ["lamb", "adamw"])
-@pytest.mark.parametrize("arguments", [{}, dict(gradient_accumulation_steps=2), dict(jit_compile=True)], ids=str)
+# Accumulation and XLA end before the optimizer, so that they are the same for both optimizers.
+@pytest.mark.parametrize("name, arguments", [
+    ("lamb", {}), ("lamb", dict(gradient_accumulation_steps=2)), ("lamb", dict(jit_compile=True)), ("adamw", {}),
+    pytest.param("adamw", dict(gradient_accumulation_steps=2), marks=pytest.mark.slow),
+    pytest.param("adamw", dict(jit_compile=True), marks=pytest.mark.slow)], ids=str)
 def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments):
     numbers = np.load(golden / f"training_{name}.npz")
     trainer, steps = new_trainer(initial, name, **arguments), StepLogs()
@@ -116,17 +119,13 @@ def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial)
         new_trainer(initial, gradient_accumulation_steps=3).fit(batch, verbose=0)
 
 
-@pytest.fixture(params=["mixed_bfloat16", "mixed_float16"])
-def half_precision(request):
-    keras.mixed_precision.set_global_policy(request.param)
-    yield request.param
-    keras.mixed_precision.set_global_policy("float32")
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_half_precision_trains_near_the_release(golden, initial, half_precision, jit_compile):
+@pytest.mark.parametrize("precision, jit_compile", [
+    ("mixed_bfloat16", False), ("mixed_float16", True), pytest.param("mixed_bfloat16", True, marks=pytest.mark.slow),
+    pytest.param("mixed_float16", False, marks=pytest.mark.slow)])
+def test_half_precision_trains_near_the_release(golden, initial, policy, precision, jit_compile):
+    policy(precision)
     numbers = np.load(golden / "training_lamb.npz")
-    trainer = new_trainer(initial, loss_scaling=half_precision == "mixed_float16", gradient_accumulation_steps=2,
+    trainer = new_trainer(initial, loss_scaling=precision == "mixed_float16", gradient_accumulation_steps=2,
                           jit_compile=jit_compile)
     steps = StepLogs()
     trainer.fit(batches_of(numbers), verbose=0, callbacks=[steps])
