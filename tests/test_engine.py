@@ -45,13 +45,14 @@ def test_a_runner_that_does_not_exist_is_one_line(create, capsys):
     assert "error: --beam_pipeline_options: Unexpected pipeline runner: NoRunner" in capsys.readouterr().err
 
 
-def test_both_engines_write_and_report_the_same(create, capsys, tmp_path):
+def test_both_engines_write_and_report_the_same(create, caplog, tmp_path):
     pytest.importorskip("apache_beam")
     written, reports = {}, {}
+    caplog.set_level("INFO", "absl")
     for engine in ("local", "beam"):
         assert create(engine=engine, num_shards=2, output_file=tmp_path / engine / "x.tfrecord") == 0
         written[engine] = {path.name: path.read_bytes() for path in (tmp_path / engine).iterdir()}
-        report, = [line for line in capsys.readouterr().err.splitlines() if "documents, " in line]
-        reports[engine] = report.partition("] ")[2]
+        reports[engine], = [message for message in caplog.messages if "documents, " in message]
+        caplog.clear()
     assert len(written["local"]) == 4 and written["beam"] == written["local"]
     assert reports["beam"] == reports["local"]

@@ -35,7 +35,8 @@ def pipeline_options(text: str, num_workers: int) -> PipelineOptions:
     given = [option.strip() for option in text.split(",") if option.strip()]
     if not any(option.startswith("runner=") for option in given):
         given = [f"runner={_LOCAL_RUNNER}", f"direct_num_workers={num_workers}",
-                 f"direct_running_mode={'in_memory' if num_workers == 1 else 'multi_processing'}", *given]
+                 f"direct_running_mode={'in_memory' if num_workers == 1 else 'multi_processing'}",
+                 "default_sdk_harness_log_level=WARNING", *given]
     options = PipelineOptions([f"--{option}" for option in given])
     if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise ValueError("--beam_pipeline_options: direct_running_mode=multi_threading loses elements in Beam's local "
