@@ -174,6 +174,20 @@ def test_evaluation_of_a_released_checkpoint(runs, session, golden):
     assert not (runs.folder / "released" / "model.ckpt-best.index").exists()
 
 
+def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, golden, caplog):
+    """Heads come along: the loss of the first step, over all records at once, is that of the checkpoint."""
+    records = write_records(runs.folder / "batch.tfrecord", 8, seed=4, objective="sop")
+    checkpoint = golden / "training_init/model.ckpt-init"
+    flags = dict(runs.flags, albert_config_file=golden / "training_init/albert_config.json", init_checkpoint=checkpoint,
+                 hidden_dropout_prob=0, attention_probs_dropout_prob=0, input_file=records, train_batch_size=8,
+                 num_train_steps=1, output_dir=runs.folder / "continued")
+    with loaded("run_pretraining.py") as run:
+        assert run(**flags) == 0
+    first_loss, = re.findall(r"step 1 of 1, loss ([\d.]+)", caplog.text)
+    expected = scores_of(from_pretrained(str(checkpoint), model="pretrainer"), records)
+    assert float(first_loss) == pytest.approx(expected["masked_lm_loss"] + expected["sentence_order_loss"], abs=1e-4)
+
+
 def test_sigterm_saves_and_ends(runs):
     with runs.start("terminated", num_train_steps=10**6, save_checkpoints_steps=10**6) as process:
         process.wait_for("training from step 0")  # the handler is set before that line
