@@ -25,6 +25,7 @@ _MODULE_OF = {
     "from_pretrained": "albert_tf.interchange.from_pretrained",
     "tokenizer_from_pretrained": "albert_tf.interchange.from_pretrained",
     "save_pretrained": "albert_tf.interchange.save_pretrained",
+    "fill_masks": "albert_tf.tasks.fill_mask",
 }
 _PACKAGES = ("text", "data", "modeling", "tasks", "training", "interchange")
 
