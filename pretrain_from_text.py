@@ -1,13 +1,14 @@
-"""Pre-trains a model from raw text by a recipe: vocabulary, records, training in stages, and the model as a folder.
+"""Pre-trains a model from raw text by a recipe: vocabulary, records, stages of training, and the model as a folder.
 
     python pretrain_from_text.py --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
 
 A recipe is a JSON file: a list of runs of the other scripts, with their flags. Started again, it continues where it
-stopped.
+stopped. training.svg shows the evaluations.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 from albert_tf import cli  # isort: split
@@ -16,8 +17,11 @@ from absl import flags
 
 import albert_tf
 from albert_tf.json_files import read_json_object
+from albert_tf.line_charts import Curve, Panel, write_charts
 from albert_tf.required_flags import define_required
 from albert_tf.script_runs import ScriptRuns, filled
+from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.training.evaluation import read_history
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
@@ -30,9 +34,13 @@ FLAGS = flags.FLAGS
 
 def main():
     places = dict(text=FLAGS.text, dev_text=FLAGS.dev_text, output_dir=FLAGS.output_dir)
-    runs = ScriptRuns(FLAGS.output_dir)
+    runs, stages = ScriptRuns(FLAGS.output_dir), []
     for run in recipe_runs(FLAGS.recipe):
-        runs.run(run["script"], **{name: filled(value, places) for name, value in run["flags"].items()})
+        flag_values = {name: filled(value, places) for name, value in run["flags"].items()}
+        runs.run(run["script"], **flag_values)
+        if run["script"] == "run_pretraining":
+            stages.append(flag_values["output_dir"])
+            draw_training(stages, os.path.join(FLAGS.output_dir, "training.svg"))
 
 
 def recipe_runs(recipe: str) -> list[dict]:
@@ -48,6 +56,25 @@ def recipe_runs(recipe: str) -> list[dict]:
                                              and isinstance(run.get("flags"), dict) for run in runs):
         raise ValueError(f"{path}: \"runs\" must be a list of objects with \"script\" and \"flags\"")
     return runs
+
+
+def draw_training(directories: list[str], path: str) -> None:
+    """Draws the evaluations of pre-training runs that follow each other: accuracies against the steps of all.
+
+    Args:
+      directories: of the runs, in order.
+      path: of the SVG file.
+    """
+    histories, first_step = {}, 0
+    for directory in directories:
+        rows = sorted(read_history(directory, PretrainingTask.best_metric), key=lambda row: row["global_step"])
+        histories[os.path.basename(directory)] = [dict(row, step=first_step + row["global_step"]) for row in rows]
+        first_step += rows[-1]["global_step"] if rows else 0
+    metrics = dict(masked_lm_accuracy="masked-LM accuracy", sentence_order_accuracy="sentence-order accuracy")
+    write_charts(path, [
+        Panel(title, [Curve([(row["step"], row[metric]) for row in rows], name.replace("_", " "))
+                      for name, rows in histories.items() if rows and metric in rows[0]], "steps")
+        for metric, title in metrics.items()])
 
 
 if __name__ == "__main__":

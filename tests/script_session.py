@@ -11,6 +11,7 @@ Files at ram:// are the process' own: every script of the session sees them, and
 import json
 import os
 import runpy
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -47,6 +48,12 @@ class ScriptSession:
                            self._eagerly if eagerly is None else eagerly)
         assert answer["status"] == expect, answer["printed"]
         return answer["printed"]
+
+    def run_command(self, command: list) -> subprocess.CompletedProcess:
+        """Runs a command of albert_tf/script_runs.py: [python, script, --name=value, ...]. Prints what it printed."""
+        answer = self._ask(os.path.basename(command[1]), command[2:], self._eagerly)
+        print(answer["printed"])
+        return subprocess.CompletedProcess(command, answer["status"])
 
     def copy(self, source, target) -> None:
         """Copies a file or a folder, either of which may be at ram://."""

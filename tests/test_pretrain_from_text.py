@@ -44,9 +44,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     with ScriptSession() as session, loaded("pretrain_from_text.py") as pretrain_from_text:
         def run_in_session(command):
             commands.append(command)
-            answer = session._ask(pathlib.Path(command[1]).name, command[2:])
-            assert answer["status"] == 0, answer["printed"]
-            return subprocess.CompletedProcess(command, 0)
+            return session.run_command(command)
 
         monkeypatch.setattr(subprocess, "run", run_in_session)
         for _ in range(2):  # the second time, everything is there
@@ -57,3 +55,5 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
         model = tmp_path / "out" / recipe
         printed = session.run(script="fill_mask.py", init_checkpoint=model, text="the old [MASK] saw")
     assert "the old" in printed
+    curve = (tmp_path / "out/training.svg").read_text()
+    assert all(f">stage {i + 1}<" in curve for i in range(sum(run["script"] == "run_pretraining" for run in runs)))
