@@ -1,4 +1,4 @@
-"""Modules that are imported when first used: `albert_tf.data.glue` after `import albert_tf` alone, and TensorFlow."""
+"""Modules that are imported when first used: `albert_tf.data.glue` after `import albert_tf`, and large packages."""
 
 from __future__ import annotations
 
@@ -36,9 +36,16 @@ class LazyModule:
         return getattr(importlib.import_module(self._name), name)
 
 
-# For modules that worker processes import and that use tf.io.gfile only in the main process: importing TensorFlow takes
-# a worker seconds and hundreds of megabytes (albert_tf/data/worker_pool.py).
+# tensorflow is for modules that worker processes import and that use tf.io.gfile only in the main process: importing it
+# takes a worker seconds and hundreds of megabytes (albert_tf/data/worker_pool.py). The others are for scripts, which
+# need them for scores or for an export at their end, if at all: they took a fifth of a script's imports.
 if TYPE_CHECKING:
-    import tensorflow  # noqa: F401
+    import scipy.stats as scipy_stats
+    import sklearn.metrics as sklearn_metrics
+    import tensorflow
+    import tensorflow_text  # noqa: F401
 else:
+    scipy_stats = LazyModule("scipy.stats")
+    sklearn_metrics = LazyModule("sklearn.metrics")
     tensorflow = LazyModule("tensorflow")
+    tensorflow_text = LazyModule("tensorflow_text")

@@ -126,3 +126,11 @@ def test_what_tensorflow_logs_through_absl_is_not_among_our_lines(run, tmp_path,
 
     assert run(main)[0] == 0
     assert [record.getMessage() for record in caplog.records] == ["ours"]
+
+
+@pytest.mark.parametrize("module", ["run_classifier", "run_pretraining"])
+def test_a_script_starts_without_the_packages_that_only_its_end_needs(module):
+    program = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE,
+                          text=True, check=True)
+    assert not {"scipy.stats", "sklearn", "tensorflow_text", "tensorflow_hub"} & set(done.stdout.split())

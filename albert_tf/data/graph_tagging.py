@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from albert_tf.data.graph_windows import is_max_context, windows_of
 from albert_tf.data.tagging_features import TaggingFeatureOptions
+from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_packing import with_special_tokens
 from albert_tf.text.graph_tokenization import GraphTokenizer
 

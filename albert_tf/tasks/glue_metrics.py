@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics
 
 from albert_tf.data.glue_tasks import Task
+from albert_tf.lazy import scipy_stats as stats, sklearn_metrics as metrics
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
@@ -49,10 +48,10 @@ def _correlation(function):
 
 
 _METRICS = {
-    "eval_accuracy": metrics.accuracy_score,
+    "eval_accuracy": lambda labels, given: metrics.accuracy_score(labels, given),
     "f1": lambda labels, given: metrics.f1_score(labels, given, zero_division=0.0),
-    "matthew_corr": metrics.matthews_corrcoef,
-    "pearson": _correlation(stats.pearsonr),
-    "spearman": _correlation(stats.spearmanr),
-    "MSE": metrics.mean_squared_error,
+    "matthew_corr": lambda labels, given: metrics.matthews_corrcoef(labels, given),
+    "pearson": _correlation(lambda labels, given: stats.pearsonr(labels, given)),
+    "spearman": _correlation(lambda labels, given: stats.spearmanr(labels, given)),
+    "MSE": lambda labels, given: metrics.mean_squared_error(labels, given),
 }

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text as tf_text
 
+from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_normalization import NormalizedTexts
 from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
 

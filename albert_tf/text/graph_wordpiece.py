@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
+from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_normalization import NormalizedTexts
 from albert_tf.text.wordpiece import LONGEST_WORD, UNKNOWN
 
