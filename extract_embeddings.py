@@ -17,6 +17,9 @@ from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, keras
 from albert_tf.array_files import array_writer, write_array
+from albert_tf.data.records import shard_paths
+from albert_tf.engine import beam_options, define_engine_flags
+from albert_tf.files import expand_globs
 from albert_tf.manifests import check_output, write_manifest
 from albert_tf.progress import progress
 from albert_tf.required_flags import define_required
@@ -25,11 +28,14 @@ from albert_tf.text.lines import read_lines
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
-define_required("input_file", "UTF-8 text, one a line.")
+define_required("input_file", "UTF-8 text, one a line; with --engine=beam a comma-separated list of paths and globs.")
 define_required("output_file", "Where the vectors go: a path that ends in .npy.")
 flags.DEFINE_bool("per_token", False, "Whether to write a vector of each token instead of one of each line.")
 flags.DEFINE_integer("max_seq_length", 512, "What is longer is cut, tokens.", *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
+define_engine_flags("Processes of Beam's local runner.")
+flags.DEFINE_integer("num_shards", 1, "With --engine=beam: cuts x.npy into x-00000-of-0000N.npy, ..., each with the "
+                     "vectors of lines that follow each other.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
 _MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "per_token", "max_seq_length", "precision")
@@ -41,7 +47,21 @@ def main():
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
     row_splits_file, input_ids_file = f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
     check_output(FLAGS.output_file, *([row_splits_file, input_ids_file] if FLAGS.per_token else []))
+    made_from = {name: FLAGS[name].value for name in _MADE_FROM}
     keras.mixed_precision.set_global_policy(FLAGS.precision)
+    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    if pipeline_options:
+        from albert_tf.beam import line_models
+
+        tokenizer, model = shared.vocabulary().tokenizer(), shared.pretrained("encoder")
+        num_lines = line_models.extract_embeddings(
+            expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer,
+            min(FLAGS.max_seq_length, model.config.max_position_embeddings), FLAGS.batch_size, FLAGS.per_token,
+            made_from, pipeline_options)
+        logging.info("%s: vectors of %s lines", FLAGS.output_file, f"{num_lines:,}")
+        return
+    if FLAGS.num_shards > 1:
+        raise ValueError("--num_shards needs --engine=beam")
     lines = list(read_lines(FLAGS.input_file))
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
@@ -61,7 +81,7 @@ def main():
     if FLAGS.per_token:
         write_array(row_splits_file, row_splits)
         write_array(input_ids_file, np.concatenate(rows))
-    write_manifest(FLAGS.output_file, {name: FLAGS[name].value for name in _MADE_FROM})
+    write_manifest(FLAGS.output_file, made_from)
     logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
 
 

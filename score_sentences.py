@@ -12,24 +12,32 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
 from albert_tf import cli  # isort: split
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
+from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, keras
 from albert_tf.data.minimal_pairs import read_minimal_pairs
+from albert_tf.data.records import shard_paths
+from albert_tf.engine import beam_options, define_engine_flags
+from albert_tf.files import expand_globs
 from albert_tf.manifests import check_output, written_with_manifest
 from albert_tf.progress import progress
 from albert_tf.tasks.minimal_pairs import accuracies
 from albert_tf.tasks.sentence_scores import score_sentences
 from albert_tf.text.lines import read_lines, read_standard_input
 
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
 shared.define_source_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_string("input_file", None, "Text to score, one sentence a line; default: standard input.")
+flags.DEFINE_string("input_file", None, "Text to score, one sentence a line; default: standard input. "
+                    "With --engine=beam a comma-separated list of paths and globs.")
 flags.DEFINE_string("pairs", None, "Minimal pairs: a comma-separated list of JSON-lines files, globs and folders. "
                     "Each line has sentence_good, sentence_bad and, for accuracies by field, field.")
 flags.DEFINE_string("output_file", None, "JSON file for the results: {\"scores\": [...]} in the order of the lines, or "
@@ -38,6 +46,9 @@ flags.DEFINE_bool("within_word_l2r", False, "Whether the pieces to the right of 
                   "masked too. Without it, words of many pieces score too high.")
 flags.DEFINE_integer("tokens_per_batch", 8192, "Tokens that are computed together: masked copies of sentences, times "
                      "their length.", *bounds.TOKENS)
+define_engine_flags("Processes of Beam's local runner.")
+flags.DEFINE_integer("num_shards", 1, "With --engine=beam: cuts x.json into x-00000-of-0000N.json, ..., each with the "
+                     "scores of lines that follow each other.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
 _MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "pairs", "within_word_l2r", "precision")
@@ -53,13 +64,21 @@ class Options:
     within_word_l2r: bool
     tokens_per_batch: int
     precision: str
+    num_shards: int
+    pipeline_options: PipelineOptions | None
     made_from: dict
 
 
 def options_from_flags() -> Options:
     if FLAGS.pairs and FLAGS.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
-    return shared.from_flags(Options, made_from={name: FLAGS[name].value for name in _MADE_FROM})
+    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    if pipeline_options and not (FLAGS.input_file and FLAGS.output_file):
+        raise ValueError("--engine=beam needs --input_file and --output_file")
+    if FLAGS.num_shards > 1 and not pipeline_options:
+        raise ValueError("--num_shards needs --engine=beam")
+    return shared.from_flags(Options, pipeline_options=pipeline_options,
+                             made_from={name: FLAGS[name].value for name in _MADE_FROM})
 
 
 def main():
@@ -67,9 +86,24 @@ def main():
     if options.output_file:
         check_output(options.output_file)  # now, and not after the scores were computed
     keras.mixed_precision.set_global_policy(options.precision)
+    if options.pipeline_options:
+        score_on_beam(options)
+        return
     results = score_pairs(options) if options.pairs else score_lines(options)
     if options.output_file:
         write_results(options, results)
+
+
+def score_on_beam(options: Options) -> None:
+    from albert_tf.beam import line_models
+
+    tokenizer = shared.vocabulary().tokenizer()
+    model = shared.pretrained_masked_lm()
+    shared.check_vocabulary(tokenizer, model.config)
+    num_lines = line_models.score_lines(
+        expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
+        options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options)
+    logging.info("%s: scores of %s lines", options.output_file, f"{num_lines:,}")
 
 
 def write_results(options: Options, results: dict) -> None:

@@ -36,12 +36,18 @@ class BatchPlace(NamedTuple):
     next_number: int
 
 
-def text_ranges(paths: list[str]) -> list[TextRange]:
-    """The ranges of all files. A compressed file is one range: it can be read from its start only."""
+def text_ranges(paths: list[str], most_bytes: int | None = None) -> list[TextRange]:
+    """The ranges of all files. A compressed file is one range: it can be read from its start only.
+
+    Args:
+      paths: of the files.
+      most_bytes: of a range; by default, and at most, RANGE_BYTES.
+    """
     ranges = []
+    num_bytes = min(RANGE_BYTES, max(1, most_bytes or RANGE_BYTES))
     for file, path in enumerate(paths):
         size = 0 if is_compressed(path) else tf.io.gfile.stat(path).length
-        starts = range(0, max(size, 1), RANGE_BYTES)
+        starts = range(0, max(size, 1), num_bytes)
         ranges += [TextRange(file, path, start, stop) for start, stop in zip(starts, [*starts[1:], None])]
     return ranges
 
@@ -52,10 +58,14 @@ def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]
     Raises:
       ValueError: see read_lines.
     """
-    file, path, start, stop = text_range
-    lines: Iterable[str] = read_lines(path, start, stop)
+    lines: Iterable[str] = read_lines(*text_range[1:])
     # Twice a range's size: all lines of a range come in one batch.
-    batches = in_batches(lines if stop else itertools.chain(lines, [""]), 2 * RANGE_BYTES)
+    return numbered(text_range, in_batches(lines if text_range.stop else itertools.chain(lines, [""]), 2 * RANGE_BYTES))
+
+
+def numbered(text_range: TextRange, batches: Iterator[list[str]]) -> Iterator[tuple[BatchPlace, list[str]]]:
+    """The batches of a range, of which there is one at least, with their places."""
+    file, _, start, stop = text_range
     batch, number = next(batches), 0
     for following in batches:
         yield BatchPlace(file, start, number, start, number + 1), batch

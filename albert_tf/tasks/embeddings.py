@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +40,11 @@ def embed(model: AlbertModel, rows: Sequence[np.ndarray], batch_size: int) -> It
       rows: ids, as `token_ids` gives them.
       batch_size: how many are computed together.
     """
+    return embed_by(vectors_function(model), rows, batch_size)
+
+
+def vectors_function(model: AlbertModel) -> Callable:
+    """A tf.function from ids, ragged int32 [batch, (seq)], to the pooled and the sequence output, float32."""
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def vectors(ids):
@@ -47,6 +52,11 @@ def embed(model: AlbertModel, rows: Sequence[np.ndarray], batch_size: int) -> It
         outputs = model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))
         return tf.cast(outputs["pooled_output"], tf.float32), tf.cast(outputs["sequence_output"], tf.float32)
 
+    return vectors
+
+
+def embed_by(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
+    """What embed gives, by a function that vectors_function has made."""
     order = np.argsort([len(row) for row in rows], kind="stable")
     for start in range(0, len(rows), batch_size):
         texts = order[start : start + batch_size]

@@ -59,8 +59,23 @@ def score_sentences(
       tokenizer = albert_tf.FullTokenizer(spm_model_file="albert_base_v2/30k-clean.model")
       good, bad = score_sentences(model, tokenizer, ["The cats annoy Tim.", "The cats annoys Tim."])
     """
+    return score_by(log_probabilities_function(model), model.config.max_position_embeddings, tokenizer, sentences,
+                    within_word_l2r, tokens_per_batch, places, done)
+
+
+def score_by(
+    log_probabilities: Callable, longest: int, tokenizer: FullTokenizer, sentences: Sequence[str],
+    within_word_l2r: bool, tokens_per_batch: int, places: Sequence[str] | None = None,
+    done: Callable[[int], None] | None = None
+) -> np.ndarray:
+    """What score_sentences gives, by a function that log_probabilities_function has made.
+
+    Args:
+      log_probabilities: the function.
+      longest: the model's positions.
+      tokenizer, sentences, within_word_l2r, tokens_per_batch, places, done: see score_sentences.
+    """
     rows = tokenizer.encode_batch(list(sentences))
-    longest = model.config.max_position_embeddings
     for number, row in enumerate(rows):
         if len(row) + 2 > longest:
             place = places[number] if places else f"sentence {number + 1}"
@@ -70,9 +85,9 @@ def score_sentences(
     starts_word = word_starts(tokenizer) if within_word_l2r else None
     special_tokens = SpecialTokens(tokenizer)
     framed = [special_tokens.around(rows[number]) for number in unique]
-    log_probabilities, scores = _log_probabilities(model), np.zeros(len(rows))
+    scores = np.zeros(len(rows))
     for copies in masked_copies(framed, tokenizer.mask_id, starts_word, tokens_per_batch):
-        values = log_probabilities(copies.ids, copies.positions, copies.targets)
+        values = log_probabilities(*map(tf.constant, (copies.ids, copies.positions, copies.targets))).numpy()
         np.add.at(scores, np.array(unique)[copies.rows], values)
         if done:
             done(int(np.count_nonzero(copies.positions == copies.ids.shape[1] - 2)))
@@ -114,8 +129,8 @@ def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
     return np.cumsum(starts, axis=1)
 
 
-def _log_probabilities(model: AlbertPretrainer):
-    """A function from ids [copies, seq], positions and targets [copies] to log-probabilities, float32 [copies]."""
+def log_probabilities_function(model: AlbertPretrainer) -> Callable:
+    """A tf.function from ids [copies, seq], positions and targets [copies] to log-probabilities, float32 [copies]."""
 
     def of(*shape):
         return tf.TensorSpec(shape, tf.int32)
@@ -127,4 +142,4 @@ def _log_probabilities(model: AlbertPretrainer):
         logits = outputs["mlm_logits"][:, 0]  # [copies, V]
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
 
-    return lambda *inputs: log_probabilities(*map(tf.constant, inputs)).numpy()
+    return log_probabilities

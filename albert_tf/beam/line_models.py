@@ -1,0 +1,127 @@
+"""What workers compute for lines of text: vectors (tasks/embeddings.py) and scores (tasks/sentence_scores.py)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from albert_tf import keras
+from albert_tf.array_files import array_writer, write_array
+from albert_tf.beam.prediction import Arrays, Block, predict_lines
+from albert_tf.files import write_text
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
+from albert_tf.tasks.sentence_scores import log_probabilities_function, score_by
+from albert_tf.text.tokenization import FullTokenizer
+
+
+def extract_embeddings(
+    input_files: list[str], output_files: list[str], model: AlbertModel, tokenizer: FullTokenizer,
+    max_seq_length: int, batch_size: int, per_token: bool, made_from: dict, options: PipelineOptions
+) -> int:
+    """Writes the vectors of all lines to .npy files, one for each shard, and gives the number of lines.
+
+    Args:
+      input_files: UTF-8 text.
+      output_files: .npy. With per_token, each has its own .row_splits.npy and .input_ids.npy.
+      model: the encoder.
+      tokenizer: of its vocabulary.
+      max_seq_length: tokens, above which a line is cut.
+      batch_size: lines that are computed together.
+      per_token: whether there is a vector for each token.
+      made_from: of the manifests.
+      options: of the pipeline.
+
+    Raises:
+      ValueError, OSError: see predict_lines.
+    """
+    predict = functools.partial(_embed, tokenizer=tokenizer, max_seq_length=max_seq_length, batch_size=batch_size,
+                                per_token=per_token)
+    write = functools.partial(_write_vectors, hidden_size=model.config.hidden_size, per_token=per_token)
+    return predict_lines(input_files, output_files, _saver(model, vectors_function(model)), predict, write, made_from,
+                         options)
+
+
+def score_lines(
+    input_files: list[str], output_files: list[str], model: AlbertPretrainer, tokenizer: FullTokenizer,
+    within_word_l2r: bool, tokens_per_batch: int, made_from: dict, options: PipelineOptions
+) -> int:
+    """Writes the pseudo-log-likelihoods of all lines to JSON files, {"scores": [...]}, and gives the number of lines.
+
+    Args:
+      input_files: UTF-8 text.
+      output_files: JSON, one for each shard.
+      model: with its masked-LM head.
+      tokenizer: of its vocabulary.
+      within_word_l2r, tokens_per_batch: see score_sentences.
+      made_from: of the manifests.
+      options: of the pipeline.
+
+    Raises:
+      ValueError, OSError: see predict_lines.
+    """
+    predict = functools.partial(_score, longest=model.config.max_position_embeddings, tokenizer=tokenizer,
+                                within_word_l2r=within_word_l2r, tokens_per_batch=tokens_per_batch)
+    return predict_lines(input_files, output_files, _saver(model, log_probabilities_function(model)), predict,
+                         _write_scores, made_from, options)
+
+
+def _saver(model: keras.Model, function: Callable) -> Callable[[str], None]:
+    """A function that writes a SavedModel whose `predict` is a tf.function of a model."""
+
+    def save(folder: str) -> None:
+        module = tf.Module()
+        module.variables_of_model, module.predict = model.variables, function
+        tf.saved_model.save(module, folder)
+
+    return save
+
+
+# --- what the workers call -------------------------------------------------------------------------------------------
+
+
+def _embed(model: Any, block: Block, tokenizer: FullTokenizer, max_seq_length: int, batch_size: int, per_token: bool
+           ) -> Arrays:
+    rows = token_ids(tokenizer, block.lines, max_seq_length) if block.lines else []
+    vectors = sorted(embed_by(model.predict, rows, batch_size), key=lambda vectors: vectors.text)
+    if not vectors:
+        return {}
+    if not per_token:
+        return dict(vectors=np.stack([vector.pooled for vector in vectors]))
+    return dict(vectors=np.concatenate([vector.tokens for vector in vectors]), input_ids=np.concatenate(rows),
+                lengths=np.array([len(row) for row in rows], np.int64))
+
+
+def _write_vectors(path: str, blocks: list[Arrays], hidden_size: int, per_token: bool) -> None:
+    first = 0
+    with array_writer(path, (sum(len(block["vectors"]) for block in blocks), hidden_size)) as write:
+        for block in blocks:
+            write(first, block["vectors"])
+            first += len(block["vectors"])
+    if per_token:
+        stem = os.path.splitext(path)[0]
+        lengths = [np.zeros(1, np.int64), *(block["lengths"] for block in blocks)]
+        write_array(f"{stem}.row_splits.npy", np.cumsum(np.concatenate(lengths)))
+        write_array(f"{stem}.input_ids.npy",
+                    np.concatenate([np.empty(0, np.int32), *(block["input_ids"] for block in blocks)]))
+
+
+def _score(model: Any, block: Block, longest: int, tokenizer: FullTokenizer, within_word_l2r: bool,
+           tokens_per_batch: int) -> Arrays:
+    if not block.lines:
+        return {}
+    places = [block.line_name(index) for index in range(len(block.lines))]
+    return dict(scores=score_by(model.predict, longest, tokenizer, block.lines, within_word_l2r, tokens_per_batch,
+                                places))
+
+
+def _write_scores(path: str, blocks: list[Arrays]) -> None:
+    scores = [score for block in blocks for score in block["scores"].tolist()]
+    write_text(path, json.dumps(dict(scores=scores), indent=2) + "\n")

@@ -1,0 +1,281 @@
+"""Predictions for each line of texts on Apache Beam: workers load a SavedModel, and write shards in the lines' order.
+
+    ranges of text --(ReadLines)--> blocks of lines --(RunInference)--> predictions --(WriteBlock)--> files
+        --(WriteShard)--> outputs
+
+As in creation.py, whatever a stage writes appears under its name when it is whole, and keys are functions of elements.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import itertools
+import json
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence, Tuple
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from albert_tf.beam.running import run
+from albert_tf.beam.text_ranges import BatchPlace, TextRange, check_complete, numbered, text_ranges
+from albert_tf.data.records import all_or_none
+from albert_tf.files import listed, write_text, written_whole
+from albert_tf.json_files import read_json_object
+from albert_tf.local_copies import local_copy
+from albert_tf.manifests import check_output, move_with_manifest
+from albert_tf.paths import absolute
+from albert_tf.temporary_files import temporary_folder
+from albert_tf.text.lines import read_lines
+
+# Lines that are predicted together: they are sorted by their length, and cut into the model's batches.
+LINES_PER_BLOCK = 2048
+
+# Predictions of some lines by name; rows are in the order of the lines.
+Arrays = Dict[str, np.ndarray]
+
+
+class Block(NamedTuple):
+    """Lines of a file that follow each other, and where they stand."""
+
+    place: BatchPlace
+    path: str
+    lines: list[str]
+
+    def line_name(self, index: int) -> str:
+        """Where a line stands, for an error."""
+        start = f"byte {self.place.start} on, " if self.place.start else ""
+        return f"{self.path}, {start}line {self.place.number * LINES_PER_BLOCK + index + 1}"
+
+
+class BlockFile(NamedTuple):
+    """The file with the predictions of a block."""
+
+    place: BatchPlace
+    path: str
+    num_lines: int
+
+
+@dataclasses.dataclass(frozen=True)
+class LineJob:
+    """What all stages know.
+
+    Args:
+      input_files: UTF-8 text.
+      output_files: shards.
+      work: folder of the SavedModel and of all other files of the pipeline; all workers can read and write it.
+      predict: from the loaded SavedModel and a Block to the predictions of its lines.
+      write_shard: from a path and the predictions of blocks in their order to that file, and others beside it.
+    """
+
+    input_files: list[str]
+    output_files: list[str]
+    work: str
+    predict: Callable[[Any, Block], Arrays]
+    write_shard: Callable[[str, list[Arrays]], None]
+
+    def shard_file(self, shard: int) -> str:
+        """Where a shard is written before it becomes the output."""
+        return os.path.join(self.work, f"shard-{shard:06d}", os.path.basename(self.output_files[shard]))
+
+    def block_file(self, place: BatchPlace) -> str:
+        """The predictions of a block, .npz."""
+        return os.path.join(self.work, "blocks", _name(place))
+
+    @property
+    def model_folder(self) -> str:
+        """Of the SavedModel."""
+        return os.path.join(self.work, "model")
+
+    @property
+    def result_file(self) -> str:
+        """JSON: the place and the number of lines of each block."""
+        return os.path.join(self.work, "result.json")
+
+    def note_mistake(self, place: BatchPlace, message: str) -> None:
+        """Keeps a mistake of the user in a text: a retry would not mend it, and the runner's error would hide it."""
+        write_text(os.path.join(self.work, "mistakes", _name(place)), message)
+
+    def check_no_mistake(self) -> None:
+        """Raises ValueError with the first mistake in the text."""
+        mistakes = sorted(tf.io.gfile.glob(os.path.join(self.work, "mistakes", "*")))
+        if mistakes:
+            with tf.io.gfile.GFile(mistakes[0]) as file:
+                raise ValueError(file.read())
+
+
+def predict_lines(
+    input_files: list[str], output_files: list[str], save_model: Callable[[str], None],
+    predict: Callable[[Any, Block], Arrays], write_shard: Callable[[str, list[Arrays]], None], made_from: dict,
+    options: PipelineOptions,
+) -> int:
+    """Predicts for each line of texts, and gives the number of lines.
+
+    Args:
+      input_files: UTF-8 text.
+      output_files: shards; each has lines that follow each other, of about the same number of bytes.
+      save_model: writes the SavedModel to a folder.
+      predict, write_shard: see LineJob. Beam pickles them.
+      made_from: of the manifests.
+      options: of the pipeline.
+
+    Raises:
+      ValueError: there is no line, a line is not UTF-8 or `predict` refuses it, there is less text than shards, or an
+        output would replace a file that is not an earlier output.
+      OSError: the pipeline failed.
+    """
+    for path in output_files:
+        check_output(path)
+    output_files = [absolute(path) for path in output_files]
+    with temporary_folder(os.path.join(os.path.dirname(output_files[0]), "predict_lines")) as work:
+        job = LineJob([absolute(path) for path in input_files], output_files, work, predict, write_shard)
+        ranges = _ranges(job)
+        save_model(job.model_folder)
+        run(options, functools.partial(build, job, ranges))
+        job.check_no_mistake()
+        if not tf.io.gfile.exists(job.result_file):
+            raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
+        blocks = [(BatchPlace(*place), num_lines) for place, num_lines in read_json_object(job.result_file)["blocks"]]
+        check_complete([place for place, _ in sorted(blocks)], len(input_files))
+        num_lines = sum(num_lines for _, num_lines in blocks)
+        if not num_lines:
+            raise ValueError(f"there are no lines in {listed(input_files)}")
+        with all_or_none(output_files):
+            _move_shards(job, made_from)
+    return num_lines
+
+
+def _ranges(job: LineJob) -> list[TextRange]:
+    """The ranges of the text; there are as many as shards, or more."""
+    num_shards = len(job.output_files)
+    size = sum(tf.io.gfile.stat(path).length for path in job.input_files)
+    ranges = text_ranges(job.input_files, size // num_shards)
+    if len(ranges) < num_shards:
+        raise ValueError(f"the text can be cut into {len(ranges)} pieces: --num_shards must not be more. "
+                         f"Received: {num_shards}")
+    return ranges
+
+
+def _move_shards(job: LineJob, made_from: dict) -> None:
+    for shard, path in enumerate(job.output_files):
+        source = job.shard_file(shard)
+        for name in tf.io.gfile.listdir(os.path.dirname(source)):
+            if name != os.path.basename(source):
+                tf.io.gfile.rename(os.path.join(os.path.dirname(source), name),
+                                   os.path.join(os.path.dirname(path), name), overwrite=True)
+        move_with_manifest(source, path, made_from)
+
+
+def _name(place: BatchPlace) -> str:
+    return f"{place.file:06d}-{place.start:015d}-{place.number:06d}"
+
+
+# --- the pipeline ----------------------------------------------------------------------------------------------------
+
+
+def build(job: LineJob, ranges: list[TextRange], pipeline: beam.Pipeline) -> None:
+    """Adds the stages to a pipeline."""
+    numbered_ranges = [(number, (number * len(job.output_files) // len(ranges), text_range))
+                       for number, text_range in enumerate(ranges)]
+    (pipeline
+     | "ranges of the text" >> beam.Create(numbered_ranges).with_output_types(Tuple[int, Any])
+     | "by range" >> beam.GroupByKey()
+     | "read lines" >> beam.ParDo(ReadLines(job))
+     | "predict" >> RunInference(KeyedModelHandler(LineModel(job)))
+     | "write blocks" >> beam.ParDo(WriteBlock(job)) | "by shard" >> beam.GroupByKey()
+     | "write shards" >> beam.ParDo(WriteShard(job)) | "all shards" >> beam.GroupByKey()
+     | "sum up" >> beam.ParDo(WriteResult(job)))
+
+
+class _Stage(beam.DoFn):
+    def __init__(self, job: LineJob):
+        self._job = job
+
+
+@beam.typehints.with_output_types(Tuple[Any, Any])
+class ReadLines(_Stage):
+    """Ranges of text -> blocks of lines."""
+
+    def process(self, element: tuple[int, Iterable[tuple[int, TextRange]]]):
+        """Range number, (shard number, range) -> (shard number, place), Block."""
+        for shard, text_range in element[1]:
+            try:
+                for place, block in numbered(text_range, _blocks(read_lines(*text_range[1:]))):
+                    yield (shard, place), Block(place, text_range.path, block)
+            except ValueError as error:
+                self._job.note_mistake(BatchPlace(text_range.file, text_range.start, 0, 0, 0), str(error))
+
+
+class LineModel(ModelHandler):
+    """The SavedModel, for RunInference."""
+
+    def __init__(self, job: LineJob):
+        super().__init__(max_batch_size=1)  # a block has the lines of many batches
+        self._job = job
+
+    def load_model(self) -> Any:
+        """The SavedModel."""
+        return tf.saved_model.load(self._job.model_folder)
+
+    def run_inference(self, batch: Sequence[Block], model: Any, inference_args=None) -> Iterable[tuple[int, Arrays]]:
+        """The number of lines and the predictions of each block."""
+        return [self._prediction(model, block) for block in batch]
+
+    def _prediction(self, model: Any, block: Block) -> tuple[int, Arrays]:
+        try:
+            return len(block.lines), self._job.predict(model, block)
+        except ValueError as error:
+            self._job.note_mistake(block.place, str(error))
+            return 0, {}
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class WriteBlock(_Stage):
+    """Predictions of a block -> a file."""
+
+    def process(self, element: tuple[tuple[int, BatchPlace], tuple[int, Arrays]]):
+        """(Shard number, place), (number of lines, predictions) -> shard number, BlockFile."""
+        (shard, place), (num_lines, arrays) = element
+        path = self._job.block_file(place)
+        with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+            content = io.BytesIO()
+            np.savez(content, **arrays)
+            file.write(content.getvalue())
+        yield shard, BlockFile(place, path, num_lines)
+
+
+@beam.typehints.with_output_types(Tuple[int, Any])
+class WriteShard(_Stage):
+    """Files of blocks -> the shard."""
+
+    def process(self, element: tuple[int, Iterable[BlockFile]]):
+        """Shard number, BlockFiles -> 0, BlockFile."""
+        shard, blocks = element[0], sorted(element[1])
+        self._job.write_shard(self._job.shard_file(shard), [_arrays(block) for block in blocks if block.num_lines])
+        yield from ((0, block) for block in blocks)
+
+
+class WriteResult(_Stage):
+    """All blocks -> the result."""
+
+    def process(self, element: tuple[int, Iterable[BlockFile]]):
+        """0, BlockFiles -> nothing."""
+        blocks = [[list(block.place), block.num_lines] for block in sorted(element[1])]
+        write_text(self._job.result_file, json.dumps(dict(blocks=blocks)))
+
+
+def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """The lines in blocks, of which the last is empty: there is one at least."""
+    while block := list(itertools.islice(lines, LINES_PER_BLOCK)):
+        yield block
+    yield []
+
+
+def _arrays(block: BlockFile) -> Arrays:
+    with np.load(local_copy(block.path), allow_pickle=False) as arrays:
+        return dict(arrays)
