@@ -77,6 +77,7 @@ flags.DEFINE_bool("release_compatible", False, "The release's ways: it drops que
 flags.DEFINE_bool("ask", False, "Whether to answer questions from the terminal, a line each, about --context_file.")
 flags.DEFINE_string("context_file", None, "A text file.")
 flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes question and context as text, or ids.")
+flags.DEFINE_bool("use_einsum", True, "Kept for the release's scripts: it has no effect.")
 flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Processes that make features.",
                      *bounds.WORKERS)
 FLAGS = flags.FLAGS

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 
-from script_process import REPOSITORY, start
+from script_process import REPOSITORY, arguments_of, start
 
 
 class ScriptSession:
@@ -42,9 +42,8 @@ class ScriptSession:
             process.wait()
 
     def run(self, expect: int = 0, script: str = None, eagerly: bool = None, **flags) -> str:
-        """Runs a script; flags that are None are left out. Returns what it printed."""
-        given = {name: value for name, value in {**self._flags, **flags}.items() if value is not None}
-        answer = self._ask(script or self._script, [f"--{name}={value}" for name, value in given.items()],
+        """Runs a script, with flags as arguments_of takes them. Returns what it printed."""
+        answer = self._ask(script or self._script, arguments_of({**self._flags, **flags}),
                            self._eagerly if eagerly is None else eagerly)
         assert answer["status"] == expect, answer["printed"]
         return answer["printed"]

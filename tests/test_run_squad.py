@@ -205,8 +205,8 @@ def test_the_releases_flags_are_taken(script, folder, golden):
                train_feature_file=folder / "release/train.tfrecord",
                predict_feature_file=folder / "release/dev.tfrecord",
                predict_feature_left_file=folder / "release/left.jsonl", n_best_size=3, max_answer_length=5,
-               start_n_top=9, end_n_top=7, warmup_proportion=0.5, train_step=1, use_tpu=False, iterations_per_loop=10,
-               release_compatible=True)
+               start_n_top=9, end_n_top=7, warmup_proportion=0.5, train_step=1, use_tpu=False, use_einsum=False,
+               iterations_per_loop=10, release_compatible=True)
     there = {path.name for path in (folder / "release").iterdir()}
     assert {"train.tfrecord", "dev.tfrecord", "left.jsonl", "null_odds.json"} <= there
     n_best = read(folder / "release", "nbest_predictions.json")

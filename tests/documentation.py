@@ -1,0 +1,246 @@
+"""README.md and the pages of docs/, as tests read and run them: blocks of code, commands, links.
+
+What a reader has or downloads is made here under the names that the pages use: text, data sets, and tiny weights in
+place of the released ones. Flags of SMALL follow those of each command: sizes, and the config of those weights.
+
+A fenced block is run by its language:
+
+    ```bash               commands: `python SCRIPT ...` runs in a ScriptSession
+    ```python             runs; the blocks of a page share their names
+    ```json reviews.json  a file that the reader writes, of any language
+    ```text               output, not run
+"""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tarfile
+from typing import NamedTuple
+
+from script_session import REPOSITORY
+
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.tokenization import FullTokenizer
+
+FINE_TUNING = dict(train_batch_size=2, train_step=2, warmup_step=1, save_checkpoints_steps=2)
+SMALL = {
+    "train_vocabulary.py": dict(vocab_size=300),
+    "create_pretraining_data.py": dict(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, num_workers=1),
+    "run_pretraining.py": dict(
+        albert_config_file="tiny.json", max_seq_length=32, max_predictions_per_seq=5, train_batch_size=8,
+        gradient_accumulation_steps=2, num_train_steps=2, num_warmup_steps=1, eval_batch_size=8, max_eval_steps=2),
+    "export_to_tflite.py": dict(max_seq_length=8, max_predictions_per_seq=2),
+    "run_classifier.py": dict(FINE_TUNING, max_seq_length=24),
+    "run_glue.py": dict(FINE_TUNING, max_seq_length=24, num_runs=1),
+    "run_squad.py": dict(FINE_TUNING, max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1),
+    "run_race.py": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
+    "run_tagging.py": dict(FINE_TUNING, max_seq_length=24),
+}
+# Scripts whose recipes set the sizes: other tests run them.
+FLAGS_ALONE = {"pretrain_from_text.py"}
+# Not installed where the tests run: a block that imports one of them is not run.
+OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
+TINY_CONFIG = dict(embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+                   max_position_embeddings=64)
+_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the file that it is (or ""), the heading above it, and its text."""
+
+    language: str
+    file: str
+    section: str
+    text: str
+
+
+class Page:
+    """A page of Markdown.
+
+    Args:
+      path: a pathlib.Path.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.text = path.read_text(encoding="utf-8")
+        self.blocks = list(_blocks(self.text))
+        self.names = {}  # of its python blocks
+
+    def commands(self, section=None):
+        """The words of each command of the shell blocks, or of those of one section."""
+        return [words for block in self.blocks if block.language == "bash" and section in (None, block.section)
+                for words in commands(block.text)]
+
+    def broken_links(self):
+        """Local links whose file or heading does not exist, and paths in backquotes that do not."""
+        prose = _CODE.sub("", self.text)
+        broken = []
+        for link in re.findall(r"\]\((?!https?:)([^)]+)\)", prose):
+            file, _, anchor = link.partition("#")
+            target = self.path.parent / file if file else self.path
+            if not target.exists() or anchor and anchor not in Page(target).anchors():
+                broken.append(link)
+        named = re.findall(r"`((?:albert_tf|docs|tests|benchmarks|models|examples|studies)/[\w./-]*)`", prose)
+        return broken + [path for path in named if not (REPOSITORY / path).exists()]
+
+    def anchors(self):
+        """What links to the headings have behind the #, as GitHub makes them."""
+        found = []
+        for heading in re.findall(r"^#+ (.+)$", _CODE.sub("", self.text), re.MULTILINE):
+            slug = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+            earlier = sum(re.fullmatch(rf"{slug}(-\d+)?", other) is not None for other in found)
+            found.append(f"{slug}-{earlier}" if earlier else slug)
+        return found
+
+    def run(self, block, folder, session):
+        """Runs a block as a reader in a folder would.
+
+        Args:
+          block: of this page.
+          folder: the working directory.
+          session: a ScriptSession that was started in it.
+        """
+        if block.file:
+            path = folder / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.language == "bash":
+            for words in commands(block.text):
+                run_command(words, folder, session)
+        elif block.language == "python":
+            if not imports_other_library(block):
+                exec(compile(block.text, str(self.path), "exec"), self.names)
+        else:
+            assert block.language == "text", block
+
+
+def _blocks(text):
+    section = ""
+    for match in re.finditer(r"^#+ ([^\n]+)$|^```(\w*) ?([\w./-]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        heading, language, file, content = match.groups()
+        if heading:
+            section = heading
+        else:
+            yield Block(language, file, section, content)
+
+
+def commands(text):
+    """The commands of a shell block, each as its list of words."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+
+
+def script_commands(words):
+    """[script, argument, ...] of a command `[NAME=value ...] python script.py argument ...`; [] of any other."""
+    while words and re.match(r"\w+=", words[0]):
+        words = words[1:]
+    return words[1:] if words[0] == "python" and words[1].endswith(".py") else []
+
+
+def flags_of(words):
+    """["--name=value", "--is_set"] -> {"name": "value", "is_set": True}; a list for a flag that is repeated"""
+    flags = {}
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        value = value if equals else True
+        flags[name] = [*(flags[name] if isinstance(flags[name], list) else [flags[name]]), value] \
+            if name in flags else value
+    return flags
+
+
+def imports_other_library(block):
+    return any(re.search(rf"^(?:import|from) {name}\b", block.text, re.MULTILINE) for name in OTHER_LIBRARIES)
+
+
+def run_command(words, folder, session):
+    program, *arguments = words
+    if script_commands(words):
+        script, *arguments = script_commands(words)
+        flags = small(script, flags_of(arguments))
+        session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)
+    elif program == "make":
+        targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+        assert {word for word in arguments if "=" not in word} <= set(targets)
+    elif program == "pip":
+        check_installation(arguments)
+    else:
+        run_download(words, folder)
+
+
+def small(script, flags):
+    """A command's flags with the sizes of SMALL; initial weights have a config of their own."""
+    if script in FLAGS_ALONE:
+        return dict(flags, only_check_args=True)
+    sizes = dict(SMALL.get(script, {}))
+    if "init_checkpoint" in flags:
+        sizes.pop("albert_config_file", None)
+    return {**flags, **sizes}
+
+
+def check_installation(arguments):
+    """pip is not run here: tests/test_packaging.py installs the package."""
+    command, *what = arguments
+    assert command == "install"
+    if what[0] == "-r":
+        assert (REPOSITORY / what[1]).is_file()
+    else:
+        extras = re.fullmatch(r"\.(?:\[(\w+)\])?", what[0])
+        assert extras[1] is None or f"\n{extras[1]} = [" in (REPOSITORY / "pyproject.toml").read_text()
+
+
+def run_download(words, folder):
+    """curl takes the file that write_archive made; mkdir and tar run as they are."""
+    if words[0] == "curl":
+        shutil.copy(folder / "download" / words[-1].rsplit("/", 1)[1], folder)
+    else:
+        assert words[0] in ("mkdir", "tar"), words
+        subprocess.run(words, cwd=folder, check=True)
+
+
+def write_reader_files(folder, golden):
+    """What a reader has: a text, data sets, and at download/ the archive of a released model."""
+    write_text(folder / "text")
+    (folder / "tiny.json").write_text(json.dumps(dict(TINY_CONFIG, vocab_size=300)))
+    write_archive(folder / "download", golden)
+    (folder / "lines.txt").write_text("The name of the file is known.\nThe name of the file are known.\n")
+    (folder / "blimp").mkdir()
+    (folder / "blimp/agreement.jsonl").write_text(json.dumps(dict(
+        sentence_good="The names are known.", sentence_bad="The names is known.", field="morphology")) + "\n")
+    shutil.copytree(golden / "glue/RTE", folder / "glue/RTE")
+    shutil.copytree(golden / "race/RACE", folder / "data/RACE")
+    for split in ("train", "dev"):
+        shutil.copy(golden / "squad/train.json", folder / f"{split}-v2.0.json")
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.conll").write_text("Ada\tB-person\nleft\tO\n\nShe\tO\ncame\tO\n")
+
+
+def write_text(folder):
+    """The sentences of LICENSE, one a line, each paragraph a document."""
+    folder.mkdir()
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (REPOSITORY / "LICENSE").read_text().split("\n\n")]
+    documents = [re.sub("(?<=[.;:,]) ", "\n", paragraph) + "\n" for paragraph in paragraphs if paragraph.count(",") > 1]
+    for name, part in dict(train_1=documents[::3], train_2=documents[1::3], dev=documents[2::3]).items():
+        (folder / f"{name}.txt").write_text("\n".join(part))
+
+
+def write_archive(folder, golden):
+    """albert_base_v2.tar.gz with one folder in it, as the release's."""
+    released = folder / "albert_base"
+    write_released(released, golden / "tiny_spm/tiny.model", "30k-clean.model")
+    with tarfile.open(folder / "albert_base_v2.tar.gz", "w:gz") as archive:
+        archive.add(released, "albert_base")
+
+
+def write_released(folder, vocabulary, name):
+    """A directory as the release's, with a vocabulary under the release's name."""
+    folder.mkdir(parents=True)
+    path = str(shutil.copy(vocabulary, folder / name))
+    tokenizer = FullTokenizer(spm_model_file=path) if name.endswith(".model") else FullTokenizer(vocab_file=path)
+    model = AlbertPretrainer(AlbertConfig(vocab_size=tokenizer.vocab_size, **TINY_CONFIG))
+    (folder / CONFIG_NAME).write_text(model.config.to_json_string())
+    save_tf1_checkpoint(model, str(folder / "model.ckpt-best"))

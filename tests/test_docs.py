@@ -1,0 +1,60 @@
+"""The pages of docs/ and README.md: their links, flags and Python, and runs of the pages on small data."""
+
+import pytest
+from documentation import Page, flags_of, script_commands, write_reader_files, write_released
+from script_session import REPOSITORY, ScriptSession
+
+PAGES = {path.name: Page(path) for path in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))}
+RUN = ["from_hugging_face_and_keras_hub.md", "languages.md"]
+RUN_SLOWLY = ["from_the_release.md", "pretraining.md", "fine_tuning.md", "questions.md"]
+every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+
+
+@pytest.fixture(scope="module")
+def session():
+    with ScriptSession() as session:
+        yield session
+
+
+@pytest.fixture
+def folder(tmp_path, golden, monkeypatch):
+    """Where a reader works, with the models that one downloads."""
+    write_reader_files(tmp_path, golden)
+    write_released(tmp_path / "albert_base_v2", golden / "tiny_spm/tiny.model", "30k-clean.model")
+    write_released(tmp_path / "albert_base_zh", golden / "wordpiece/vocab.txt", "vocab_chinese.txt")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@every_page
+def test_links_and_named_paths_exist(page):
+    assert page.broken_links() == []
+
+
+@every_page
+def test_commands_have_the_flags_of_their_scripts(page, session):
+    for words in filter(None, map(script_commands, page.commands())):
+        script, *flags = words
+        session.run(script=script, only_check_args=True, **flags_of(flags))
+
+
+@every_page
+def test_python_blocks_compile(page):
+    for block in page.blocks:
+        if block.language == "python":
+            compile(block.text, str(page.path), "exec")
+
+
+@pytest.mark.parametrize(
+    "name", [*RUN, *(pytest.param(name, marks=pytest.mark.slow) for name in RUN_SLOWLY)])
+def test_commands_and_snippets_run_in_order(name, folder):
+    with ScriptSession() as session:
+        for block in PAGES[name].blocks:
+            PAGES[name].run(block, folder, session)
+
+
+def test_links_to_missing_files_and_headings_are_broken(tmp_path):
+    links = "[a](page.md#a-heading) [b](missing.md) [c](#missing) [d](https://x.org) [e](#a-heading-1)"
+    paths = "`albert_tf/missing.py` `albert_tf/config.py`"
+    (tmp_path / "page.md").write_text(f"# A heading\n## A (heading)\n{links} {paths}\n```text\n# no\n[f](no.md)\n```\n")
+    assert Page(tmp_path / "page.md").broken_links() == ["missing.md", "#missing", "albert_tf/missing.py"]
