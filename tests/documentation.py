@@ -15,6 +15,7 @@ import json
 import re
 import shlex
 import shutil
+import string
 import subprocess
 import tarfile
 from typing import NamedTuple
@@ -130,16 +131,23 @@ def _blocks(text):
 
 
 def commands(text):
-    """The commands of a shell block, each as its list of words."""
-    lines = text.replace("\\\n", " ").splitlines()
-    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+    """The commands of a shell block, each as its list of words, with the variables that lines NAME=value set."""
+    variables, found = {}, []
+    for line in text.replace("\\\n", " ").splitlines():
+        line = string.Template(line).safe_substitute(variables)
+        words = shlex.split(line, comments=True)
+        if all(re.match(r"\w+=", word) for word in words):
+            variables.update(word.split("=", 1) for word in words)
+        else:
+            found.append(words)
+    return found
 
 
 def script_commands(words):
     """[script, argument, ...] of a command `[NAME=value ...] python script.py argument ...`; [] of any other."""
     while words and re.match(r"\w+=", words[0]):
         words = words[1:]
-    return words[1:] if words[0] == "python" and words[1].endswith(".py") else []
+    return words[1:] if words[:1] == ["python"] and words[1].endswith(".py") else []
 
 
 def flags_of(words):

@@ -85,6 +85,7 @@ def serve() -> None:
             continue
         if script != loaded:
             flags.FLAGS.remove_flag_values(set(flags.FLAGS) - not_of_scripts)
+            sys.modules.pop("run_classifier", None)  # run_glue.py imports it for its flags
             main, loaded = runpy.run_path(str(REPOSITORY / script))["main"], script
         sys.argv = [script, *arguments]
         with tempfile.TemporaryFile("w+") as printed, flagsaver.flagsaver():

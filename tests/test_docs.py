@@ -1,12 +1,15 @@
 """The pages of docs/ and README.md: their links, flags and Python, and runs of the pages on small data."""
 
+import re
+
 import pytest
-from documentation import Page, flags_of, script_commands, write_reader_files, write_released
+from documentation import Page, commands, flags_of, script_commands, write_reader_files, write_released
 from script_session import REPOSITORY, ScriptSession
 
-PAGES = {path.name: Page(path) for path in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))}
-RUN = ["from_hugging_face_and_keras_hub.md", "languages.md"]
-RUN_SLOWLY = ["from_the_release.md", "pretraining.md", "fine_tuning.md", "questions.md"]
+PATHS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
+RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md"]
+RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/questions.md"]
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
@@ -29,6 +32,11 @@ def folder(tmp_path, golden, monkeypatch):
 @every_page
 def test_links_and_named_paths_exist(page):
     assert page.broken_links() == []
+
+
+def test_the_index_lists_every_page():
+    linked = set(re.findall(r"\]\((\w+\.md)\)", PAGES["docs/README.md"].text))
+    assert {f"docs/{name}" for name in linked} == set(PAGES) - {"README.md", "docs/README.md"}
 
 
 @every_page
@@ -58,3 +66,10 @@ def test_links_to_missing_files_and_headings_are_broken(tmp_path):
     paths = "`albert_tf/missing.py` `albert_tf/config.py`"
     (tmp_path / "page.md").write_text(f"# A heading\n## A (heading)\n{links} {paths}\n```text\n# no\n[f](no.md)\n```\n")
     assert Page(tmp_path / "page.md").broken_links() == ["missing.md", "#missing", "albert_tf/missing.py"]
+
+
+def test_commands_of_a_block_have_their_variables():
+    block = "A='--x=1 --y'  # a comment\n\nB=2 python run.py $A \\\n --z='$5 b'\n"
+    assert commands(block) == [["B=2", "python", "run.py", "--x=1", "--y", "--z=$5 b"]]
+    assert script_commands(commands(block)[0]) == ["run.py", "--x=1", "--y", "--z=$5 b"]
+    assert flags_of(["--x=1", "--y", "--x=a=b"]) == dict(x=["1", "a=b"], y=True)
