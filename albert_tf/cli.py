@@ -51,12 +51,18 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
                 main(*given)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
-            print(f"{os.path.basename(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
+            print(f"{_program(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
             sys.exit(1)
         except KeyboardInterrupt:
             sys.exit("interrupted")
 
     app.run(guarded)
+
+
+def _program(path: str) -> str:
+    """What a user calls a program: of `python -m studies` the package, and not its __main__.py."""
+    folder, name = os.path.split(path)
+    return os.path.basename(folder) if name == "__main__.py" else name
 
 
 def _one_line(error: Exception) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
+import shlex
 import statistics
 
 from albert_tf.files import write_text
@@ -36,8 +38,8 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
     unmeasured = [COLUMNS[column].title for column in study.columns if column not in columns]
     page = [f"# {study.question}",
             f"The paper ({study.paper.source}): {study.paper.finding}",
-            f"Scale {study.scale}: {study.about}. Each figure is a mean over {len(study.seeds)} seeds, or over those "
-            "that have finished, with its standard error. Accuracies are in percent.",
+            f"Scale {study.scale}: {study.about}. {_settings(study)}Each figure is a mean over seeds with its standard "
+            "error, and in parentheses the number of seeds. Accuracies are in percent.",
             markdown_table(*_results(study, rows, columns)),
             _plateau(rows)]
     if unmeasured:
@@ -49,9 +51,21 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
                  "without zero.",
                  markdown_table(["", *(COLUMNS[column].title for column in columns)], comparisons[1])]
     page += [f"What this scale cannot tell: {study.limits}", "![results](results.svg)",
-             f"Command: `python -m studies {study.name} --scale={study.scale}` with the flags of the data "
-             "(docs/studies.md)."]
+             f"Command: `{_command(study)}` with the flags of the data (docs/studies.md)."]
     return page
+
+
+def _settings(study: Study) -> str:
+    """Where all configurations differ from the scale."""
+    settings = {**study.settings, **study.overrides}
+    if not settings:
+        return ""
+    return f"But with {', '.join(f'{name} {json.dumps(value)}' for name, value in settings.items())}. "
+
+
+def _command(study: Study) -> str:
+    flags = (f"--set={name}={json.dumps(value)}" for name, value in study.overrides.items())
+    return shlex.join(["python", "-m", "studies", study.name, f"--scale={study.scale}", *flags])
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:

@@ -58,7 +58,9 @@ class Study:
       question, limits: what the study asks, and what the small scale cannot answer.
       paper: what the paper found.
       columns: names of COLUMNS.
-      configurations: settings by label, in the order of the paper's rows.
+      configurations: all settings by label, in the order of the paper's rows.
+      settings: of the study, the same in all configurations.
+      overrides: of the command line, in place of the study's.
       seeds: each configuration is trained with each of them.
       config: the AlbertConfig's values, before the settings.
       runs: by name, before the settings.
@@ -73,6 +75,8 @@ class Study:
     paper: Paper
     columns: list[str]
     configurations: dict[str, Settings]
+    settings: Settings
+    overrides: Settings
     seeds: list[int]
     config: dict[str, Any]
     runs: dict[str, Run]
@@ -119,9 +123,10 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     for label, settings in configurations.items():
         _check_settings(settings, of_scale["config"], runs, f"{place} {label!r}")
     paper = _paper(content["paper"], str(path), len(configurations))
-    return Study(path.stem, scale, content["question"], content["limits"], paper, content["columns"], configurations,
-                 _seeds(at_scale.get("seeds", of_scale["seeds"]), place), of_scale["config"], runs, of_scale["about"],
-                 of_scale.get("training_flops_per_second"))
+    return Study(
+        path.stem, scale, content["question"], content["limits"], paper, content["columns"], configurations, common,
+        overrides or {}, _seeds(at_scale.get("seeds", of_scale["seeds"]), place), of_scale["config"], runs,
+        of_scale["about"], of_scale.get("training_flops_per_second"))
 
 
 def parse_override(text: str) -> tuple[str, Any]:

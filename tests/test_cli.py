@@ -17,13 +17,15 @@ from albert_tf import cli
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Runs a script's main() in this process; returns (exit status, what was printed on stderr)."""
-    monkeypatch.setattr(app, "run", lambda main: main(["script.py"]))
+    command = ["script.py"]
+    monkeypatch.setattr(app, "run", lambda main: main(command))
     logger, verbosity = logging.get_absl_logger(), logging.get_verbosity()
     level, filters = logger.level, list(logger.filters)
 
-    def run(main):
+    def run(main, *argv, **options):
+        command[:] = argv or ["script.py"]
         try:
-            cli.run(main)
+            cli.run(main, **options)
         except SystemExit as end:
             return end.code, capsys.readouterr().err
         return 0, capsys.readouterr().err
@@ -32,6 +34,18 @@ def run(monkeypatch, capsys):
     logging.set_verbosity(verbosity)
     logger.setLevel(level)
     logger.filters[:] = filters
+
+
+def test_a_package_that_is_run_has_its_name_in_errors_and_may_take_an_operand(run):
+    def main(name="nothing"):
+        raise ValueError(f"no study {name}")
+
+    assert run(main, "/x/studies/__main__.py", "sharing", operands=1) == (1, "studies: error: no study sharing\n")
+    assert run(main, "/x/studies/__main__.py", operands=1) == (1, "studies: error: no study nothing\n")
+    with pytest.raises(app.UsageError, match="unexpected argument: more"):
+        run(main, "/x/studies/__main__.py", "sharing", "more", operands=1)
+    with pytest.raises(app.UsageError, match="unexpected argument: sharing"):
+        run(main, "script.py", "sharing")
 
 
 def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):

@@ -1,7 +1,9 @@
 """The studies: every file is valid, and one runs from a text to a report, also after an interruption."""
 
+import contextlib
 import json
 import pathlib
+import re
 import subprocess
 
 import numpy as np
@@ -10,13 +12,15 @@ from absl import flags
 from in_process import loaded
 from script_session import ScriptSession
 
+from albert_tf.config import AlbertConfig
 from albert_tf.sizes import compute_parameters
+from studies import speed
 from studies.columns import COLUMNS
 from studies.intervals import difference_over_seeds, paired_bootstrap, standard_error
 from studies.planning import Data, plan
 from studies.results import training_flops
-from studies.speed import PAPER, table
-from studies.study import FOLDER, SCALES, parse_override, read_study, study_names
+from studies.speed import PAPER, batch, fits, matrix_product_rate, table, tokens_per_second
+from studies.study import SCALES, parse_override, read_study, study_names
 
 PLACES = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
               pairs="blimp")
@@ -181,61 +185,108 @@ def test_the_table_of_speed_is_relative_to_bert_large():
     assert lines["albert xxlarge"][2:4] == ["-", "-"] and set(PAPER) < set(lines)
 
 
+def test_the_speed_of_a_model_is_measured_where_it_fits(monkeypatch):
+    monkeypatch.setattr(speed, "_SECONDS", 0.0)  # a single step
+    config = AlbertConfig(50, 8, 16, 1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
+    assert tokens_per_second(config) > 0 and matrix_product_rate(8) > 0
+    assert {name: values.shape for name, values in batch(config).items()}["masked_lm_ids"] == (4, 20)
+    assert fits(config) and not fits(config.replace(vocab_size=10**7, embedding_size=10**5))
+
+
+TINY_CONFIG = dict(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                   intermediate_size=16, max_position_embeddings=64)
+LENGTHS = dict(max_seq_length=16, max_predictions_per_seq=3)
+TUNING = dict(max_seq_length=16, train_batch_size=4, train_step=2, warmup_step=1, save_checkpoints_steps=1,
+              precision="float32")
+
+
+def tiny_settings():
+    """The small scale's settings for a model of a few thousand variables that is trained for two steps."""
+    by_owner = {"config": TINY_CONFIG, **{run: dict(LENGTHS, num_workers=1) for run in RECORDS},
+                "vocabulary": dict(vocab_size=50),
+                "pretraining": dict(LENGTHS, train_batch_size=4, eval_batch_size=4, num_train_steps=2,
+                                    num_warmup_steps=1, save_checkpoints_steps=2, max_eval_steps=2,
+                                    precision="float32"),
+                **{task: TUNING for task in ("rte", "stsb", "sst2_seeds")},
+                "sst2": dict(TUNING, save_checkpoints_steps=2),
+                "squad": dict(train_batch_size=4, train_step=1, warmup_step=1, precision="float32", num_workers=1),
+                "blimp": dict(precision="float32"), "sst2_ensemble": dict(max_seq_length=16, precision="float32")}
+    return {f"{owner}.{name}": value for owner, values in by_owner.items() for name, value in values.items()}
+
+
 @pytest.fixture
-def small_study(tmp_path):
-    """A study with two configurations and two seeds, of a tiny model."""
-    tiny = dict(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                intermediate_size=16, max_position_embeddings=16)
-    lengths = dict(max_seq_length=16, max_predictions_per_seq=3)
-    settings = {f"config.{name}": value for name, value in tiny.items()}
-    for run, values in {**{run: dict(lengths, num_workers=1) for run in RECORDS}, "vocabulary": dict(vocab_size=50),
-                        "pretraining": dict(lengths, train_batch_size=4, eval_batch_size=4, num_train_steps=2,
-                                            num_warmup_steps=1, save_checkpoints_steps=2, max_eval_steps=2,
-                                            precision="float32"),
-                        "sst2": dict(max_seq_length=16, train_batch_size=4, train_step=2, warmup_step=1,
-                                     save_checkpoints_steps=2, precision="float32")}.items():
-        settings.update({f"{run}.{name}": value for name, value in values.items()})
-    rows = [["shared", 79.8], ["not shared", 82.3], ["another", 81.0]]
-    return write_study(tmp_path / "mine.json", lambda content: content.update(
-        columns=["masked_lm", "sop", "sst2", "squad"], paper=dict(content["paper"], columns=["average"], rows=rows)),
-        settings=settings, seeds=[1, 2])
-
-
-def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruption(small_study, golden, tmp_path,
-                                                                                 monkeypatch):
+def text(tmp_path):
+    """A text of ten documents."""
     sentences = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(i % 5 + 4)) for i in range(80)]
-    text = tmp_path / "text.txt"
-    text.write_text("\n\n".join("\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)))
-    commands, killed = [], []
-    with ScriptSession(eagerly=True) as session, loaded("studies/__main__.py") as run:
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join("\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)))
+    return path
+
+
+@contextlib.contextmanager
+def scripts_in_session(monkeypatch, failing=()):
+    """Gives a list of the commands that have run, in one process. The first run of a script of `failing` is killed."""
+    commands, to_fail = [], list(failing)
+    with ScriptSession(eagerly=True) as session:
         def run_in_session(command):
             script = pathlib.Path(command[1]).name
-            if script == "run_classifier.py" and not killed:
-                killed.append(command)
+            if script in to_fail:
+                to_fail.remove(script)
                 return subprocess.CompletedProcess(command, -9)
             commands.append(command)
             return session.run_command(command)
 
         monkeypatch.setattr(subprocess, "run", run_in_session)
-        given = dict(text=text, dev_text=text, glue_dir=golden / "glue", output_dir=tmp_path / "out")
-        assert run(small_study, **given) == 1 and len(commands) == 6
-        assert run(small_study, **given, only="all") == 0  # the tests' only and not "none"
-        report = tmp_path / "out/mine.small/results.md"
-        of_all = report.read_text()
-        assert run(small_study, **given) == 0
-        assert run(small_study, **given) == 0  # everything is there
+        yield commands
+
+
+def rows_of_table(page):
+    """The first table of a page, with its head."""
+    return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
+
+
+def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruption(text, golden, tmp_path, monkeypatch):
+    rows = [["shared", 79.8], ["not shared", 82.3], ["another", 81.0]]
+    study = write_study(tmp_path / "mine.json", lambda content: content.update(
+        columns=["masked_lm", "sop", "sst2", "squad"], paper=dict(content["paper"], columns=["average"], rows=rows)),
+        settings=tiny_settings(), seeds=[1, 2])
+    given = dict(text=text, dev_text=text, glue_dir=golden / "glue", output_dir=tmp_path / "out",
+                 set="sst2.warmup_step=1")
+    report = tmp_path / "out/mine.small/results.md"
+    with scripts_in_session(monkeypatch, failing=["run_classifier.py"]) as commands, \
+            loaded("studies/__main__.py") as run:
+        assert run(study, **given) == 1 and len(commands) == 6
+        assert run(study, **given, only="all") == 0
+        of_all = rows_of_table(report.read_text())
+        assert run(study, **given) == 0
+        assert run(study, **given) == 0  # everything is there
     scripts = [pathlib.Path(command[1]).stem for command in commands]
     assert {script: scripts.count(script) for script in scripts} == dict(
         train_vocabulary=1, create_pretraining_data=4, run_pretraining=4, run_classifier=4)
     assert len({str(command) for command in commands}) == len(commands)  # each once
-    assert "| none | - | - | - | - |" in of_all
+    assert of_all[2][:4] == ["none", "-", "-", "-"]
     page = report.read_text()
-    head, _, first, second, third = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")][:5]
-    assert head[1:4] == ["masked LM", "SOP pairs", "SST-2"] and head[-2:] == ["the paper's", "average |"]
-    assert first[0].startswith("| all †") and "± " in first[1] and first[1].endswith("(2)")
-    assert [row[-2:] for row in (first, second, third)] == [["shared", "79.8 |"], ["not shared", "82.3 |"],
-                                                            ["another", "81.0 |"]]
+    head, first, second, third = rows_of_table(page)[:4]
+    assert head[0:3] == ["masked LM", "SOP pairs", "SST-2"] and head[-2:] == ["the paper's", "average"]
+    assert first[0] == "all †" and "± " in first[1] and first[1].endswith("(2)")
+    assert [row[-2:] for row in (first, second, third)] == [["shared", "79.8"], ["not shared", "82.3"],
+                                                            ["another", "81.0"]]
+    assert 'pretraining.num_train_steps 2' in page and "--scale=small --set=sst2.warmup_step=1` with" in page
     assert "0 of 2 configurations that were trained are past it" in page
     assert "Not measured, for their data were not given: SQuAD 1.1 F1." in page and "Differences from 'all'" in page
     assert (tmp_path / "out/mine.small/results.svg").read_text().count("<polyline") == 3
-    assert FOLDER.name == "studies"
+
+
+@pytest.mark.slow
+def test_every_column_can_be_measured(text, golden, tmp_path, monkeypatch):
+    ensemble = "{sst2_seeds}/seed_1/model.ckpt-1,{sst2_seeds}/seed_3/model.ckpt-2"
+    squad = str(golden / "squad/dev_v1.json")
+    study = write_study(tmp_path / "mine.json", lambda content: content.update(columns=list(COLUMNS)), seeds=[1],
+                        settings={**tiny_settings(), "squad.train_file": squad, "squad.predict_file": squad,
+                                  "sst2_ensemble.ensemble_checkpoints": ensemble})
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(dict(sentence_good="the king saw", sentence_bad="king the saw")))
+    with scripts_in_session(monkeypatch), loaded("studies/__main__.py") as run:
+        assert run(study, text=text, dev_text=text, glue_dir=golden / "glue", squad_dir="here",
+                   pairs=tmp_path / "pairs.jsonl", output_dir=tmp_path / "out", only="all") == 0
+    table = rows_of_table((tmp_path / "out/mine.small/results.md").read_text())
+    assert all(re.fullmatch(r"-?[\d.]+ \(1\)", cell) for cell in table[1][1 : 1 + len(COLUMNS)])
