@@ -13,7 +13,7 @@ from typing import Callable
 
 from absl import app, flags, logging
 
-from albert_tf import quiet
+from albert_tf import help, quiet
 
 quiet.import_tensorflow()
 
@@ -27,7 +27,8 @@ _AROUND_THE_REASON = re.compile(
 def run(main: Callable[..., None], operands: int = 0) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
 
-    With --verbosity=1 the whole traceback is logged before that line; with --verbosity=-1 only warnings are logged.
+    --help prints the docstring of main's module and the flags in groups. With --verbosity=1 the whole traceback is
+    logged before that line; with --verbosity=-1 only warnings are logged.
 
     Args:
       main: called with the arguments that are no flags.
@@ -56,6 +57,9 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         except KeyboardInterrupt:
             sys.exit("interrupted")
 
+    if help.is_requested(sys.argv[1:]):
+        print(help.help_text(main.__globals__["__doc__"], sys.argv[0]))
+        sys.exit(0)
     app.run(guarded)
 
 

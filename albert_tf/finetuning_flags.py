@@ -8,7 +8,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import bounds
+from albert_tf import bounds, help
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
@@ -25,32 +25,34 @@ FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parent / "recipes"
 
 
+@help.group("Runs")
 def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
     """Args: the defaults of the script."""
     flags.DEFINE_string("recipe", None,
-                        "Values for the flags that are not given: a file of albert_tf/recipes/ by its name (the "
-                        "paper's hyper-parameters, by task), or the path of a JSON file of flags.")
+                        "Values of flags that the command line does not set: a file of albert_tf/recipes/ by its name "
+                        "(the paper's hyper-parameters, by task), or the path of a JSON file of flags.")
     flags.DEFINE_alias("seed", "random_seed")
     flags.DEFINE_bool("do_train", do_train, "Whether to train.")
     flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate: each checkpoint as it is saved; without --do_train, "
-                      "those that are there, else --init_checkpoint.")
+                      "the checkpoints in --output_dir, else --init_checkpoint.")
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint, else the latest, else "
                       "--init_checkpoint.")
-    flags.DEFINE_integer("max_seq_length", max_seq_length, "Tokens at most.",
+    flags.DEFINE_integer("max_seq_length", max_seq_length,
+                         "Maximum number of tokens in an input sequence, special tokens included.",
                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether every batch is padded to --max_seq_length, as in the "
                       "release, and not to the smallest bucket that holds it.")
-    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation step, over all devices.",
+    flags.DEFINE_integer("eval_batch_size", 8, "Examples in an evaluation step, summed over all devices.",
                          *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction step, over all devices.",
+    flags.DEFINE_integer("predict_batch_size", 8, "Examples in a prediction step, summed over all devices.",
                          *bounds.BATCH_SIZE)
-    flags.DEFINE_string("cached_dir", None, "Where features are kept as records; default: --output_dir.")
+    flags.DEFINE_string("cached_dir", None, "Directory in which features are kept as records. Default: --output_dir.")
     flags.DEFINE_integer("early_stopping_patience", 0, "Evaluations in a row without a new best after which training "
                          "ends; 0 for never.", *bounds.EVALUATIONS.at_least(0))
     flags.DEFINE_integer("num_runs", 1, "Runs with seeds --seed, --seed + 1, ..., each in a directory of its own; "
                          "their median is reported, and the best one predicts.", *bounds.RUNS)
-    flags.DEFINE_list("ensemble_checkpoints", [], "Checkpoints whose predictions are averaged, in the place of the "
-                      "run's own.")
+    flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are "
+                      "averaged, instead of predicting with the run's own.")
 
 
 def apply_recipe() -> None:

@@ -23,7 +23,7 @@ from typing import TypeVar
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import bounds, keras, quiet
+from albert_tf import bounds, help, keras, quiet
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
@@ -48,6 +48,7 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 AnyOptions = TypeVar("AnyOptions")
 
 
+@help.group("Model")
 def define_source_flags() -> None:
     """Where a model comes from."""
     flags.DEFINE_string("albert_config_file", None,
@@ -62,59 +63,70 @@ def define_source_flags() -> None:
                         "trust.")
 
 
+@help.group("Model")
 def define_model_flags() -> None:
     """Defines the flags of the model and of the weights that it starts from."""
     define_source_flags()
-    define_float("hidden_dropout_prob", None, "Overrides the config's.")
-    define_float("attention_probs_dropout_prob", None, "Overrides the config's.")
+    define_float("hidden_dropout_prob", None, "Dropout of the embeddings and of each layer's outputs. Default: the "
+                 "config's.")
+    define_float("attention_probs_dropout_prob", None, "Dropout of the attention probabilities. Default: the config's.")
 
 
+@help.group("Model")
 def define_vocabulary_flags() -> None:
     """Defines the flags of the vocabulary and of its casing."""
-    flags.DEFINE_string("spm_model_file", None, "The SentencePiece model; default: that of the weights.")
-    flags.DEFINE_string("vocab_file", None,
-                        "The WordPiece vocabulary, where there is no SentencePiece model; default: that of the "
+    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
                         "weights.")
+    flags.DEFINE_string("vocab_file", None,
+                        "Path of the WordPiece vocabulary, for models without a SentencePiece model. Default: the "
+                        "one that comes with the weights.")
     flags.DEFINE_bool("do_lower_case", None,
-                      "Whether the model's text is lower case; default: what comes with the weights says, else true.")
+                      "Whether text is lower-cased. Default: as the files beside the weights say, else true.")
 
 
+@help.group("Training")
 def define_training_flags(
     optimizer: str, learning_rate: float, train_batch_size: int, save_checkpoints_steps: int
 ) -> None:
     """Args: the defaults of the script."""
-    define_required("output_dir", "Where checkpoints and results go.")
+    define_required("output_dir", "Directory of checkpoints and results. A run that was started there before is "
+                    "continued.")
     flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer.")
     define_float("learning_rate", learning_rate, "The peak learning rate.", lower_bound=0.0)
-    flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples of a step, over all devices.",
+    flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples in a training step, summed over all devices.",
                          *bounds.BATCH_SIZE)
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
-                         "Parts that a device's share of the batch is worked through in.", *bounds.BATCH_SIZE)
-    flags.DEFINE_bool("gradient_checkpointing", False, "Whether a layer's activations are computed again for its "
-                      "gradients, and not kept: less memory, more time.")
-    flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps, "Steps between two checkpoints.",
-                         *bounds.STEPS)
-    flags.DEFINE_integer("keep_checkpoint_max", 5, "How many checkpoints are kept, besides the best.",
-                         *bounds.STEPS)
+                         "Number of micro-batches that each device computes for a step, one after the other. More "
+                         "of them need less memory.", *bounds.BATCH_SIZE)
+    flags.DEFINE_bool("gradient_checkpointing", False, "Whether the activations within a layer are computed again for "
+                      "the gradients instead of being kept: less memory, more time.")
+    flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,
+                         "Steps between two checkpoints, and between two evaluations.", *bounds.STEPS)
+    flags.DEFINE_integer("keep_checkpoint_max", 5,
+                         "Number of the latest checkpoints that are kept, besides the best one.", *bounds.STEPS)
     flags.DEFINE_integer("iterations_per_loop", 1000, "Steps between two returns to the host, on TPU.", *bounds.STEPS)
-    flags.DEFINE_integer("random_seed", 12345, "Of the initial weights, the order of the data, new masks and dropout.",
-                         *bounds.SEED)
+    flags.DEFINE_integer("random_seed", 12345,
+                         "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
 
 
+@help.group("Devices")
 def define_device_flags() -> None:
     """Defines the flags of precision and of the devices to compute on."""
     flags.DEFINE_enum("precision", "float32", PRECISIONS,
-                      "What the model computes in; its variables are float32 always.")
+                      "Type that the model computes in. Its variables are always float32.")
     flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the whole computation of gradients and predictions. "
                       "XLA always compiles the LayerNorm, softmax and activations of training "
                       "(albert_tf/modeling/fused.py).")
-    flags.DEFINE_enum("distribution_strategy", "auto", STRATEGIES, "Where a step runs.")
+    flags.DEFINE_enum("distribution_strategy", "auto", STRATEGIES,
+                      "Devices of a step. auto: all workers if TF_CONFIG names several, else all GPUs if there are "
+                      "several, else one device.")
     flags.DEFINE_bool("use_tpu", False, "The release's name for --distribution_strategy=tpu.")
     flags.DEFINE_string("tpu_name", None, "The TPU's name, or its grpc:// address.")
-    flags.DEFINE_string("tpu_zone", None, "The TPU's zone, where it cannot be found out.")
-    flags.DEFINE_string("gcp_project", None, "The TPU's project, where it cannot be found out.")
+    flags.DEFINE_string("tpu_zone", None, "The TPU's zone, if it cannot be found out.")
+    flags.DEFINE_string("gcp_project", None, "The TPU's project, if it cannot be found out.")
     flags.DEFINE_string("master", None, "The TPU's address; wins over --tpu_name.")
-    flags.DEFINE_integer("num_tpu_cores", 8, "Kept for the release's scripts: TensorFlow 2 finds out.",
+    flags.DEFINE_integer("num_tpu_cores", 8,
+                         "Kept for the release's scripts, without effect: TensorFlow 2 finds the number.",
                          *bounds.DEVICES)
 
 

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import script_process
 import tensorflow as tf
 from absl import app, flags, logging
 from absl.testing import flagsaver
@@ -148,3 +150,26 @@ def test_a_script_starts_without_the_packages_that_only_its_end_needs(module):
     done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE,
                           text=True, check=True)
     assert not {"scipy.stats", "sklearn", "tensorflow_text", "tensorflow_hub"} & set(done.stdout.split())
+
+
+def test_help_lists_flags_in_groups_with_their_defaults():
+    done = script_process.run("run_squad.py", ["--help"])
+    assert done.returncode == 0, done.stderr
+    sections = re.split(r"\n\n(?=[\w ]+:\n|--helpfull)", done.stdout)
+    description, own, model, runs, training, devices, _ = (" ".join(section.split()) for section in sections)
+    assert "python run_squad.py --train_file=" in description
+    assert own.startswith("This script: --") and " --doc_stride: " in own and "--learning_rate" not in own
+    assert model.startswith("Model: --") and " --init_checkpoint: " in model and " --spm_model_file: " in model
+    assert runs.startswith("Runs: --") and re.search(r" --num_runs: [^()]*\(default: 1\)", runs)
+    assert training.startswith("Training: --") and re.search(r" --learning_rate: [^()]*\(default: 5e-05\)", training)
+    assert devices.startswith("Devices: --") and re.search(r" --\[no\]use_tpu: [^()]*\(default: false\)", devices)
+
+
+def test_help_of_run_glue_has_the_flags_of_run_classifier():
+    done = script_process.run("run_glue.py", ["--help"])
+    assert "  --data_dir: " in done.stdout and "  --num_runs: " in done.stdout, done.stderr
+
+
+def test_an_unknown_flag_gets_the_nearest_name():
+    done = script_process.run("run_squad.py", ["--lerning_rate=1"])
+    assert done.returncode == 1 and "Did you mean: learning_rate" in done.stderr
