@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 from absl import flags
-from in_process import loaded
+from in_process import REPOSITORY, loaded
 from script_session import ScriptSession
 
 from albert_tf.config import AlbertConfig
@@ -152,6 +152,14 @@ def test_the_list_says_what_a_study_asks_and_costs(capsys, tmp_path):
     assert all(f"\n{study}: " in f"\n{printed}" for study in study_names())
     assert "9 trained models (3 configurations, seeds [1, 2, 3])" in printed
     assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_the_page_of_studies_has_the_command_and_the_figures_of_the_paper(study):
+    page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
+    paper = read_study(study, "paper").paper
+    assert f"python -m studies {study} --text=" in page and paper.finding in " ".join(page.split())
+    assert all(f"| {' | '.join(map(str, row))} |" in page for row in paper.rows if row)
 
 
 def test_standard_errors_and_intervals_of_known_values():

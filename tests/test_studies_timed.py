@@ -1,0 +1,292 @@
+"""The studies: every file is valid, and one runs from a text to a report, also after an interruption."""
+
+import contextlib
+import json
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from absl import flags
+from in_process import loaded
+from script_session import ScriptSession
+
+from albert_tf.config import AlbertConfig
+from albert_tf.sizes import compute_parameters
+from studies import speed
+from studies.columns import COLUMNS
+from studies.intervals import difference_over_seeds, paired_bootstrap, standard_error
+from studies.planning import Data, plan
+from studies.results import training_flops
+from studies.speed import PAPER, batch, fits, matrix_product_rate, table, tokens_per_second
+from studies.study import SCALES, parse_override, read_study, study_names
+
+PLACES = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
+              pairs="blimp")
+RECORDS = ("train_records", "dev_records", "dev_nsp_records", "dev_ngram3_records")
+WORDS = "the old king saw a ship and the young queen sang of a cold sea while no man slept on that long night".split()
+
+
+def planned(study="sharing", scale="small", output_dir="out", **changes):
+    return plan(read_study(study, scale), Data(output_dir, {**PLACES, **changes}))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_study_has_only_flags_that_its_scripts_have(scale):
+    by_script = {}
+    for study in study_names():
+        for trial in planned(study, scale):
+            assert {COLUMNS[column].run for column in read_study(study, scale).columns} <= set(trial.runs)
+            for run in trial.runs.values():
+                by_script.setdefault(run.script, {}).setdefault(json.dumps(run.flags), run.flags)
+    for script, flag_sets in by_script.items():
+        with loaded(f"{script}.py") as run:
+            known = {flag.name: flag for flag in run.flags}
+            for values in flag_sets.values():
+                assert set(values) <= set(known)
+                for name, value in values.items():
+                    assert "{" not in str(value)
+                    if not isinstance(known[name], flags.MultiFlag):
+                        known[name].parser.parse(value)
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_every_study_is_within_25_minutes_a_model_at_the_small_scale(study):
+    speed = read_study(study, "small").training_flops_per_second
+    for trial in planned(study):
+        assert training_flops(trial.runs["pretraining"], trial.config) / speed < 25 * 60
+
+
+def test_the_cost_of_a_run_is_that_of_the_formula():
+    trial = planned()[0]
+    tokens = 64 * 32 * 4000
+    assert training_flops(trial.runs["pretraining"], trial.config) == 6 * tokens * compute_parameters(
+        trial.config, share_predicted=20 / 64)
+
+
+def test_what_varies_varies_and_all_else_is_shared():
+    trials = planned("sentence_objective")
+    assert [(trial.label, trial.seed) for trial in trials[:4]] == [("none", 1), ("nsp", 1), ("sop", 1), ("none", 2)]
+    none, nsp, sop = (trial.runs for trial in trials[:3])
+    assert nsp["train_records"].flags["sentence_objective"] == "nsp"
+    assert len({runs["train_records"].directory for runs in (none, nsp, sop)}) == 3
+    assert len({runs["dev_records"].directory for runs in (none, nsp, sop)}) == 1
+    assert nsp["pretraining"].flags["input_file"] == nsp["train_records"].directory + "/train.tfrecord"
+    assert len({trial.runs["pretraining"].directory for trial in trials}) == 9
+    base, = (trial for trial in planned("sharing") if (trial.label, trial.seed) == ("128, all shared", 1))
+    assert base.runs["pretraining"] == sop["pretraining"]  # studies share models
+
+
+def test_directories_do_not_depend_on_where_the_study_is():
+    names = [[pathlib.Path(run.directory).name for run in trial.runs.values()] for output_dir in ("a", "b")
+             for trial in planned(output_dir=output_dir)]
+    assert names[: len(names) // 2] == names[len(names) // 2 :]
+
+
+def test_columns_without_data_are_not_measured_and_text_is_needed():
+    assert "squad" not in planned(squad_dir=None)[0].runs and "sst2" in planned(squad_dir=None)[0].runs
+    with pytest.raises(ValueError, match="--text is missing: sharing needs it"):
+        planned(text=None)
+    with pytest.raises(ValueError, match="--additional_text is missing: additional_data needs it"):
+        planned("additional_data", additional_text=None)
+    with pytest.raises(ValueError, match="--glue_dir is missing: ensemble needs it"):
+        planned("ensemble", glue_dir=None)
+
+
+def write_study(path, change=lambda content: None, **small):
+    content = dict(question="Does it run?", paper=dict(source="table 4", finding="It does."), columns=["masked_lm"],
+                   limits="All.",
+                   scales=dict(small=dict(varies={"config.cross_layer_sharing": ["all", "none"]}, **small)))
+    change(content)
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda c: c.pop("question"), "'question' is missing"),
+    (lambda c: c.update(colums=[]), "unknown key 'colums'; known are question, paper, columns"),
+    (lambda c: c.update(columns="sop"), "'columns' must be of type list. Received: 'sop'"),
+    (lambda c: c.update(columns=["mlm"]), "unknown column 'mlm'; known are masked_lm, "),
+    (lambda c: c.update(scales=dict(paper={})), '"scales" has no \'small\': there are paper'),
+    (lambda c: c["scales"]["small"].update(varies={"sharing": ["all"]}), "Received: 'sharing'"),
+    (lambda c: c["scales"]["small"].update(varies={"x": {"a": 1}}), "'x' must be a list of values, or an object"),
+    (lambda c: c["scales"]["small"].update(settings={"config.depth": 2}), "the config has no field 'depth'"),
+    (lambda c: c["scales"]["small"].update(settings={"pretrainig.precision": "float32"}), "'pretrainig.precision'"),
+    (lambda c: c["scales"]["small"].update(settings={"config.num_hidden_layers": 0}), "scales.small 'all': num_hidden"),
+    (lambda c: c["scales"]["small"].update(seeds=["one"]), "at least one. Received: ['one']"),
+    (lambda c: c["paper"].update(columns=["x"], rows=[["a", 1]]), "1 rows for 2 configurations"),
+    (lambda c: c["paper"].update(columns=["x"], rows=[["a"], None]), "Received: ['a']"),
+])
+def test_a_wrong_study_is_refused_by_file_and_key(tmp_path, change, message):
+    path = write_study(tmp_path / "mine.json", change)
+    with pytest.raises(ValueError) as error:
+        read_study(path, "small")
+    assert str(error.value).startswith(path) and message in str(error.value)
+
+
+def test_an_unknown_study_and_a_wrong_setting_are_one_line(tmp_path, capsys):
+    with loaded("studies/__main__.py") as run:
+        assert run("shearing") == 1
+        assert "error: no study 'shearing': there are additional_data, depth" in capsys.readouterr().err
+        assert run("sharing", set="num_train_steps") == 1
+        assert "error: --set must be NAME=VALUE" in capsys.readouterr().err
+        assert run("sharing", set="pretraining.x=1", only="nothing", output_dir=tmp_path, **PLACES) == 1
+        assert "--only=nothing matches no configuration: there are 256, all shared; " in capsys.readouterr().err
+        assert run() == 1
+        assert "error: which study? " in capsys.readouterr().err
+
+
+def test_a_setting_of_the_command_line_is_json_or_text():
+    assert parse_override("pretraining.num_train_steps=100") == ("pretraining.num_train_steps", 100)
+    assert parse_override("pretraining.precision=float32") == ("pretraining.precision", "float32")
+    assert parse_override("pretraining.eval_input_file=[\"a\", \"b\"]")[1] == ["a", "b"]
+    trials = plan(read_study("equal_time", "small", {"pretraining.num_train_steps": 7}), Data("out", PLACES))
+    assert {trial.runs["pretraining"].flags["num_train_steps"] for trial in trials} == {7}
+
+
+def test_the_list_says_what_a_study_asks_and_costs(capsys, tmp_path):
+    with loaded("studies/__main__.py") as run:
+        assert run(list=True, output_dir=tmp_path / "nothing") == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n{study}: " in f"\n{printed}" for study in study_names())
+    assert "9 trained models (3 configurations, seeds [1, 2, 3])" in printed
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_standard_errors_and_intervals_of_known_values():
+    assert standard_error([1.0, 2.0, 3.0]) == pytest.approx(1 / np.sqrt(3)) and np.isnan(standard_error([1.0]))
+    interval = difference_over_seeds([11.0, 12.0, 13.0], [1.0, 2.0, 3.0])
+    # t(0.975) of 4 degrees of freedom is 2.7764
+    assert interval == pytest.approx((10.0, 10 - 2.7764 * np.sqrt(2 / 3), 10 + 2.7764 * np.sqrt(2 / 3)), abs=1e-3)
+    assert interval.excludes_zero and not difference_over_seeds([1.0, 3.0], [2.0, 2.5]).excludes_zero
+    assert not difference_over_seeds([5.0], [1.0, 2.0]).excludes_zero
+
+
+def test_the_paired_bootstrap_sees_differences_that_hold_for_each_example():
+    random = np.random.default_rng(1)
+    hard = random.normal(size=400)
+    better = paired_bootstrap((hard + 0.1)[None], hard[None])
+    np.testing.assert_allclose(better, (0.1, 0.1, 0.1))
+    equal = paired_bootstrap(random.normal(size=[2, 400]), random.normal(size=[3, 400]))
+    assert not equal.excludes_zero
+    # Of means of 400 differences with a variance of 1/2 + 1/3: about 1.96 * sqrt(5/6 / 400) on each side.
+    assert (equal.high - equal.low) / 2 == pytest.approx(1.96 * np.sqrt(5 / 6 / 400), rel=0.15)
+    with pytest.raises(ValueError, match="2 and 3 examples"):
+        paired_bootstrap(np.ones([1, 2]), np.ones([1, 3]))
+
+
+def test_the_table_of_speed_is_relative_to_bert_large():
+    lines = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in
+             table({"bert large": 100.0, "albert base": 500.0}, peak=1e12).splitlines()}
+    # The formula: (30000 * 1024 * 20/128 + 2 * 1024**2 + 24 * 12 * 1024**2) / the same of albert base = 309M / 86.2M.
+    assert lines["albert base"][2:6] == ["500", "5.0", "3.6", "5.6"]
+    assert lines["bert large"][3:6] == ["1.0", "1.0", "1.0"]
+    assert lines["albert xxlarge"][2:4] == ["-", "-"] and set(PAPER) < set(lines)
+
+
+def test_the_speed_of_a_model_is_measured_where_it_fits(monkeypatch):
+    monkeypatch.setattr(speed, "_SECONDS", 0.0)  # a single step
+    config = AlbertConfig(50, 8, 16, 1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
+    assert tokens_per_second(config) > 0 and matrix_product_rate(8) > 0
+    assert {name: values.shape for name, values in batch(config).items()}["masked_lm_ids"] == (4, 20)
+    assert fits(config) and not fits(config.replace(vocab_size=10**7, embedding_size=10**5))
+
+
+TINY_CONFIG = dict(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                   intermediate_size=16, max_position_embeddings=64)
+LENGTHS = dict(max_seq_length=16, max_predictions_per_seq=3)
+TUNING = dict(max_seq_length=16, train_batch_size=4, train_step=2, warmup_step=1, save_checkpoints_steps=1,
+              precision="float32")
+
+
+def tiny_settings():
+    """The small scale's settings for a model of a few thousand variables that is trained for two steps."""
+    by_owner = {"config": TINY_CONFIG, **{run: dict(LENGTHS, num_workers=1) for run in RECORDS},
+                "vocabulary": dict(vocab_size=50),
+                "pretraining": dict(LENGTHS, train_batch_size=4, eval_batch_size=4, num_train_steps=2,
+                                    num_warmup_steps=1, save_checkpoints_steps=2, max_eval_steps=2,
+                                    precision="float32"),
+                **{task: TUNING for task in ("rte", "stsb", "sst2_seeds")},
+                "sst2": dict(TUNING, save_checkpoints_steps=2),
+                "squad": dict(train_batch_size=4, train_step=1, warmup_step=1, precision="float32", num_workers=1),
+                "blimp": dict(precision="float32"), "sst2_ensemble": dict(max_seq_length=16, precision="float32")}
+    return {f"{owner}.{name}": value for owner, values in by_owner.items() for name, value in values.items()}
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A text of ten documents."""
+    sentences = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(i % 5 + 4)) for i in range(80)]
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join("\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)))
+    return path
+
+
+@contextlib.contextmanager
+def scripts_in_session(monkeypatch, failing=()):
+    """Gives a list of the commands that have run, in one process. The first run of a script of `failing` is killed."""
+    commands, to_fail = [], list(failing)
+    with ScriptSession(eagerly=True) as session:
+        def run_in_session(command):
+            script = pathlib.Path(command[1]).name
+            if script in to_fail:
+                to_fail.remove(script)
+                return subprocess.CompletedProcess(command, -9)
+            commands.append(command)
+            return session.run_command(command)
+
+        monkeypatch.setattr(subprocess, "run", run_in_session)
+        yield commands
+
+
+def rows_of_table(page):
+    """The first table of a page, with its head."""
+    return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
+
+
+def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruption(text, golden, tmp_path, monkeypatch):
+    rows = [["shared", 79.8], ["not shared", 82.3], ["another", 81.0]]
+    study = write_study(tmp_path / "mine.json", lambda content: content.update(
+        columns=["masked_lm", "sop", "sst2", "squad"], paper=dict(content["paper"], columns=["average"], rows=rows)),
+        settings=tiny_settings(), seeds=[1, 2])
+    given = dict(text=text, dev_text=text, glue_dir=golden / "glue", output_dir=tmp_path / "out",
+                 set="sst2.warmup_step=1")
+    report = tmp_path / "out/mine.small/results.md"
+    with scripts_in_session(monkeypatch, failing=["run_classifier.py"]) as commands, \
+            loaded("studies/__main__.py") as run:
+        assert run(study, **given) == 1 and len(commands) == 6
+        assert run(study, **given, only="all") == 0
+        of_all = rows_of_table(report.read_text())
+        assert run(study, **given) == 0
+        assert run(study, **given) == 0  # everything is there
+    scripts = [pathlib.Path(command[1]).stem for command in commands]
+    assert {script: scripts.count(script) for script in scripts} == dict(
+        train_vocabulary=1, create_pretraining_data=4, run_pretraining=4, run_classifier=4)
+    assert len({str(command) for command in commands}) == len(commands)  # each once
+    assert of_all[2][:4] == ["none", "-", "-", "-"]
+    page = report.read_text()
+    head, first, second, third = rows_of_table(page)[:4]
+    assert head[0:3] == ["masked LM", "SOP pairs", "SST-2"] and head[-2:] == ["the paper's", "average"]
+    assert first[0] == "all †" and "± " in first[1] and first[1].endswith("(2)")
+    assert [row[-2:] for row in (first, second, third)] == [["shared", "79.8"], ["not shared", "82.3"],
+                                                            ["another", "81.0"]]
+    assert 'pretraining.num_train_steps 2' in page and "--scale=small --set=sst2.warmup_step=1` with" in page
+    assert "0 of 2 configurations that were trained are past it" in page
+    assert "Not measured, for their data were not given: SQuAD 1.1 F1." in page and "Differences from 'all'" in page
+    assert (tmp_path / "out/mine.small/results.svg").read_text().count("<polyline") == 3
+
+
+@pytest.mark.slow
+def test_every_column_can_be_measured(text, golden, tmp_path, monkeypatch):
+    ensemble = "{sst2_seeds}/seed_1/model.ckpt-1,{sst2_seeds}/seed_3/model.ckpt-2"
+    squad = str(golden / "squad/dev_v1.json")
+    study = write_study(tmp_path / "mine.json", lambda content: content.update(columns=list(COLUMNS)), seeds=[1],
+                        settings={**tiny_settings(), "squad.train_file": squad, "squad.predict_file": squad,
+                                  "sst2_ensemble.ensemble_checkpoints": ensemble})
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(dict(sentence_good="the king saw", sentence_bad="king the saw")))
+    with scripts_in_session(monkeypatch), loaded("studies/__main__.py") as run:
+        assert run(study, text=text, dev_text=text, glue_dir=golden / "glue", squad_dir="here",
+                   pairs=tmp_path / "pairs.jsonl", output_dir=tmp_path / "out", only="all") == 0
+    table = rows_of_table((tmp_path / "out/mine.small/results.md").read_text())
+    assert all(re.fullmatch(r"-?[\d.]+ \(1\)", cell) for cell in table[1][1 : 1 + len(COLUMNS)])
