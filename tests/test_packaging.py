@@ -62,7 +62,7 @@ def test_the_wheel_holds_all_that_the_package_reads(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert wheel.name.startswith(f"albert_tf-{albert_tf.__version__}-")
     expected = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf").rglob("*")
-                if path.suffix in (".py", ".json", ".typed")}
+                if path.suffix in (".py", ".json", ".typed", ".html", ".css", ".js")}
     expected |= {f"albert_tf/scripts/{name}.py" for name in SCRIPTS}
     assert {name for name in names if not name.split("/")[0].endswith(".dist-info")} == expected
 

@@ -29,7 +29,7 @@ def export_multiple_choice(
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.
     """
-    text_inputs = dict(context=[None], question=[None], options=[None, model.num_choices])
+    text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, model.num_choices])
 
     def outputs(found: dict) -> dict:
         logits = found["logits"]

@@ -1,0 +1,198 @@
+"""Models for the server: from a checkpoint of any kind, whose head says what it can do, or from a SavedModel."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tempfile
+from typing import Callable, Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.interchange.choice_serving import export_multiple_choice
+from albert_tf.interchange.classification_serving import export_classification
+from albert_tf.interchange.conversion import kind_of
+from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.heads import head_of
+from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.squad_serving import export_question_answering
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.serving.signatures import Columns, InputSpec, ServedModel, Signature
+from albert_tf.tasks.layer_distances import layer_distances
+from albert_tf.tasks.squad_answers import AnswerOptions
+from albert_tf.text.tokenization import FullTokenizer
+
+SENTENCE_ORDER, LAYER_DISTANCES = "sentence_order", "layer_distances"
+
+
+def model_of_source(
+    name: str, source: Source, model: str | None = None, tokenizer: FullTokenizer | None = None, top_k: int = 5
+) -> ServedModel:
+    """A model with all that its head can do.
+
+    The head's own signatures are those of the SavedModel that its script exports. Besides, a pre-trained model says
+    whether two texts are in order, and every model how far each of its layers moves a text.
+
+    Args:
+      name: in URLs.
+      source: of the weights.
+      model: which model of from_pretrained it is; by default what its variables tell.
+      tokenizer: by default that of the vocabulary that came with the weights.
+      top_k: pieces for each mask.
+
+    Raises:
+      ValueError: there is no vocabulary, it is not clear which model it is, or it cannot be read.
+    """
+    tokenizer = tokenizer or source.vocabulary.tokenizer()
+    built, report = build(source, model or kind_of(source))
+    signatures: dict[str, Signature] = {}
+    export = _EXPORTS.get(head_of(built).name)
+    if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
+        with tempfile.TemporaryDirectory() as folder:
+            export(os.path.join(folder, "served"), built, tokenizer, top_k)
+            signatures.update(_signatures(os.path.join(folder, "served")))
+    encoder = getattr(built, "albert", built)
+    if isinstance(built, AlbertPretrainer) and not any("seq_relationship" in name for name in report.not_restored):
+        signatures[SENTENCE_ORDER] = _of_texts(
+            ("text_a", "text_b"), tokenizer, built.config.max_position_embeddings, SENTENCE_ORDER,
+            functools.partial(_sentence_order, built))
+    if isinstance(encoder, AlbertModel):
+        signatures[LAYER_DISTANCES] = _of_texts(("text",), tokenizer, built.config.max_position_embeddings,
+                                                LAYER_DISTANCES, functools.partial(layer_distances, encoder))
+    config = built.config
+    description = (f"{head_of(built).name.replace('_', ' ')} from {source.path}: {config.num_hidden_layers} layers, "
+                   f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
+    return ServedModel(name, description, signatures)
+
+
+def model_of_saved_model(name: str, path: str) -> ServedModel:
+    """A SavedModel with its signatures. Its graph runs, as any program of its author.
+
+    Args:
+      name: in URLs.
+      path: of the SavedModel.
+
+    Raises:
+      ValueError: there is none at the path, or it has no signature.
+    """
+    return ServedModel(name, f"SavedModel {path}", _signatures(path))
+
+
+def names_of(paths: Iterable[str]) -> list[str]:
+    """A name for each path: its last part, with a number where two are equal, and with nothing that URLs escape."""
+    names: list[str] = []
+    for path in paths:
+        name = base = re.sub(r"[^\w.-]+", "_", os.path.basename(path.rstrip("/"))) or "model"
+        while name in names:
+            name = f"{base}-{sum(other.rpartition('-')[0] == base for other in names) + 2}"
+        names.append(name)
+    return names
+
+
+def _export_masks(folder: str, model: AlbertPretrainer, tokenizer: FullTokenizer, top_k: int) -> None:
+    export_mask_filling(folder, model, tokenizer, min(top_k, model.config.vocab_size))
+
+
+def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
+    export_classification(folder, model, tokenizer, model.config.max_position_embeddings, has_pairs=True,
+                          is_regression=model.num_labels == 1)
+
+
+def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
+    length = min(model.config.max_position_embeddings, 384)
+    max_query_length = min(64, length // 4)
+    features = FeatureOptions(length, min(128, (length - max_query_length) // 2), max_query_length, is_training=False)
+    shortest = max(getattr(model, "start_n_top", 1), getattr(model, "end_n_top", 1))
+    export_question_answering(folder, model, tokenizer, features, AnswerOptions(version), shortest)
+
+
+def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
+    length = model.config.max_position_embeddings
+    export_multiple_choice(folder, model, tokenizer, length, min(128, length // 2))
+
+
+# By the name of the head; a model without an entry has no signature of its own.
+_EXPORTS: Mapping[str, Callable] = dict(
+    pretrainer=_export_masks, classifier=_export_classification, multiple_choice=_export_choices,
+    span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
+
+
+def _sentence_order(model: AlbertPretrainer, inputs: dict) -> dict[str, tf.Tensor]:
+    """Probabilities [batch, 2]: in order, and swapped (or, of a BERT: next to each other, and not)."""
+    positions = tf.zeros([tf.shape(inputs["input_ids"])[0], 1], tf.int32)
+    return dict(probabilities=tf.nn.softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
+
+
+def _of_texts(
+    names: tuple[str, ...], tokenizer: FullTokenizer, max_seq_length: int, view: str, outputs: Callable[[dict], dict]
+) -> Signature:
+    """A signature that takes one text or two, from a function of the model's inputs."""
+    function = tf.function(outputs, autograph=False, reduce_retracing=True)
+
+    def run(columns: Columns) -> dict[str, np.ndarray]:
+        first, *others = ([text.decode("utf-8", "replace") for text in columns[name]] for name in names)
+        inputs = tokenizer(first, others[0] if others else None, max_seq_length=max_seq_length)
+        return {name: value.numpy() for name, value in function(
+            {name: tf.constant(array) for name, array in inputs.items()}).items()}
+
+    return Signature({name: InputSpec("string", (None,)) for name in names}, run, view)
+
+
+def _signatures(path: str) -> dict[str, Signature]:
+    import tensorflow_text  # noqa: F401  registers the ops of the tokenization
+
+    try:
+        loaded = tf.saved_model.load(path)
+        signatures = dict(loaded.signatures)
+    except (AttributeError, OSError, ValueError, tf.errors.OpError) as error:
+        raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
+    if not signatures:
+        raise ValueError(f"{path} is a SavedModel without signatures")
+    return {name: _signature(loaded, function) for name, function in signatures.items()}
+
+
+def _signature(loaded, function) -> Signature:
+    """A signature of a SavedModel; it keeps the loaded object, which owns the variables."""
+    specs = function.structured_input_signature[1]
+    view = _view(set(specs), set(function.structured_outputs))
+
+    def run(columns: Columns, loaded=loaded) -> dict[str, np.ndarray]:
+        tensors = {name: tf.constant(column, specs[name].dtype) for name, column in columns.items()}
+        try:
+            return {name: value.numpy() for name, value in function(**tensors).items()}
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(error.message) from error
+
+    inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), "" if name == "text_b" else None)
+              for name, spec in specs.items()}
+    return Signature(inputs, run, view, _ROWS.get(view, dict))
+
+
+def _view(inputs: set[str], outputs: set[str]) -> str:
+    """How the page shows a signature, by the names of its inputs and outputs."""
+    if inputs == {"text"} and {"pieces", "probabilities"} <= outputs:
+        return "fill_masks"
+    if inputs in ({"text_a"}, {"text_a", "text_b"}) and "probabilities" in outputs:
+        return "classify"
+    if inputs == {"question", "context"} and {"answer", "start", "end"} <= outputs:
+        return "answer"
+    if inputs == {"question", "context", "options"}:
+        return "choose"
+    if inputs == {"text"} and {"words", "tags"} <= outputs:
+        return "tag"
+    return "json"
+
+
+def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A row without what is behind its last value that is not "": masks or words that only other rows have."""
+    is_there = row[name].reshape([len(row[name]), -1])[:, :1].ravel() != b""
+    return {key: values[is_there] if values.shape[:1] == is_there.shape else values for key, values in row.items()}
+
+
+_ROWS = dict(fill_masks=functools.partial(_without_empty, "pieces"), tag=functools.partial(_without_empty, "words"))

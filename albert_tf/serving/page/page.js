@@ -1,0 +1,238 @@
+"use strict";
+
+// A view is how one signature is asked and shown: the fields of its form with an example each, and a function that
+// adds what a prediction says to the page. Texts are only ever set as textContent.
+const VIEWS = {
+  fill_masks: {
+    title: "Fill masks", button: "Fill", fields: {text: ["Text with [MASK]", "The [MASK] of the file is not known."]},
+    show: (prediction, values, result) => {
+      if (prediction.pieces.length === 0) add(result, "p", "There is no [MASK] in the text.");
+      prediction.pieces.forEach((pieces, mask) => {
+        add(result, "h2", prediction.pieces.length > 1 ? `Mask ${mask + 1}` : "Behind the mask");
+        pieces.forEach((piece, i) => bar(result, readable(piece), prediction.probabilities[mask][i]));
+      });
+    },
+  },
+  classify: {
+    title: "Classify", button: "Classify",
+    fields: {text_a: ["Text", "A warm, funny and clever film."], text_b: ["Second text, for tasks with pairs", ""]},
+    show: (prediction, values, result) => {
+      if (prediction.probabilities.length === 1) {
+        add(result, "p", `Score: ${prediction.probabilities[0].toFixed(3)}`);
+      } else {
+        prediction.probabilities.forEach((probability, label) => bar(result, `Label ${label}`, probability));
+      }
+    },
+  },
+  sentence_order: {
+    title: "Sentence order", button: "Compare",
+    fields: {text_a: ["First text", "She opened the door."], text_b: ["Second text", "Then she went in."]},
+    show: (probabilities, values, result) => {
+      bar(result, "In order", probabilities[0]);
+      bar(result, "Swapped", probabilities[1]);
+    },
+  },
+  answer: {
+    title: "Ask a text", button: "Ask",
+    fields: {question: ["Question", "Who sold the boat?", "input"],
+             context: ["Text", "Ada sold the boat in May. In June she bought a kettle."]},
+    show: (prediction, values, result) => {
+      const text = Array.from(values.context);  // offsets count characters, and JavaScript's own count UTF-16 units
+      const shown = add(result, "p", text.slice(0, prediction.start).join(""), "text");
+      add(shown, "mark", text.slice(prediction.start, prediction.end).join(""));
+      shown.append(text.slice(prediction.end).join(""));
+      add(result, "p", `Score of the answer: ${prediction.score.toFixed(2)}`);
+      if ("no_answer_score" in prediction) {
+        bar(result, "The text has no answer", 1 / (1 + Math.exp(-prediction.no_answer_score)));
+      }
+    },
+  },
+  choose: {
+    title: "Choose", button: "Choose",
+    fields: {context: ["Passage", "Ada sold the boat in May. In June she bought a kettle."],
+             question: ["Question", "What did Ada buy?", "input"], options: ["Options, one a line", "A boat\nA kettle"]},
+    values: (fields, inputs) => {
+      const options = fields.options.split("\n").filter((line) => line.trim() !== "");
+      const count = inputs.options.shape[1];
+      if (options.length > count) throw new Error(`The model takes ${count} options at most.`);
+      return {...fields, options: [...options, ...Array(count - options.length).fill("")]};
+    },
+    show: (prediction, values, result) => values.options.forEach((option, i) => {
+      if (option !== "") bar(result, option, prediction.probabilities[i]);
+    }),
+  },
+  tag: {
+    title: "Tag words", button: "Tag", fields: {text: ["Text", "Ada Lovelace lived in London."]},
+    show: (prediction, values, result) => {
+      const shown = add(result, "p", "", "text");
+      const text = Array.from(values.text);
+      let place = 0;
+      prediction.words.forEach((word, i) => {
+        shown.append(text.slice(place, prediction.start[i]).join(""));
+        const isPlain = prediction.tags[i] === "O";
+        add(shown, isPlain ? "span" : "mark", text.slice(prediction.start[i], prediction.end[i]).join(""));
+        if (!isPlain) add(shown, "sub", prediction.tags[i], "tag");
+        place = prediction.end[i];
+      });
+      shown.append(text.slice(place).join(""));
+    },
+  },
+  layer_distances: {
+    title: "Layer distances", button: "Measure",
+    fields: {text: ["Text", "How far does each layer move its input?"]},
+    show: (prediction, values, result) => {
+      const table = add(result, "table");
+      row(table, "th", ["Layer", "L2 distance", "Angle"]);
+      prediction.distances.forEach((distance, i) =>
+        row(table, "td", [i + 1, distance.toFixed(2), `${prediction.angles[i].toFixed(1)}°`]));
+    },
+  },
+  json: {
+    title: "JSON", button: "Send", fields: {},
+    show: (prediction, values, result) => add(result, "pre", JSON.stringify(prediction, null, 1)),
+  },
+};
+
+const state = {models: [], model: null, signature: null};
+const at = (id) => document.getElementById(id);
+
+function add(parent, tag, text = "", className = "") {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  if (className) element.className = className;
+  parent.append(element);
+  return element;
+}
+
+function row(table, tag, cells) {
+  const line = add(table, "tr");
+  cells.forEach((cell, i) => add(line, tag, cell, i > 0 ? "number" : ""));
+}
+
+function bar(parent, name, probability) {
+  const element = add(parent, "div", "", "bar");
+  add(element, "i").style.width = `${100 * probability}%`;
+  add(element, "span", name);
+  add(element, "span", `${(100 * probability).toFixed(1)} %`);
+}
+
+// SentencePiece marks the start of a word, and WordPiece its continuation.
+function readable(piece) {
+  if (piece.startsWith("▁")) return piece.slice(1) || "(a blank)";
+  return piece;
+}
+
+function tabs(parent, names, selected, select) {
+  parent.replaceChildren();
+  names.forEach(([key, title]) => {
+    const button = add(parent, "button", title);
+    button.type = "button";
+    button.role = "tab";
+    button.ariaSelected = String(key === selected);
+    button.addEventListener("click", () => select(key));
+  });
+}
+
+function chooseModel(name) {
+  state.model = state.models.find((model) => model.name === name);
+  tabs(at("models"), state.models.map((model) => [model.name, model.name]), name, chooseModel);
+  at("description").textContent = state.model.description;
+  // Signatures without a view of their own are for programs, unless the model has nothing else.
+  const all = Object.keys(state.model.signatures);
+  const shown = all.filter((key) => state.model.signatures[key].view !== "json");
+  state.model.shown = shown.length > 0 ? shown : all;
+  chooseSignature(state.model.shown[0]);
+}
+
+function chooseSignature(name) {
+  state.signature = name;
+  const titles = state.model.shown.map((key) => {
+    const view = state.model.signatures[key].view;
+    return [key, view === "json" ? key : VIEWS[view].title];
+  });
+  tabs(at("views"), titles, name, chooseSignature);
+  at("views").hidden = titles.length < 2;
+  const form = at("form");
+  form.replaceChildren();
+  for (const [input, spec] of Object.entries(state.model.signatures[name].inputs)) {
+    const [title, example, tag = "textarea"] = currentView().fields[input] || [`${input}, as JSON`, "[]"];
+    const label = add(form, "label", title);
+    const field = add(label, tag);
+    field.name = input;
+    field.value = example;
+    field.required = !spec.optional && tag === "input";
+    field.addEventListener("input", showRequest);
+  }
+  const button = add(form, "button", currentView().button);
+  button.type = "submit";
+  at("result").replaceChildren();
+  at("error").hidden = true;
+  at("response").textContent = "Press the button to see it.";
+  showRequest();
+}
+
+function currentView() {
+  return VIEWS[state.model.signatures[state.signature].view];
+}
+
+function currentValues() {
+  const view = currentView();
+  const inputs = state.model.signatures[state.signature].inputs;
+  const fields = Object.fromEntries(new FormData(at("form")));
+  if (view === VIEWS.json) return Object.fromEntries(Object.entries(fields).map(([key, text]) => [key, JSON.parse(text)]));
+  return view.values ? view.values(fields, inputs) : fields;
+}
+
+function path() {
+  return `/v1/models/${encodeURIComponent(state.model.name)}:predict`;
+}
+
+function requestBody(values) {
+  return {signature_name: state.signature, instances: [values]};
+}
+
+function showRequest() {
+  let body = "";
+  try {
+    body = JSON.stringify(requestBody(currentValues()), null, 1);
+  } catch (error) {
+    body = String(error.message);
+  }
+  at("request").textContent = `curl ${location.origin}${path()} -d @- <<'END'\n${body}\nEND`;
+}
+
+async function predict(event) {
+  event.preventDefault();
+  const button = at("form").querySelector("button");
+  const asked = [state.model, state.signature];
+  at("error").hidden = true;
+  button.disabled = true;
+  try {
+    const values = currentValues();
+    const response = await fetch(path(), {method: "POST", body: JSON.stringify(requestBody(values))});
+    const answer = await response.json();
+    if (state.model !== asked[0] || state.signature !== asked[1]) return;  // another tab was opened meanwhile
+    at("response").textContent = JSON.stringify(answer, null, 1);
+    if (answer.error) throw new Error(answer.error);
+    at("result").replaceChildren();
+    currentView().show(answer.predictions[0], values, at("result"));
+  } catch (error) {
+    at("error").textContent = error.message;
+    at("error").hidden = false;
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function start() {
+  at("form").addEventListener("submit", predict);
+  try {
+    state.models = (await (await fetch("/v1/models")).json()).models;
+    chooseModel(state.models[0].name);
+  } catch (error) {
+    at("error").textContent = `The server does not answer: ${error.message}`;
+    at("error").hidden = false;
+  }
+}
+
+start();

@@ -1,0 +1,289 @@
+"""The HTTP server: the page, and TensorFlow Serving's REST interface for the models.
+
+    GET  /                               the page, with /style.css and /page.js
+    GET  /v1/models                      the models with their signatures
+    GET  /v1/models/NAME                 TensorFlow Serving's state of a model
+    POST /v1/models/NAME:predict         predictions (albert_tf/serving/requests.py)
+
+No path is ever looked up on the disk: the page's three files are read once, when the server is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import importlib.resources
+import ipaddress
+import json
+import queue
+import re
+import socket
+import threading
+from http import HTTPStatus
+from typing import Mapping, Sequence
+from urllib.parse import unquote, urlsplit
+
+from absl import logging
+
+from albert_tf.serving.batching import Batcher
+from albert_tf.serving.requests import input_arrays, read_request, response
+from albert_tf.serving.signatures import ServedModel, Signature
+
+_PAGE = {"/": ("index.html", "text/html; charset=utf-8"), "/style.css": ("style.css", "text/css; charset=utf-8"),
+         "/page.js": ("page.js", "text/javascript; charset=utf-8")}
+_MODEL_URL = re.compile(r"/v1/models/([^/:]+)(?:/versions/1)?(:predict)?")
+# The page loads nothing from elsewhere, runs no inline script, and stands in no other page.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+                               "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+}
+_SECONDS_OF_SILENCE = 30
+MAX_ROWS = 1024
+
+
+class RequestError(Exception):
+    """A request that is answered with an error.
+
+    Args:
+      status: of the answer.
+      message: one line.
+    """
+
+    def __init__(self, status: HTTPStatus, message: str):
+        super().__init__(message)
+        self.status = status
+
+
+class ModelServer(http.server.ThreadingHTTPServer):
+    """Serves models and the page. `serve_forever` runs it, and `server_close` ends it.
+
+    Args:
+      models: whose names differ; the page shows them in this order.
+      host: the address to listen on. On a loopback address, only requests that name a loopback host are answered: a
+        page of another site whose name is made to mean 127.0.0.1 gets nothing.
+      port: 0 for any that is free.
+      max_body_bytes: a larger request is refused before it is read.
+      max_connections: more than that at once are refused.
+      batcher: runs the models.
+
+    Raises:
+      OSError: the address cannot be used.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, models: Sequence[ServedModel], host: str = "127.0.0.1", port: int = 0,
+                 max_body_bytes: int = 1_000_000, max_connections: int = 64, batcher: Batcher | None = None):
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        self.models: Mapping[str, ServedModel] = {model.name: model for model in models}
+        self.is_loopback = _is_loopback(host)
+        self.max_body_bytes = max_body_bytes
+        self.batcher = batcher or Batcher()
+        files = importlib.resources.files("albert_tf.serving") / "page"
+        self.page = {path: (type_, (files / name).read_bytes()) for path, (name, type_) in _PAGE.items()}
+        self._connections = threading.BoundedSemaphore(max_connections)
+        super().__init__((host, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def process_request(self, request, client_address) -> None:
+        """Starts a thread for a connection, or refuses it where there are too many."""
+        if not self._connections.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address) -> None:
+        """Answers the requests of a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
+
+    def handle_error(self, request, client_address) -> None:
+        """Logs what was not answered: a client that went away."""
+        logging.debug("a connection ended with an error", exc_info=True)
+
+    def server_close(self) -> None:
+        """Ends the server and its batcher."""
+        super().server_close()
+        self.batcher.close()
+
+    def predict(self, name: str, body: bytes) -> dict:
+        """The answer to a prediction request.
+
+        Raises:
+          RequestError: there is no such model or signature, the body is wrong, or too many requests wait.
+        """
+        model = self.model(name)
+        try:
+            request = read_request(body)
+            signature = model.signatures.get(request.signature_name)
+            if signature is None:
+                raise ValueError(f"{name} has no signature {request.signature_name!r}, but "
+                                 f"{', '.join(model.signatures)}")
+            columns = input_arrays(request, signature, MAX_ROWS)
+            return response(request, self.batcher.submit(signature, columns).result())
+        except queue.Full:
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests wait: try again later") from None
+        except ValueError as error:
+            raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
+
+    def model(self, name: str) -> ServedModel:
+        """The model of a name.
+
+        Raises:
+          RequestError: there is none.
+        """
+        if name not in self.models:
+            raise RequestError(HTTPStatus.NOT_FOUND, f"there is no model {name!r}, but {', '.join(self.models)}")
+        return self.models[name]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    server: ModelServer
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "albert_tf", ""
+    timeout = _SECONDS_OF_SILENCE
+
+    def do_GET(self) -> None:
+        """The page, the list of models, and the state of one."""
+        self._answer(self._get)
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        """Predictions."""
+        self._answer(self._post)
+
+    def _get(self) -> tuple[str, bytes]:
+        path = urlsplit(self.path).path
+        if path in self.server.page:
+            return self.server.page[path]
+        if path == "/v1/models":
+            return _json(dict(models=[_described(model) for model in self.server.models.values()]))
+        name, is_predict = self._model_url(path)
+        if is_predict:
+            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "predictions are requested by POST")
+        self.server.model(name)
+        state = dict(version="1", state="AVAILABLE", status=dict(error_code="OK", error_message=""))
+        return _json(dict(model_version_status=[state]))
+
+    def _post(self) -> tuple[str, bytes]:
+        body = self._body()
+        name, is_predict = self._model_url(urlsplit(self.path).path)
+        if not is_predict:
+            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "POST goes to /v1/models/NAME:predict")
+        return _json(self.server.predict(name, body))
+
+    def _model_url(self, path: str) -> tuple[str, bool]:
+        match = _MODEL_URL.fullmatch(path)
+        if not match:
+            raise RequestError(HTTPStatus.NOT_FOUND, "there is nothing at this path")
+        return unquote(match[1]), bool(match[2])
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
+            self.close_connection = True
+            raise RequestError(HTTPStatus.LENGTH_REQUIRED, "a request needs a Content-Length")
+        if len(length) > 18 or int(length) > self.server.max_body_bytes:
+            self.close_connection = True
+            raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                               f"a body may have {self.server.max_body_bytes:,} bytes. Received: {length[:18]}")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            raise RequestError(HTTPStatus.BAD_REQUEST, "the body is shorter than its Content-Length")
+        return body
+
+    def _check_host(self) -> None:
+        """Refuses requests that another site's page makes of the user's browser."""
+        host = self.headers.get("Host", "")
+        if self.server.is_loopback and not _is_loopback(urlsplit(f"//{host}").hostname or ""):
+            raise RequestError(HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{host}":
+            raise RequestError(HTTPStatus.FORBIDDEN, "this server does not answer the pages of other sites")
+
+    def _answer(self, make) -> None:
+        status = HTTPStatus.OK
+        try:
+            self._check_host()
+            content_type, content = make()
+        except RequestError as error:
+            status, (content_type, content) = error.status, _error(str(error))
+            self.close_connection = True  # there may be a body that was not read
+        except TimeoutError:
+            raise
+        except Exception as error:  # a client gets an answer whatever a model raises
+            logging.error("%s failed: %s", self.path[:200], _one_line(str(error)))
+            status, (content_type, content) = HTTPStatus.INTERNAL_SERVER_ERROR, _error(str(error))
+            self.close_connection = True
+        self.send_response(status)
+        headers = {"Content-Type": content_type, "Content-Length": str(len(content)), **_HEADERS}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def send_error(self, code, message=None, explain=None) -> None:
+        """http.server's own errors, as for a method that is not known, as JSON too."""
+        content = _error(message or HTTPStatus(code).phrase)[1]
+        self.close_connection = True
+        self.send_response(code)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)),
+                            "Connection": "close", **_HEADERS}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args) -> None:
+        """Requests are logged with --verbosity=1 only; what users type is never logged."""
+        logging.debug("%s %s", self.address_string(), format % args)
+
+
+def _json(value: dict) -> tuple[str, bytes]:
+    return "application/json", (json.dumps(value, allow_nan=False) + "\n").encode("utf-8")
+
+
+def _error(message: str) -> tuple[str, bytes]:
+    return _json(dict(error=_one_line(message)))
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())[:500]
+
+
+def _described(model: ServedModel) -> dict:
+    return dict(name=model.name, description=model.description, signatures={
+        name: _described_signature(signature) for name, signature in model.signatures.items()})
+
+
+def _described_signature(signature: Signature) -> dict:
+    return dict(view=signature.view, inputs={
+        name: dict(dtype=spec.dtype, shape=list(spec.shape), optional=spec.default is not None)
+        for name, spec in signature.inputs.items()})
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

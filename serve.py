@@ -1,0 +1,95 @@
+"""Serves models on this machine: a page to try them on, and TensorFlow Serving's REST interface.
+
+    python serve.py --init_checkpoint=albert_base_v2 --init_checkpoint=squad
+
+Then open http://127.0.0.1:8501/. Each model can do what its head can do: fill masks, tell the order of sentences,
+classify, answer questions about a text, choose, tag; and show how far each layer moves a text. A SavedModel of
+--export_dir is served with --saved_model. Programs send POST requests to /v1/models/NAME:predict; the page shows how.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf import cli  # isort: split
+
+from absl import flags, logging
+
+from albert_tf import bounds, flags as shared
+from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.serving.batching import Batcher
+from albert_tf.serving.models import model_of_saved_model, model_of_source, names_of
+from albert_tf.serving.server import ModelServer
+from albert_tf.serving.signatures import ServedModel
+
+flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's "
+                          "directory, or a Hugging Face folder. May be given several times, for several tabs.")
+flags.DEFINE_multi_string("saved_model", [], "A SavedModel, as --export_dir writes it. Its graph runs, so give only "
+                          "those that you trust. May be given several times.")
+flags.DEFINE_enum("model", None, list(MODELS), "Which model the weights are of; default: what their variables tell.")
+shared.define_vocabulary_flags()
+flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default takes connections of this machine only; "
+                    "there is no password, so whoever reaches another address can use the models.")
+flags.DEFINE_integer("port", 8501, "Port to listen on; 0 takes any that is free.", 0, 65_535)
+flags.DEFINE_integer("top_k", 5, "Pieces to show for each mask.", *bounds.CANDIDATES)
+flags.DEFINE_integer("predict_batch_size", 16, "Rows that go through a model together, at most.", *bounds.BATCH_SIZE)
+flags.DEFINE_integer("max_body_bytes", 1_000_000, "Bytes of a request, at most.", *bounds.TOKENS)
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names, and the vocabulary that they name."""
+
+    init_checkpoint: list
+    saved_model: list
+    model: str | None
+    vocabulary: VocabularyFiles
+    host: str
+    port: int
+    top_k: int
+    predict_batch_size: int
+    max_body_bytes: int
+
+
+def options_from_flags() -> Options:
+    vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case)
+    return shared.from_flags(Options, vocabulary=vocabulary)
+
+
+def main():
+    options = options_from_flags()
+    models = load(options)
+    try:
+        server = ModelServer(models, options.host, options.port, options.max_body_bytes,
+                             batcher=Batcher(options.predict_batch_size))
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}") from error
+    print(f"{len(models)} model(s); open {server.url} (Ctrl-C ends)", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        logging.info("ended")
+    finally:
+        server.server_close()
+
+
+def load(options: Options) -> list[ServedModel]:
+    paths = [*options.init_checkpoint, *options.saved_model]
+    if not paths:
+        raise ValueError("there is nothing to serve: give --init_checkpoint or --saved_model")
+    models = []
+    for number, (name, path) in enumerate(zip(names_of(paths), paths)):
+        if number < len(options.init_checkpoint):
+            tokenizer = options.vocabulary.tokenizer() if options.vocabulary else None
+            models.append(model_of_source(name, open_source(path), options.model, tokenizer, options.top_k))
+        else:
+            models.append(model_of_saved_model(name, path))
+        logging.info("%s: %s", name, models[-1].description)
+    return models
+
+
+if __name__ == "__main__":
+    cli.run(main)

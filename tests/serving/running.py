@@ -1,0 +1,20 @@
+"""A server for tests, in a thread of this process."""
+
+import contextlib
+import threading
+
+from albert_tf.serving.server import ModelServer
+
+
+@contextlib.contextmanager
+def running(models, **options):
+    """Gives a ModelServer that answers."""
+    server = ModelServer(models, **options)
+    thread = threading.Thread(target=server.serve_forever, kwargs=dict(poll_interval=0.01))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

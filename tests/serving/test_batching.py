@@ -1,0 +1,93 @@
+"""Requests that wait together are one batch, and each gets its own rows."""
+
+import queue
+import threading
+
+import numpy as np
+import pytest
+
+from albert_tf.serving.batching import Batcher
+from albert_tf.serving.signatures import InputSpec, Signature
+
+
+class Recorder:
+    """A signature that doubles numbers, records its batches, and waits in the first one until `go` is set."""
+
+    def __init__(self):
+        self.batches, self.started, self.go = [], threading.Event(), threading.Event()
+        self.signature = Signature(dict(x=InputSpec("int32", (None,))), self.run)
+
+    def run(self, columns):
+        self.batches.append(columns["x"].tolist())
+        self.started.set()
+        assert self.go.wait(60)
+        if 13 in columns["x"]:
+            raise ValueError("13 is refused")
+        return dict(y=2 * columns["x"])
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+def submitted(batcher, recorder, *requests):
+    """The futures of requests that all wait while the first of them runs."""
+    first = batcher.submit(recorder.signature, dict(x=np.array(requests[0])))
+    assert recorder.started.wait(60)
+    futures = [first, *(batcher.submit(recorder.signature, dict(x=np.array(x))) for x in requests[1:])]
+    recorder.go.set()
+    return futures
+
+
+def values(future):
+    return [int(row["y"]) for row in future.result(60)]
+
+
+def test_what_waits_is_one_batch_up_to_its_size(recorder):
+    batcher = Batcher(batch_size=4)
+    futures = submitted(batcher, recorder, [1], [2], [3, 4], [5, 6], [7])
+    assert [values(future) for future in futures] == [[2], [4], [6, 8], [10, 12], [14]]
+    assert recorder.batches == [[1], [2, 3, 4, 7], [5, 6]]
+    batcher.close()
+
+
+def test_a_request_larger_than_a_batch_is_run_in_parts(recorder):
+    batcher = Batcher(batch_size=2)
+    recorder.go.set()
+    assert values(batcher.submit(recorder.signature, dict(x=np.arange(5)))) == [0, 2, 4, 6, 8]
+    assert recorder.batches == [[0, 1], [2, 3], [4]]
+    batcher.close()
+
+
+def test_a_bad_row_spoils_no_other_request(recorder):
+    batcher = Batcher(batch_size=8)
+    futures = submitted(batcher, recorder, [1], [2], [13], [3])
+    assert [values(futures[i]) for i in (0, 1, 3)] == [[2], [4], [6]]
+    with pytest.raises(ValueError, match="13 is refused"):
+        futures[2].result(60)
+    batcher.close()
+
+
+def test_requests_of_two_signatures_are_never_joined(recorder):
+    batcher = Batcher(batch_size=8)
+    other = Signature(recorder.signature.inputs, lambda columns: dict(y=-columns["x"]))
+    first = batcher.submit(recorder.signature, dict(x=np.array([1])))
+    assert recorder.started.wait(60)
+    second, third = (batcher.submit(other, dict(x=np.array([2]))),
+                     batcher.submit(recorder.signature, dict(x=np.array([3]))))
+    recorder.go.set()
+    assert [values(future) for future in (first, second, third)] == [[2], [-2], [6]]
+    batcher.close()
+
+
+def test_too_many_waiting_requests_are_refused(recorder):
+    batcher = Batcher(batch_size=1, max_waiting=2)
+    submitted_first = batcher.submit(recorder.signature, dict(x=np.array([1])))
+    assert recorder.started.wait(60)
+    waiting = [batcher.submit(recorder.signature, dict(x=np.array([i]))) for i in (2, 3)]
+    with pytest.raises(queue.Full):
+        batcher.submit(recorder.signature, dict(x=np.array([4])))
+    recorder.go.set()
+    assert [values(future) for future in (submitted_first, *waiting)] == [[2], [4], [6]]
+    batcher.close()

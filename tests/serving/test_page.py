@@ -1,0 +1,164 @@
+"""The page in headless Chromium, with models that are functions."""
+
+import numpy as np
+import pytest
+from browser import browser
+from running import running
+
+from albert_tf.serving.signatures import InputSpec, ServedModel, Signature
+
+CONTEXT = "\U0001F6A2 Ada sold the <b>boat</b> in May."
+
+
+def texts(*names):
+    return {name: InputSpec("string", (None,), "" if name == "text_b" else None) for name in names}
+
+
+def array(*rows):
+    return np.array(rows)
+
+
+def encoded(words):
+    values = np.empty((1, len(words)), object)
+    values[0] = [word.encode() for word in words]
+    return values
+
+
+def fill(columns):
+    if b"[MASK]" not in columns["text"][0]:
+        raise ValueError("there is no\n[MASK]")
+    return dict(pieces=encoded(["\u2581name", "##s"])[:, None], probabilities=array([[[0.75, 0.25]]]))
+
+
+MODELS = [
+    ServedModel("pretrained", "a pretrainer", dict(
+        serving_default=Signature(texts("text"), fill, "fill_masks"),
+        sentence_order=Signature(texts("text_a", "text_b"),
+                                 lambda columns: dict(probabilities=array([0.875, 0.125])), "sentence_order"),
+        layer_distances=Signature(texts("text"), lambda columns: dict(
+            distances=array([1.5, 2.25]), angles=array([30.0, 7.04])), "layer_distances"))),
+    ServedModel("squad", "answers", dict(serving_default=Signature(
+        texts("question", "context"), lambda columns: dict(
+            answer=encoded(["boat"])[0], start=array(18), end=array(22), score=array(-1.5), no_answer_score=array(0.0)),
+        "answer"))),
+    ServedModel("films", "a classifier", dict(serving_default=Signature(
+        texts("text_a", "text_b"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1)),
+        "classify"))),
+    ServedModel("race", "choices", dict(serving_default=Signature(
+        dict(texts("context", "question"), options=InputSpec("string", (None, 3))),
+        lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
+    ServedModel("tags", "names", dict(serving_default=Signature(texts("text"), lambda columns: dict(
+        words=encoded(["Ada", "<i>"]), tags=encoded(["B-PER", "O"]), start=array([0, 4]), end=array([3, 7])), "tag"))),
+]
+
+
+@pytest.fixture(scope="module")
+def page():
+    with browser() as page, running(MODELS) as server:
+        page.open(server.url)
+        page.wait_for("return document.querySelectorAll('#models button').length === 5")
+        yield page
+
+
+def ask(page, model, button, **fields):
+    """The text of the answer, after choosing a model and sending its form."""
+    page.click(model)
+    for name, value in fields.items():
+        page.fill(name, value)
+    page.script("document.getElementById('result').replaceChildren()")
+    page.click(button, "#form button")
+    return page.wait_for("return document.getElementById('result').innerText")
+
+
+def test_masks_are_filled_with_bars_of_probabilities(page):
+    assert ask(page, "pretrained", "Fill", text="the [MASK]").split("\n") == [
+        "Behind the mask", "name", "75.0 %", "##s", "25.0 %"]
+    assert page.script("return [...document.querySelectorAll('.bar > i')].map((bar) => bar.style.width)") == [
+        "75%", "25%"]
+
+
+def test_an_answer_is_highlighted_in_place(page):
+    result = ask(page, "squad", "Ask", question="What did she sell?", context=CONTEXT)
+    assert CONTEXT in result and "Score of the answer: -1.50" in result and "50.0 %" in result
+    assert page.script("return document.querySelector('mark').textContent") == "boat"
+    assert page.script("return document.querySelector('#result b')") is None  # texts are never HTML
+
+
+def test_what_a_model_can_do_are_tabs(page):
+    page.click("pretrained")
+    titles = page.script("return [...document.querySelectorAll('#views button')].map((tab) => tab.textContent)")
+    assert titles == ["Fill masks", "Sentence order", "Layer distances"]
+    page.click("Sentence order")
+    page.click("Compare", "#form button")
+    result = page.wait_for("return document.getElementById('result').innerText")
+    assert result.split("\n") == ["In order", "87.5 %", "Swapped", "12.5 %"]
+    page.click("Layer distances")
+    page.click("Measure", "#form button")
+    assert page.wait_for("""return [...document.querySelectorAll("#result tr")].map((row) => row.innerText)""") == [
+        "Layer\tL2 distance\tAngle", "1\t1.50\t30.0°", "2\t2.25\t7.0°"]
+
+
+def test_classes_choices_and_tags(page):
+    assert ask(page, "films", "Classify", text_a="fine").split("\n") == ["Label 0", "10.0 %", "Label 1", "90.0 %"]
+    assert ask(page, "race", "Choose", options="a boat\n\na kettle").split("\n") == [
+        "a boat", "25.0 %", "a kettle", "75.0 %"]
+    assert ask(page, "tags", "Tag", text="Ada <i>!") == "AdaB-PER <i>!"
+    assert page.script("return document.querySelector('#result mark').textContent") == "Ada"
+
+
+def test_an_error_is_shown_in_one_line_and_goes_with_the_next_answer(page):
+    page.click("pretrained")
+    page.fill("text", "no mask")
+    page.click("Fill", "#form button")
+    error = page.wait_for("const error = document.getElementById('error'); return !error.hidden && error.innerText")
+    assert error == "there is no [MASK]"
+    ask(page, "pretrained", "Fill", text="a [MASK]")
+    assert page.script("return document.getElementById('error').hidden")
+
+
+def test_more_options_than_the_model_takes_are_refused(page):
+    page.click("race")
+    page.fill("options", "a\nb\nc\nd")
+    page.click("Choose", "#form button")
+    error = page.wait_for("const error = document.getElementById('error'); return !error.hidden && error.innerText")
+    assert error == "The model takes 3 options at most."
+
+
+def test_the_request_for_programs_is_that_of_the_form(page):
+    page.click("films")
+    page.fill("text_a", "fine")
+    request = page.script("return document.getElementById('request').textContent")
+    assert "/v1/models/films:predict" in request and '"text_a": "fine"' in request
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_nothing_is_wider_than_the_window(page, width):
+    page.show(width, 800, "light")
+    ask(page, "squad", "Ask", question="What did she sell?", context="a" * 500)
+    page.script("document.getElementById('programs').open = true")
+    assert page.script("return document.documentElement.scrollWidth") <= width
+
+
+def test_light_and_dark_follow_the_system_and_are_readable(page):
+    contrasts = {}
+    for scheme in ("light", "dark"):
+        page.show(390, 800, scheme)
+        colors = page.script("""const style = getComputedStyle(document.body);
+            const numbers = (color) => color.match(/\\d+/g).slice(0, 3).map(Number);
+            return [numbers(style.backgroundColor), numbers(style.color)];""")
+        contrasts[scheme] = [luminance(color) for color in colors]
+    (light_page, light_text), (dark_page, dark_text) = contrasts["light"], contrasts["dark"]
+    assert (light_page + 0.05) / (light_text + 0.05) > 7 and (dark_text + 0.05) / (dark_page + 0.05) > 7
+
+
+def luminance(color):
+    """Relative luminance, as WCAG 2 defines it."""
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (value / 255 for value in color)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_page_raises_no_errors(page):
+    page.script("location.reload()")
+    page.wait_for("return document.querySelectorAll('#models button').length === 5")
+    # A refused request is logged by the browser itself.
+    assert [error for error in page.errors() if "status of 400" not in error] == []

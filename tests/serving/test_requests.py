@@ -1,0 +1,82 @@
+"""Bodies of TensorFlow Serving's REST interface, and what is said of wrong ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.serving.requests import input_arrays, read_request, response
+from albert_tf.serving.signatures import InputSpec, Signature
+
+TEXT = Signature(dict(text=InputSpec("string", (None,))), dict)
+PAIR = Signature(dict(text_a=InputSpec("string", (None,)), text_b=InputSpec("string", (None,), "")), dict)
+CHOICES = Signature(dict(question=InputSpec("string", (None,)), options=InputSpec("string", (None, 2))), dict)
+IDS = Signature(dict(ids=InputSpec("int32", (None, None))), dict)
+
+
+def arrays(signature, /, **body):
+    request = read_request(json.dumps(body).encode())
+    return {name: values.tolist() for name, values in input_arrays(request, signature, 3).items()}
+
+
+@pytest.mark.parametrize("body", [
+    dict(instances=["a", "b"]), dict(instances=[dict(text="a"), dict(text="b")]), dict(inputs=["a", "b"]),
+    dict(inputs=dict(text=["a", "b"])), dict(instances=[dict(b64="YQ=="), dict(text=dict(b64="Yg=="))])])
+def test_rows_and_columns_are_the_same_texts(body):
+    assert arrays(TEXT, **body) == dict(text=[b"a", b"b"])
+
+
+def test_an_optional_input_has_its_default():
+    assert arrays(PAIR, instances=[dict(text_a="a"), dict(text_a="b", text_b="c")]) == dict(
+        text_a=[b"a", b"b"], text_b=[b"", b"c"])
+    assert arrays(PAIR, inputs=dict(text_a=["a", "b"])) == dict(text_a=[b"a", b"b"], text_b=[b"", b""])
+
+
+def test_nested_values_and_numbers():
+    assert arrays(CHOICES, instances=[dict(question="q", options=["é", ""])]) == dict(
+        question=[b"q"], options=[["é".encode(), b""]])
+    assert arrays(IDS, instances=[[1, 2], [3, 4]]) == dict(ids=[[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("signature, body, message", [
+    (TEXT, dict(), 'either "instances" or "inputs"'),
+    (TEXT, dict(instances=["a"], inputs=["a"]), 'either "instances" or "inputs"'),
+    (TEXT, dict(instances=[]), "at least one value"),
+    (TEXT, dict(instances="a"), "at least one value"),
+    (TEXT, dict(instances=["a"], signature_name=3), '"signature_name" must be a string'),
+    (TEXT, dict(instances=["a"], signature="x"), "Received: 'signature'"),
+    (TEXT, dict(instances=[1]), "text must hold strings. Received: 1"),
+    (TEXT, dict(instances=[["a"]]), r"text must hold strings. Received: \['a'\]"),
+    (TEXT, dict(instances=["\ud83d"]), "half of a surrogate pair"),
+    (TEXT, dict(instances=[dict(b64="?")]), "not base 64"),
+    (TEXT, dict(instances=["a"] * 4), "1 to 3 rows. Received: 4"),
+    (TEXT, dict(inputs=[]), "1 to 3 rows. Received: 0"),
+    (TEXT, dict(inputs="a"), "must be a list"),
+    (PAIR, dict(instances=[dict(text_b="b")]), "text_a is missing: the signature takes text_a, text_b"),
+    (PAIR, dict(instances=[dict(text_a="a", text_c="b")]), "there is no input 'text_c'"),
+    (PAIR, dict(instances=["a"]), "each instance must be an object"),
+    (PAIR, dict(inputs=dict(text_a=["a"], text_b=["b", "c"])), "the same number of rows"),
+    (CHOICES, dict(instances=[dict(question="q", options=["a"])]), r"the shape \[any, 2\]. Received: \[1, 1\]"),
+    (IDS, dict(instances=[[1], [2, 3]]), "lists of one length"),
+    (IDS, dict(instances=[[True]]), "whole numbers"),
+    (IDS, dict(instances=[[2**31]]), "whole numbers"),
+])
+def test_a_wrong_body_is_refused_by_what_is_wrong(signature, body, message):
+    with pytest.raises(ValueError, match=message):
+        arrays(signature, **body)
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"\xff", b"[" * 100_000, b'{"inputs": NaN'])
+def test_a_body_that_is_no_json_object_is_refused(body):
+    with pytest.raises(ValueError, match="^the body "):
+        read_request(body)
+
+
+def test_answers_have_the_form_of_the_request():
+    rows = [dict(word=np.array(b"caf\xc3\xa9", object), score=np.float32(0.5)),
+            dict(word=np.array(b"", object), score=np.float32(2))]
+    by_row, by_column = read_request(b'{"instances": ["a", "b"]}'), read_request(b'{"inputs": ["a", "b"]}')
+    assert response(by_row, rows) == dict(predictions=[dict(word="café", score=0.5), dict(word="", score=2.0)])
+    assert response(by_column, rows) == dict(outputs=dict(word=["café", ""], score=[0.5, 2.0]))
+    assert response(by_row, [dict(score=row["score"]) for row in rows]) == dict(predictions=[0.5, 2.0])
+    assert response(by_column, [dict(score=row["score"]) for row in rows]) == dict(outputs=[0.5, 2.0])
