@@ -117,6 +117,13 @@ def test_masks_are_filled_and_served(session, model, tmp_path):
     assert printed.splitlines()[-1].split()[0] == best.lstrip("\u2581")
 
 
+def test_remote_models_are_served(session, model):
+    """All models are loaded before the server listens, here on an address that this machine does not have."""
+    printed = session.run(script="serve.py", expect=1, init_checkpoint=model, saved_model=f"{REMOTE}/served",
+                          host="203.0.113.1")
+    assert printed.splitlines()[-1].startswith("serve.py: error: --host=203.0.113.1 --port=8501 cannot be used")
+
+
 def test_a_module_is_exported_and_read_again(session, model):
     session.run(script="export_to_tfhub.py", albert_directory=model, export_path=f"{REMOTE}/module")
     session.run(script="fill_mask.py", init_checkpoint=f"{REMOTE}/module", text="the [MASK] is")

@@ -35,6 +35,7 @@ SCRIPTS = {
                               SOURCE_FLAGS),
     "layer_distances.py": (dict(init_checkpoint="{model}", input_file="{text}", output_dir="{out}"),
                            (*SOURCE_FLAGS, "compare_with")),
+    "serve.py": (dict(init_checkpoint="{model}"), ("init_checkpoint", "saved_model", "spm_model_file", "vocab_file")),
     "convert_checkpoint.py": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
     "export_to_tfhub.py": (dict(albert_directory="{model}", export_path="{out}"),
                            ("albert_directory", "spm_model_file", "vocab_file")),
@@ -61,6 +62,7 @@ SCRIPTS = {
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
           "predict_file": dict(do_eval=True), "eval_file": dict(do_eval=True), "context_file": dict(ask=True),
           "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None),
+          "saved_model": dict(init_checkpoint=None),
           ("run_tagging.py", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "context_file"),
                   ("run_tagging.py", "train_file"), ("run_tagging.py", "eval_file"), ("run_tagging.py", "predict_file"))

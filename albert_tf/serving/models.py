@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import kind_of
@@ -21,8 +22,10 @@ from albert_tf.interchange.heads import head_of
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.squad_serving import export_question_answering
+from albert_tf.interchange.tagging_serving import export_tagging
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.serving.signatures import Columns, InputSpec, ServedModel, Signature
 from albert_tf.tasks.layer_distances import layer_distances
 from albert_tf.tasks.squad_answers import AnswerOptions
@@ -117,9 +120,15 @@ def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer, t
     export_multiple_choice(folder, model, tokenizer, length, min(128, length // 2))
 
 
+def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer, top_k: int) -> None:
+    length = min(model.config.max_position_embeddings, 512)
+    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(length, length // 4))
+
+
 # By the name of the head; a model without an entry has no signature of its own.
 _EXPORTS: Mapping[str, Callable] = dict(
     pretrainer=_export_masks, classifier=_export_classification, multiple_choice=_export_choices,
+    token_classifier=_export_tagging,
     span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
 
 

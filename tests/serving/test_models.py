@@ -1,0 +1,177 @@
+"""Models of checkpoints and SavedModels: what their heads can do, and that the answers are the library's own."""
+
+import json
+import signal
+import urllib.request
+
+import numpy as np
+import pytest
+import script_process
+from running import running
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.data.choice_examples import MultipleChoiceExample
+from albert_tf.data.race import convert_examples_to_features
+from albert_tf.interchange.conversion import save
+from albert_tf.interchange.heads import HEADS
+from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.serving.batching import Batcher
+from albert_tf.serving.models import model_of_saved_model, model_of_source, names_of
+from albert_tf.tasks.fill_mask import fill_masks
+from albert_tf.tasks.layer_distances import layer_distances
+
+pytestmark = pytest.mark.both_stacks
+
+CONTEXT = "The name of the file is known. The number of the line is not."
+
+
+@pytest.fixture(scope="module")
+def config(sentence_pieces):
+    return AlbertConfig(vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+                        num_attention_heads=2, intermediate_size=32, max_position_embeddings=48)
+
+
+@pytest.fixture(scope="module")
+def served(config, sentence_pieces, tmp_path_factory):
+    """A function: from the name of a head to a model, the served model of its checkpoint, and the checkpoint's path."""
+    made = {}
+
+    def make(name):
+        if name not in made:
+            head, = [head for head in HEADS if head.name == name]
+            keras.utils.set_random_seed(1)
+            model = head.model(config.replace(initializer_range=0.5), **{name: 3 for name in head.arguments})
+            path = str(tmp_path_factory.mktemp("served") / name)
+            save(model, path, "tf1", VocabularyFiles.of(sentence_pieces))
+            made[name] = model, model_of_source(name, open_source(path), name, top_k=3), path
+        return made[name]
+
+    return make
+
+
+def predict(server, name, **body):
+    request = urllib.request.Request(f"{server.url}v1/models/{name}:predict", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)["predictions"]
+
+
+def test_a_pretrained_model_fills_masks_and_knows_the_order(served, sentence_pieces):
+    model, served_model, _ = served("pretrainer")
+    texts = ["the [MASK] of the [MASK]", "a [MASK] name"]
+    with running([served_model]) as server:
+        answers = predict(server, "pretrainer", instances=texts)
+        order, = predict(server, "pretrainer", signature_name="sentence_order",
+                         instances=[dict(text_a="the name", text_b="of the file")])
+    for text, answer in zip(texts, answers):
+        expected = fill_masks(model, sentence_pieces, text, 3)
+        assert answer["pieces"] == [[filling.piece for filling in mask] for mask in expected]
+        np.testing.assert_allclose(answer["probabilities"], [[each.probability for each in mask] for mask in expected],
+                                   atol=1e-5)
+    inputs = sentence_pieces(["the name"], ["of the file"])
+    logits = np.asarray(model(dict(inputs, masked_lm_positions=np.zeros([1, 1], np.int32)))["sop_logits"][0])
+    np.testing.assert_allclose(order, np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+
+
+def test_every_model_shows_its_layers_distances(served, sentence_pieces):
+    model, served_model, _ = served("encoder")
+    assert {name: signature.view for name, signature in served_model.signatures.items()} == dict(
+        layer_distances="layer_distances")
+    with running([served_model]) as server:
+        answers = predict(server, "encoder", signature_name="layer_distances", instances=["the name of the file", "a"])
+    for answer, text in zip(answers, ["the name of the file", "a"]):
+        expected = layer_distances(model, sentence_pieces([text]))
+        np.testing.assert_allclose(answer["distances"], expected["distances"][0], rtol=1e-4)
+        np.testing.assert_allclose(answer["angles"], expected["angles"][0], rtol=1e-3)
+
+
+def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
+    model, served_model, _ = served("classifier")
+    with running([served_model]) as server:
+        answers = predict(server, "classifier", instances=[
+            dict(text_a="the name"), dict(text_a="the name", text_b="of the file")])
+    for answer, inputs in zip(answers, (sentence_pieces(["the name"]), sentence_pieces(["the name"], ["of the file"]))):
+        logits = np.asarray(model(inputs)["logits"][0])
+        np.testing.assert_allclose(answer["probabilities"], np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+        assert answer["predictions"] == logits.argmax()
+
+
+@pytest.mark.parametrize("name", ["span", "conditional_span"])
+def test_answers_are_where_their_offsets_say(served, name):
+    with running([served(name)[1]]) as server:
+        answer, = predict(server, name, instances=[dict(question="which name?", context=f"ß\U0001F6A2 {CONTEXT}")])
+    assert f"ß\U0001F6A2 {CONTEXT}"[answer["start"] : answer["end"]] == answer["answer"] != ""
+    assert ("no_answer_score" in answer) == (name == "conditional_span")
+
+
+def test_a_multiple_choice_model_chooses(served, sentence_pieces):
+    model, served_model, _ = served("multiple_choice")
+    options = ["the file", "the line", "of the name", ""]
+    with running([served_model]) as server:
+        answer, = predict(server, "multiple_choice", instances=[
+            dict(context=CONTEXT, question="what is known?", options=options)])
+    assert answer["probabilities"][3] == 0 and abs(sum(answer["probabilities"]) - 1) < 1e-5
+    example = MultipleChoiceExample("id", CONTEXT, "what is known?", tuple(options[:3]), 0)
+    features, = convert_examples_to_features([example], sentence_pieces, 48, 24)
+    inputs = {key: np.array([features[key]], np.int32) for key in ("input_ids", "input_mask", "segment_ids")}
+    logits = np.asarray(model(inputs)["logits"])[0, :3]
+    np.testing.assert_allclose(answer["probabilities"][:3], np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+
+
+def test_an_exported_saved_model_answers_as_its_checkpoint(served, sentence_pieces, tmp_path):
+    model, served_model, _ = served("pretrainer")
+    export_mask_filling(str(tmp_path / "export"), model, sentence_pieces, top_k=3)
+    exported = model_of_saved_model("exported", str(tmp_path / "export"))
+    assert set(exported.signatures) == {"serving_default", "ids", "examples"}
+    with running([served_model, exported]) as server:
+        ours, theirs = (predict(server, name, instances=["the [MASK] of"]) for name in ("pretrainer", "exported"))
+        assert ours == theirs
+        by_id, = predict(server, "exported", signature_name="ids", instances=[dict(
+            {name: values[0].tolist() for name, values in sentence_pieces(["the name"]).items()},
+            masked_lm_positions=[1])])
+    assert np.shape(by_id["probabilities"]) == (1, 3)
+
+
+def test_weights_without_a_masked_lm_head_fill_no_masks(config, sentence_pieces, tmp_path):
+    save(AlbertModel(config), str(tmp_path / "encoder"), "tf1", VocabularyFiles.of(sentence_pieces))
+    served_model = model_of_source("encoder", open_source(str(tmp_path / "encoder")), "pretrainer")
+    assert set(served_model.signatures) == {"layer_distances"}
+
+
+def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces):
+    with running([served("pretrainer")[1]], batcher=Batcher(batch_size=2)) as server:
+        answers = predict(server, "pretrainer", instances=["the [MASK]", "no mask", "[MASK] [MASK] of", "[MASK]"])
+    assert [len(answer["pieces"]) for answer in answers] == [1, 0, 2, 1]
+
+
+def test_names_are_the_last_parts_of_paths_and_differ():
+    assert names_of(["a/model", "b/model/", "c/model", "x y/ä b.tar.gz", "/"]) == [
+        "model", "model-2", "model-3", "ä_b.tar.gz", "model-4"]
+
+
+def test_a_folder_that_is_no_saved_model_is_named(tmp_path):
+    with pytest.raises(ValueError, match=f"{tmp_path} cannot be loaded as a SavedModel"):
+        model_of_saved_model("x", str(tmp_path))
+
+
+def test_the_script_serves_until_it_is_interrupted(served):
+    with script_process.start("serve.py", dict(init_checkpoint=served("encoder")[2], port=0), merged=True) as process:
+        printed = process.wait_for("Ctrl-C ends")
+        url = printed.split("open ")[-1].split()[0]
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url + "v1/models", timeout=60) as response:
+            assert json.load(response)["models"][0]["name"] == "encoder"
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 0
+
+
+def test_a_port_that_is_taken_is_named(served):
+    with running([]) as server:
+        done = script_process.run("serve.py", dict(init_checkpoint=served("encoder")[2], port=server.server_address[1]),
+                                  merged=True)
+    assert done.returncode == 1
+    assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout
