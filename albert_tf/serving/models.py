@@ -59,7 +59,7 @@ def model_of_source(
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
             export(os.path.join(folder, "served"), built, tokenizer, top_k)
-            signatures.update(_signatures(os.path.join(folder, "served")))
+            signatures.update(_signatures(os.path.join(folder, "served"), tuple(source.label_names or ())))
     encoder = getattr(built, "albert", built)
     if isinstance(built, AlbertPretrainer) and not any("seq_relationship" in name for name in report.not_restored):
         signatures[SENTENCE_ORDER] = _of_texts(
@@ -121,8 +121,9 @@ def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer, t
 
 
 def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer, top_k: int) -> None:
-    length = min(model.config.max_position_embeddings, 512)
-    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(length, length // 4))
+    if model.label_names is None:
+        model.label_names = tuple(f"label {number}" for number in range(model.num_labels))
+    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(min(model.config.max_position_embeddings, 512)))
 
 
 # By the name of the head; a model without an entry has no signature of its own.
@@ -153,7 +154,7 @@ def _of_texts(
     return Signature({name: InputSpec("string", (None,)) for name in names}, run, view)
 
 
-def _signatures(path: str) -> dict[str, Signature]:
+def _signatures(path: str, labels: tuple[str, ...] = ()) -> dict[str, Signature]:
     import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 
     try:
@@ -163,10 +164,10 @@ def _signatures(path: str) -> dict[str, Signature]:
         raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
     if not signatures:
         raise ValueError(f"{path} is a SavedModel without signatures")
-    return {name: _signature(loaded, function) for name, function in signatures.items()}
+    return {name: _signature(loaded, function, labels) for name, function in signatures.items()}
 
 
-def _signature(loaded, function) -> Signature:
+def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
     """A signature of a SavedModel; it keeps the loaded object, which owns the variables."""
     specs = function.structured_input_signature[1]
     view = _view(set(specs), set(function.structured_outputs))
@@ -180,7 +181,7 @@ def _signature(loaded, function) -> Signature:
 
     inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), "" if name == "text_b" else None)
               for name, spec in specs.items()}
-    return Signature(inputs, run, view, _ROWS.get(view, dict))
+    return Signature(inputs, run, view, _ROWS.get(view, dict), labels)
 
 
 def _view(inputs: set[str], outputs: set[str]) -> str:

@@ -275,7 +275,7 @@ def _described(model: ServedModel) -> dict:
 
 
 def _described_signature(signature: Signature) -> dict:
-    return dict(view=signature.view, inputs={
+    return dict(view=signature.view, labels=list(signature.labels), inputs={
         name: dict(dtype=spec.dtype, shape=list(spec.shape), optional=spec.default is not None)
         for name, spec in signature.inputs.items()})
 

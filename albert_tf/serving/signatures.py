@@ -35,6 +35,7 @@ class Signature:
       run: from arrays [batch, ...] by input, texts as bytes, to arrays [batch, ...] by output.
       view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag",
         "layer_distances" or, for anything else, "json".
+      labels: names of the labels of a classifier, for the page; empty where they have none.
       row: changes a row of the outputs before it is sent: removes padding that depends on the other rows of the batch.
     """
 
@@ -42,6 +43,7 @@ class Signature:
     run: Callable[[Columns], Mapping[str, np.ndarray]]
     view: str = "json"
     row: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = dict
+    labels: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,7 +44,8 @@ def served(config, sentence_pieces, tmp_path_factory):
         if name not in made:
             head, = [head for head in HEADS if head.name == name]
             keras.utils.set_random_seed(1)
-            model = head.model(config.replace(initializer_range=0.5), **{name: 3 for name in head.arguments})
+            labels = dict(num_labels=3) if "num_labels" in head.arguments else {}
+            model = head.model(config.replace(initializer_range=0.5), **labels)
             path = str(tmp_path_factory.mktemp("served") / name)
             save(model, path, "tf1", VocabularyFiles.of(sentence_pieces))
             made[name] = model, model_of_source(name, open_source(path), name, top_k=3), path
@@ -97,6 +98,13 @@ def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
         logits = np.asarray(model(inputs)["logits"][0])
         np.testing.assert_allclose(answer["probabilities"], np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
         assert answer["predictions"] == logits.argmax()
+
+
+def test_words_are_tagged_where_their_offsets_say(served):
+    with running([served("token_classifier")[1]]) as server:
+        long, short = predict(server, "token_classifier", instances=["the name of the file", "ß name"])
+    assert short["words"] == ["ß", "name"] and [short["start"], short["end"]] == [[0, 2], [1, 6]]
+    assert len(long["tags"]) == 5 and set(long["tags"]) <= {"label 0", "label 1", "label 2"}
 
 
 @pytest.mark.parametrize("name", ["span", "conditional_span"])

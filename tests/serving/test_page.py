@@ -43,7 +43,7 @@ MODELS = [
         "answer"))),
     ServedModel("films", "a classifier", dict(serving_default=Signature(
         texts("text_a", "text_b"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1)),
-        "classify"))),
+        "classify", labels=("bad", "good")))),
     ServedModel("race", "choices", dict(serving_default=Signature(
         dict(texts("context", "question"), options=InputSpec("string", (None, 3))),
         lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
@@ -99,7 +99,7 @@ def test_what_a_model_can_do_are_tabs(page):
 
 
 def test_classes_choices_and_tags(page):
-    assert ask(page, "films", "Classify", text_a="fine").split("\n") == ["Label 0", "10.0 %", "Label 1", "90.0 %"]
+    assert ask(page, "films", "Classify", text_a="fine").split("\n") == ["bad", "10.0 %", "good", "90.0 %"]
     assert ask(page, "race", "Choose", options="a boat\n\na kettle").split("\n") == [
         "a boat", "25.0 %", "a kettle", "75.0 %"]
     assert ask(page, "tags", "Tag", text="Ada <i>!") == "AdaB-PER <i>!"

@@ -16,11 +16,12 @@ const VIEWS = {
   classify: {
     title: "Classify", button: "Classify",
     fields: {text_a: ["Text", "A warm, funny and clever film."], text_b: ["Second text, for tasks with pairs", ""]},
-    show: (prediction, values, result) => {
+    show: (prediction, values, result, labels) => {
       if (prediction.probabilities.length === 1) {
         add(result, "p", `Score: ${prediction.probabilities[0].toFixed(3)}`);
       } else {
-        prediction.probabilities.forEach((probability, label) => bar(result, `Label ${label}`, probability));
+        prediction.probabilities.forEach((probability, label) =>
+          bar(result, labels[label] || `Label ${label}`, probability));
       }
     },
   },
@@ -50,7 +51,8 @@ const VIEWS = {
   choose: {
     title: "Choose", button: "Choose",
     fields: {context: ["Passage", "Ada sold the boat in May. In June she bought a kettle."],
-             question: ["Question", "What did Ada buy?", "input"], options: ["Options, one a line", "A boat\nA kettle"]},
+             question: ["Question", "What did Ada buy?", "input"],
+             options: ["Options, one a line", "A boat\nA kettle"]},
     values: (fields, inputs) => {
       const options = fields.options.split("\n").filter((line) => line.trim() !== "");
       const count = inputs.options.shape[1];
@@ -179,7 +181,9 @@ function currentValues() {
   const view = currentView();
   const inputs = state.model.signatures[state.signature].inputs;
   const fields = Object.fromEntries(new FormData(at("form")));
-  if (view === VIEWS.json) return Object.fromEntries(Object.entries(fields).map(([key, text]) => [key, JSON.parse(text)]));
+  if (view === VIEWS.json) {
+    return Object.fromEntries(Object.entries(fields).map(([key, text]) => [key, JSON.parse(text)]));
+  }
   return view.values ? view.values(fields, inputs) : fields;
 }
 
@@ -215,7 +219,7 @@ async function predict(event) {
     at("response").textContent = JSON.stringify(answer, null, 1);
     if (answer.error) throw new Error(answer.error);
     at("result").replaceChildren();
-    currentView().show(answer.predictions[0], values, at("result"));
+    currentView().show(answer.predictions[0], values, at("result"), state.model.signatures[state.signature].labels);
   } catch (error) {
     at("error").textContent = error.message;
     at("error").hidden = false;
