@@ -49,9 +49,9 @@ PLACES = ("text", "dev_text", "additional_text", "glue_dir", "squad_dir", "pairs
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; data has the paths, overrides those of --set."""
+    """The flags of the same names; data has the paths, overrides the settings of --set, shows_list is --list."""
 
-    list: bool
+    shows_list: bool
     scale: str
     only: list[str] | None
     overrides: dict
@@ -65,7 +65,7 @@ def options_from_flags() -> Options:
 
 def main(name: str | None = None):
     options = options_from_flags()
-    if options.list:
+    if options.shows_list:
         print_list(options)
     elif name == "speed":
         print_speed()

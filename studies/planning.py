@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Any
+from typing import Any, Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.script_runs import filled
@@ -59,7 +59,7 @@ class Data:
     """What the user gives. `places` has paths by placeholder; one that is None was not given."""
 
     output_dir: str
-    places: dict[str, str | None]
+    places: Mapping[str, str | None]
 
 
 def plan(study: Study, data: Data) -> list[Trial]:

@@ -116,9 +116,10 @@ def _share_past_plateau(rows: list[Row]) -> str:
 
 def _comparisons(rows: list[Row], columns: list[str]) -> tuple[str, list[list[str]]] | None:
     """The first configuration that has results, and the others' differences from it."""
-    first, *others = [row for row in rows if any(row.values.values())] or [None]
-    if first is None or not others:
+    measured = [row for row in rows if any(row.values.values())]
+    if len(measured) < 2:
         return None
+    first, *others = measured
     return first.label, [[row.label, *(_interval(compare(row, first, column)) for column in columns)] for row in others]
 
 

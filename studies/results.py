@@ -101,7 +101,8 @@ def _row(label: str, trials: list[Trial], finished: ScriptRuns, columns: list[st
             minutes[trial.seed] = seconds / 60
             losses[trial.seed] = read_json_object(pretraining.results_file)[MASKED_LM_LOSS]
             baseline = _baseline(trial)
-    return Row(label, trials[0].config, values, answers, minutes, losses, baseline and baseline.neighbour_loss)
+    return Row(label, trials[0].config, values, answers, minutes, losses,
+               baseline.neighbour_loss if baseline else None)
 
 
 def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:
@@ -116,6 +117,7 @@ def _baseline(trial: Trial) -> NeighbourBaseline:
 
 @functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
 def _baseline_of_records(training: str, evaluation: str, max_seq_length: int, max_predictions: int, vocab_size: int):
-    files = [reading.open_records(expand_globs(paths), max_seq_length, max_predictions, vocab_size)
-             for paths in (training, evaluation)]
-    return neighbour_baseline(*files, max_seq_length, max_predictions, vocab_size)
+    training_files, evaluation_files = (
+        reading.open_records(expand_globs(paths), max_seq_length, max_predictions, vocab_size)
+        for paths in (training, evaluation))
+    return neighbour_baseline(training_files, evaluation_files, max_seq_length, max_predictions, vocab_size)
