@@ -1,35 +1,39 @@
-"""`make demo`: from raw text to a SavedModel that fills masks, with the scripts that one would use oneself.
+"""`make demo`: a small pre-trained ALBERT, used, trained further and fine-tuned, with the scripts of this repository.
 
     python -m demo --output_dir=demo_output --corpus=my_text.txt
 
-Without --corpus the text is the documentation that Python carries (demo/python_docs.py). Every command is shown
-before it runs, so that it can be copied and changed.
+Without --corpus the text is the documentation that Python carries (demo/python_docs.py). Every command is shown before
+it runs, so that it can be copied and changed.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-import subprocess
-import sys
 import time
 
 from absl import flags
 
 from albert_tf import cli
 from albert_tf.files import write_text
-from demo import python_docs
+from albert_tf.interchange.shipped_models import shipped_model
+from albert_tf.json_files import read_json_object
+from albert_tf.script_runs import run_script
+from demo import python_docs, word_order_task
 from demo.baselines import baselines
 
 flags.DEFINE_string("output_dir", "demo_output", "Where everything goes.")
 flags.DEFINE_string("corpus", "", "A text of one's own: a sentence a line, a blank line between documents.")
 FLAGS = flags.FLAGS
 
-VOCAB_SIZE, MAX_SEQ_LENGTH, MAX_PREDICTIONS, STEPS = 4000, 64, 10, 1600
-CONFIG = dict(vocab_size=VOCAB_SIZE, embedding_size=64, hidden_size=128, num_hidden_layers=4, num_attention_heads=4,
-              intermediate_size=512, max_position_embeddings=MAX_SEQ_LENGTH)
-MASKED_SENTENCES = (
+MODEL = "albert_tiny_en"
+RECORDS = dict(max_seq_length=64, max_predictions_per_seq=10)
+WARNINGS_ONLY = dict(verbosity=-1)
+NOVEL_SENTENCES = (
+    "The old man shook his [MASK].",
+    "She opened the [MASK] and went out.",
+    "He wrote a long [MASK] to his mother.",
+)
+DOCUMENTATION_SENTENCES = (
     "Return the [MASK] of the file.",
     "If the argument is not a [MASK], a TypeError is raised.",
     "The default [MASK] is None.",
@@ -37,43 +41,86 @@ MASKED_SENTENCES = (
 
 
 def main() -> None:
-    started = time.time()
-    folder = FLAGS.output_dir
-    train_text, dev_text = (os.path.join(folder, name) for name in ("train.txt", "dev.txt"))
-    train_records, dev_records = (os.path.join(folder, name) for name in ("train.tfrecord", "dev.tfrecord"))
-    vocabulary = os.path.join(folder, "vocabulary")
-    model_dir, served = os.path.join(folder, "model"), os.path.join(folder, "served")
-    config_file = os.path.join(folder, "albert_config.json")
+    started, folder = time.time(), FLAGS.output_dir
+    vocabulary = os.path.join(shipped_model(MODEL), "spiece.model")
+    heading(f"1. {MODEL} was pre-trained on novels. It fills masks:")
+    fill_masks(MODEL, NOVEL_SENTENCES + DOCUMENTATION_SENTENCES)
 
-    write_corpus(FLAGS.corpus, train_text, dev_text)
-    write_text(config_file, json.dumps(CONFIG, indent=2) + "\n")
+    heading("2. Its pre-training goes on, on other text:")
+    train_text, dev_text = write_corpus(FLAGS.corpus, folder)
+    train_records, dev_records = (write_records(text, vocabulary) for text in (train_text, dev_text))
+    continued = os.path.join(folder, "continued")
+    before = evaluate(MODEL, dev_records, os.path.join(folder, "before"))
+    after = pretrain(train_records, dev_records, continued, init_checkpoint=MODEL, learning_rate=3e-4, steps=700)
+    report_pretraining(before, after, dev_records)
+    fill_masks(continued, DOCUMENTATION_SENTENCES)
 
-    run("train_vocabulary.py", input_file=train_text, model_prefix=vocabulary, vocab_size=VOCAB_SIZE)
-    for text, records, dupe_factor in ((train_text, train_records, 5), (dev_text, dev_records, 1)):
-        run("create_pretraining_data.py", input_file=text, output_file=records, spm_model_file=f"{vocabulary}.model",
-            max_seq_length=MAX_SEQ_LENGTH, max_predictions_per_seq=MAX_PREDICTIONS, dupe_factor=dupe_factor)
-    run("run_pretraining.py", albert_config_file=config_file, input_file=train_records, eval_input_file=dev_records,
-        spm_model_file=f"{vocabulary}.model", output_dir=model_dir, do_train=True, do_eval=True,
-        max_seq_length=MAX_SEQ_LENGTH, max_predictions_per_seq=MAX_PREDICTIONS, train_batch_size=64,
-        num_train_steps=STEPS, num_warmup_steps=STEPS // 10, save_checkpoints_steps=STEPS // 4, learning_rate=0.005)
-    report(model_dir, dev_records)
-    run("fill_mask.py", init_checkpoint=model_dir, export_dir=served)
-    run("demo/ask.py", saved_model=served, text=MASKED_SENTENCES)
+    heading("3. Fine-tuned, with and without pre-training: were two neighbouring words of a sentence swapped?")
+    task = word_order_task.write_task(train_text, dev_text, os.path.join(folder, "word_order"))
+    report_classification(fine_tune(task, os.path.join(folder, "fine_tuned"), init_checkpoint=continued),
+                          fine_tune(task, os.path.join(folder, "not_pretrained"), albert_config_file=MODEL,
+                                    spm_model_file=vocabulary))
+
+    heading("4. From raw text to a vocabulary and the first steps of a model of one's own:")
+    own_vocabulary = os.path.join(folder, "vocabulary")
+    run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000, **WARNINGS_ONLY)
+    own_records = write_records(train_text, f"{own_vocabulary}.model", suffix=".own")
+    own_dev_records = write_records(dev_text, f"{own_vocabulary}.model", suffix=".own")
+    first = pretrain(own_records, own_dev_records, os.path.join(folder, "own"), albert_config_file=MODEL,
+                     spm_model_file=f"{own_vocabulary}.model", learning_rate=1e-3, steps=200)
+    print(f"masked-LM accuracy after 200 steps: {first['masked_lm_accuracy']:.3f} (docs/pretraining.md says more)")
+
+    heading("5. Served: the SavedModel takes raw text, and needs TensorFlow alone:")
+    served = os.path.join(folder, "served")
+    run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
+    run_script("demo/ask", saved_model=served, text=DOCUMENTATION_SENTENCES)
     print(f"\nall of it in {(time.time() - started) / 60:.1f} minutes; it is in {folder}")
 
 
-def run(script: str, **flag_values) -> None:
-    """Shows a command and runs it in a process of its own; its failure ends the demo with the same status."""
-    arguments = [f"--{name}={value}" for name, values in flag_values.items()
-                 for value in (values if isinstance(values, tuple) else (values,))]
-    print(f"\n$ python {script} {shlex.join(arguments)}", flush=True)
-    status = subprocess.run([sys.executable, script, *arguments]).returncode
-    if status:
-        sys.exit(status)
+def heading(text: str) -> None:
+    print(f"\n\n{text}", flush=True)
 
 
-def write_corpus(corpus: str, train_path: str, dev_path: str, dev_every: int = 10) -> None:
-    """Splits a corpus by document: every tenth is for evaluation."""
+def fill_masks(model: str, texts: tuple[str, ...]) -> None:
+    run_script("fill_mask", init_checkpoint=model, top_k=4, text=texts, **WARNINGS_ONLY)
+
+
+def write_records(text: str, vocabulary: str, suffix: str = "") -> str:
+    """Makes a text into records, and returns their path."""
+    records = f"{os.path.splitext(text)[0]}{suffix}.tfrecord"
+    run_script("create_pretraining_data", input_file=text, output_file=records, spm_model_file=vocabulary, ngram=1,
+               dupe_factor=2, **RECORDS, **WARNINGS_ONLY)
+    return records
+
+
+def evaluate(model: str, records: str, output_dir: str) -> dict[str, float]:
+    """The results of a model on records."""
+    run_script("run_pretraining", init_checkpoint=model, eval_input_file=records, do_train=False, do_eval=True,
+               max_eval_steps=0, output_dir=output_dir, **RECORDS, **WARNINGS_ONLY)
+    return read_json_object(os.path.join(output_dir, "eval_results.json"))
+
+
+def pretrain(
+    train_records: str, dev_records: str, output_dir: str, steps: int, learning_rate: float, **weights
+) -> dict[str, float]:
+    """Pre-trains, and returns the last results."""
+    run_script("run_pretraining", input_file=train_records, eval_input_file=dev_records, do_eval=True, max_eval_steps=0,
+               output_dir=output_dir, num_train_steps=steps, num_warmup_steps=steps // 10, learning_rate=learning_rate,
+               save_checkpoints_steps=steps, train_batch_size=32, optimizer="adamw", dynamic_masking=True,
+               precision="mixed_bfloat16", **weights, **RECORDS, **WARNINGS_ONLY)
+    return read_json_object(os.path.join(output_dir, "eval_results.json"))
+
+
+def fine_tune(task: str, output_dir: str, **weights) -> float:
+    """Fine-tunes on a task, and returns the accuracy."""
+    run_script("run_classifier", task_config=task, data_dir=os.path.dirname(task), output_dir=output_dir, do_train=True,
+               do_eval=True, max_seq_length=64, train_batch_size=32, learning_rate=3e-4, train_step=500, warmup_step=50,
+               save_checkpoints_steps=500, precision="mixed_bfloat16", **weights, **WARNINGS_ONLY)
+    return read_json_object(os.path.join(output_dir, "eval_results.json"))["eval_accuracy"]
+
+
+def write_corpus(corpus: str, folder: str, dev_every: int = 10) -> tuple[str, str]:
+    """Splits a corpus by document, every tenth for evaluation, and returns the paths of both parts."""
     if corpus:
         with open(corpus, encoding="utf-8") as file:
             documents = [text.strip("\n").split("\n") for text in file.read().split("\n\n") if text.strip()]
@@ -84,22 +131,26 @@ def write_corpus(corpus: str, train_path: str, dev_path: str, dev_every: int = 1
                          f"{len(documents)}")
     dev = documents[::dev_every]
     train = [document for i, document in enumerate(documents) if i % dev_every]
-    for path, part in ((train_path, train), (dev_path, dev)):
+    paths = os.path.join(folder, "train.txt"), os.path.join(folder, "dev.txt")
+    for path, part in zip(paths, (train, dev)):
         write_text(path, "\n\n".join("\n".join(document) for document in part) + "\n")
         print(f"{path}: {len(part):,} documents, {sum(map(len, part)):,} sentences")
+    return paths
 
 
-def report(model_dir: str, dev_records: str) -> None:
-    """Prints the accuracies beside those of guessing; a model that does not beat guessing is an error."""
-    with open(os.path.join(model_dir, "eval_results.txt"), encoding="utf-8") as file:
-        results = dict(line.strip().split(" = ") for line in file)
-    guessing = baselines(dev_records, MAX_SEQ_LENGTH, MAX_PREDICTIONS)
-    print(f"\n{'':<24}{'ALBERT':>8}{'guessing':>10}   guessing means")
-    for name, meaning in (("masked_lm_accuracy", "always the most frequent piece"),
-                          ("sentence_order_accuracy", "always the more frequent order")):
-        print(f"{name:<24}{float(results[name]):>8.3f}{guessing[name]:>10.3f}   {meaning}")
-    if any(float(results[name]) <= value for name, value in guessing.items()):
-        raise ValueError("the model is no better than guessing")
+def report_pretraining(before: dict, after: dict, dev_records: str) -> None:
+    """Prints the accuracies on held-out pages beside those of guessing; training that made them worse is an error."""
+    guessing = baselines(dev_records, **RECORDS)
+    print(f"\n{'on held-out pages':<26}{'before':>8}{'after':>8}{'guessing':>10}")
+    for name in ("masked_lm_accuracy", "sentence_order_accuracy"):
+        print(f"{name:<26}{before[name]:>8.3f}{after[name]:>8.3f}{guessing[name]:>10.3f}")
+    if after["masked_lm_accuracy"] <= before["masked_lm_accuracy"]:
+        raise ValueError("the model has learned nothing from the text")
+
+
+def report_classification(pretrained: float, not_pretrained: float) -> None:
+    print(f"\n{'':<10}{'pre-trained':>12}{'not pre-trained':>17}{'guessing':>10}")
+    print(f"{'accuracy':<10}{pretrained:>12.3f}{not_pretrained:>17.3f}{0.5:>10.3f}")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     shutil.copytree(REPOSITORY / "albert_tf", sources / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "models", sources / "models")
     for path in [*REPOSITORY.glob("*.py"), *(REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
         shutil.copy(path, sources)
     run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
@@ -50,7 +51,7 @@ def test_every_script_is_a_command_and_every_package_is_named(project):
                                              for name in SCRIPTS}
     packages = {".".join(path.parent.relative_to(REPOSITORY).parts)
                 for path in (REPOSITORY / "albert_tf").rglob("__init__.py")}
-    assert set(project["tool"]["setuptools"]["packages"]) == {*packages, "albert_tf.scripts"}
+    assert set(project["tool"]["setuptools"]["packages"]) == {*packages, "albert_tf.scripts", "albert_tf.models"}
 
 
 def test_pytest_is_no_run_time_dependency_and_nothing_is_pinned(project):
@@ -64,6 +65,7 @@ def test_the_wheel_holds_all_that_the_package_reads(wheel):
     expected = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf").rglob("*")
                 if path.suffix in (".py", ".json", ".typed", ".html", ".css", ".js")}
     expected |= {f"albert_tf/scripts/{name}.py" for name in SCRIPTS}
+    expected |= {f"albert_tf/{path.relative_to(REPOSITORY)}" for path in (REPOSITORY / "models").glob("*/*")}
     assert {name for name in names if not name.split("/")[0].endswith(".dist-info")} == expected
 
 

@@ -30,7 +30,7 @@ def from_pretrained(
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
         checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, or
-        a TF-Hub module, by path or URL.
+        a TF-Hub module, by path or URL; or "albert_tiny_en", which comes with the package.
       model: "encoder", "pretrainer", "classifier", "token_classifier", "span", "conditional_span" or
         "multiple_choice".
       config: of the model; by default the one that comes with the weights.

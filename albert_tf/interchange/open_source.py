@@ -15,6 +15,7 @@ from albert_tf.interchange.hub.reading import hub_source, is_hub_module
 from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
 from albert_tf.interchange.ours import is_ours, our_source
 from albert_tf.interchange.pickles import refuse_pickle
+from albert_tf.interchange.shipped_models import shipped_model
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.training.checkpoints import best_or_latest
@@ -28,14 +29,15 @@ def open_source(path: str, trust_module: bool = False) -> Source:
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), a checkpoint's
         prefix, a BERT checkpoint of google-research/bert, a Hugging Face folder of ALBERT or BERT, a TF-Hub module of
-        either generation or its .tar.gz, or a URL of one.
+        either generation or its .tar.gz, or a URL of one; or the name of a model that comes with the package
+        (albert_tiny_en).
       trust_module: whether a TF2 module may be opened that can only be used by running its graph. A graph can read and
         write files.
 
     Raises:
       ValueError: there is nothing of a known kind, or it cannot be read; or it is a module that is not trusted.
     """
-    source = _open(path)
+    source = _open(shipped_model(path) or path)
     if source.module and not trust_module:
         raise ValueError(f"{path} is a TF2 module whose variables have names of their own, so it can only be used by "
                          "running its graph, which can read and write files. If you trust it, name it as a module: "

@@ -63,9 +63,10 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
     Args:
       x: float32, of any shape.
       seed: int32 [2]; None for no dropout.
-      rate: float32 scalar, the probability that a value becomes 0; the others are divided by 1 - rate.
+      rate: float32 scalar, the probability that a value becomes 0; the others are divided by 1 - rate. None for no
+        dropout.
     """
-    if seed is None:
+    if seed is None or rate is None:
         return x
     is_kept = _random_bits(seed, tf.shape(x)) >= tf.cast(rate * 2.0**32, tf.uint32)
     return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)

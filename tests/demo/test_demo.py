@@ -1,11 +1,15 @@
 """The demo's own parts: its corpus, its bar, and what it does with a text of the user's."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
+from albert_tf.data.glue import read_examples
 from albert_tf.data.records import record_writer
+from albert_tf.data.task_config import load_task_config
 from albert_tf.data.tf_example import serialize
-from demo import baselines, python_docs
+from demo import baselines, python_docs, word_order_task
 from demo.__main__ import write_corpus
 
 
@@ -33,8 +37,7 @@ def test_prose_is_told_from_code_and_grammar():
 def test_a_corpus_is_split_by_document(tmp_path):
     corpus = tmp_path / "mine.txt"
     corpus.write_text("\n\n".join(f"Document {i}.\nIts end {i}." for i in range(21)))
-    train, dev = tmp_path / "train.txt", tmp_path / "dev.txt"
-    write_corpus(str(corpus), str(train), str(dev))
+    train, dev = map(pathlib.Path, write_corpus(str(corpus), str(tmp_path)))
     assert dev.read_text() == "Document 0.\nIts end 0.\n\nDocument 10.\nIts end 10.\n\nDocument 20.\nIts end 20.\n"
     assert train.read_text().count("Document") == 18
 
@@ -43,7 +46,27 @@ def test_a_corpus_of_one_document_is_refused(tmp_path):
     corpus = tmp_path / "mine.txt"
     corpus.write_text("Only this.\nAnd that.\n")
     with pytest.raises(ValueError, match="mine.txt: at least two documents"):
-        write_corpus(str(corpus), str(tmp_path / "train.txt"), str(tmp_path / "dev.txt"))
+        write_corpus(str(corpus), str(tmp_path))
+
+
+def test_every_second_sentence_has_two_neighbouring_words_swapped():
+    sentences = [" ".join(f"w{i}x{j}" for j in range(5 + i % 22)) for i in range(200)]
+    kept = {" ".join(sorted(sentence.split())): sentence for sentence in sentences if 6 <= len(sentence.split()) <= 25}
+    rows = word_order_task.examples(sentences + sentences)
+    assert len(rows) == len(kept)
+    assert sum(label == "swapped" for label, _ in rows) == len(rows) // 2
+    for label, sentence in rows:
+        original = kept[" ".join(sorted(sentence.split()))].split()
+        changed = [i for i, (a, b) in enumerate(zip(original, sentence.split())) if a != b]
+        assert changed == ([] if label == "original" else [changed[0], changed[0] + 1])
+
+
+def test_the_task_of_swapped_words_is_one_that_the_classifier_reads(tmp_path):
+    (tmp_path / "text.txt").write_text("Return the name of the open file.\nDo not call it from a second thread.\n" * 2)
+    text = str(tmp_path / "text.txt")
+    task = load_task_config(word_order_task.write_task(text, text, str(tmp_path / "task")))
+    rows = list(read_examples(task, str(tmp_path / "task"), "dev"))
+    assert {row.label for row in rows} == set(task.labels) and len(rows) == 2
 
 
 def example(masked_lm_ids, next_sentence_label):

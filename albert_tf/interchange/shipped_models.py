@@ -1,0 +1,19 @@
+"""The models that come with the package: models/ of the repository, albert_tf/models/ when installed."""
+
+from __future__ import annotations
+
+import pathlib
+
+_PACKAGE = pathlib.Path(__file__).parents[1]
+FOLDERS = (_PACKAGE / "models", _PACKAGE.parent / "models")
+
+
+def shipped_model(path: str) -> str | None:
+    """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder.
+
+    Args:
+      path: as from_pretrained takes it: "albert_tiny_en".
+    """
+    if not path.isidentifier() or pathlib.Path(path).exists():
+        return None
+    return next((str(folder / path) for folder in FOLDERS if (folder / path).is_dir()), None)

@@ -1,0 +1,51 @@
+"""albert_tiny_en, which comes with the package: its size, its name, and what it fills masks with."""
+
+import json
+
+import numpy as np
+import pytest
+from script_session import REPOSITORY
+
+import albert_tf
+from albert_tf.interchange.shipped_models import FOLDERS, shipped_model
+from albert_tf.tasks.fill_mask import masked_ids
+
+NAME = "albert_tiny_en"
+FOLDER = REPOSITORY / "models" / NAME
+
+
+@pytest.fixture(scope="module")
+def model():
+    return albert_tf.from_pretrained(NAME, model="pretrainer")
+
+
+def test_the_models_that_come_with_the_package_are_small():
+    assert sum(path.stat().st_size for path in (REPOSITORY / "models").rglob("*") if path.is_file()) < 6_000_000
+
+
+def test_its_config_is_the_named_size(model):
+    assert model.config == albert_tf.AlbertConfig.preset(NAME)
+
+
+def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert shipped_model(NAME) == str(FOLDER) and str(FOLDER.parent) == str(FOLDERS[1])
+    (tmp_path / NAME).mkdir()
+    assert shipped_model(NAME) is None
+    assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
+
+
+def test_masks_are_filled_with_the_pieces_and_probabilities_of_transformers(model, golden):
+    tokenizer = albert_tf.tokenizer_from_pretrained(NAME)
+    for row in json.loads((golden / NAME / "numbers.json").read_text(encoding="utf-8")):
+        assert masked_ids(tokenizer, row["text"]) == row["ids"]
+        fillings, = albert_tf.fill_masks(model, tokenizer, row["text"])
+        assert [filling.piece for filling in fillings] == row["pieces"]
+        np.testing.assert_allclose([filling.probability for filling in fillings], row["probabilities"], rtol=1e-4)
+
+
+def test_it_has_learned_what_stands_behind_a_mask(golden):
+    rows = json.loads((golden / NAME / "numbers.json").read_text(encoding="utf-8"))
+    best = {row["text"]: row["pieces"] for row in rows}
+    assert "\u2581door" in best["she opened the [MASK] and went out."]
+    assert {"\u2581days", "\u2581years"} <= set(best["i have not seen him for three [MASK] at least."])
