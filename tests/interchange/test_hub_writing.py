@@ -70,10 +70,10 @@ def test_it_can_be_fine_tuned(modules, model, batch):
     classifier = keras.Model(inputs, keras.layers.Dense(2)(layer(inputs)["pooled_output"]))
     assert len(layer.trainable_variables) == len(model.albert.trainable_variables)
     before = [variable.numpy() for variable in layer.trainable_variables]
-    classifier.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    classifier.compile(keras.optimizers.SGD(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     examples = hub_inputs(batch), np.array([0, 1, 0])
     loss = classifier.evaluate(*examples, verbose=0)  # without dropout
-    classifier.fit(*examples, epochs=5, batch_size=3, verbose=0)
+    classifier.fit(*examples, epochs=30, batch_size=3, verbose=0)
     assert classifier.evaluate(*examples, verbose=0) < loss
     unchanged = {variable.name for variable, old in zip(layer.trainable_variables, before)
                  if np.array_equal(variable.numpy(), old)}
