@@ -27,7 +27,7 @@ def encoded(words):
 def fill(columns):
     if b"[MASK]" not in columns["text"][0]:
         raise ValueError("there is no\n[MASK]")
-    return dict(pieces=encoded(["\u2581name", "##s"])[:, None], probabilities=array([[[0.75, 0.25]]]))
+    return dict(pieces=encoded(["\u2581name", "##s"])[:, None], probabilities=array([[0.75, 0.25]]))
 
 
 MODELS = [
