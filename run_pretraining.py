@@ -10,7 +10,9 @@ vocabulary is not needed: it is put beside the checkpoints, so that other script
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
+from typing import Callable
 
 from albert_tf import cli  # isort: split
 
@@ -117,15 +119,17 @@ def main():
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
+    @functools.cache
+    def baseline() -> NeighbourBaseline | None:
+        """Made at the first evaluation; None if there are no training records to count in."""
+        return neighbour_baseline(training_files, evaluation_sets[0], options.max_seq_length,
+                                  options.max_predictions_per_seq, config.vocab_size) if training_files else None
+
     evaluator = None
     if options.do_eval:
         evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy, baseline),
                               task.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
-        baseline = None
-        if options.do_train and options.do_eval:
-            baseline = neighbour_baseline(training_files, evaluation_sets[0], options.max_seq_length,
-                                          options.max_predictions_per_seq, config.vocab_size)
         if options.do_train:
             if is_chief(strategy):
                 copy_vocabulary(vocabulary, output_dir)
@@ -175,7 +179,7 @@ def training_batches(options: Options, files, vocab_size: int):
 
 
 def evaluate(
-    options: Options, trainer, evaluation_sets, strategy, baseline: NeighbourBaseline | None
+    options: Options, trainer, evaluation_sets, strategy, baseline: Callable[[], NeighbourBaseline | None]
 ) -> dict[str, float]:
     """The results on each set; with several, those on the second and later have the name of its first file in front."""
     results = {}
@@ -191,10 +195,11 @@ def evaluate(
             prefix = files[0].path + "/"
         of_set = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
         results.update({prefix + name: value for name, value in of_set.items()})
-    if baseline and baseline.explains(results["masked_lm_loss"]):
+    explained = baseline()
+    if explained and explained.explains(results["masked_lm_loss"]):
         logging.info("masked_lm_loss %.2f: still on the plateau of early training (frequencies of tokens explain %.2f, "
                      "neighbouring tokens %.2f); docs/pretraining.md says what helps to pass it",
-                     results["masked_lm_loss"], baseline.frequency_loss, baseline.neighbour_loss)
+                     results["masked_lm_loss"], explained.frequency_loss, explained.neighbour_loss)
     return results
 
 

@@ -40,11 +40,13 @@ class LazyModule:
 # takes a worker seconds and hundreds of megabytes (albert_tf/data/worker_pool.py). The others are for scripts, which
 # need them for scores or for an export at their end, if at all: they took a fifth of a script's imports.
 if TYPE_CHECKING:
+    import scipy.sparse as scipy_sparse
     import scipy.stats as scipy_stats
     import sklearn.metrics as sklearn_metrics
     import tensorflow
     import tensorflow_text  # noqa: F401
 else:
+    scipy_sparse = LazyModule("scipy.sparse")
     scipy_stats = LazyModule("scipy.stats")
     sklearn_metrics = LazyModule("sklearn.metrics")
     tensorflow = LazyModule("tensorflow")

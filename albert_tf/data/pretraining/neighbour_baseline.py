@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import scipy.sparse
 import tensorflow as tf
 
 from albert_tf.data.pretraining.dynamic_masking import original_ids
 from albert_tf.data.pretraining.reading import parser
 from albert_tf.data.records import CountedFile
+from albert_tf.lazy import scipy_sparse as sparse
 
 # Of the records, this many tokens are counted and this many masked tokens are predicted: a few seconds of work.
 _COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 1_000
@@ -55,7 +55,7 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     frequencies /= frequencies.sum()
     pairs = real[:, 1:]  # the mask's ones are a prefix, so both tokens of such a pair are real
     before, after = ids[:, :-1][pairs], ids[:, 1:][pairs]
-    followers = scipy.sparse.csr_matrix((np.ones(len(before)), (before, after)), shape=(vocab_size, vocab_size))
+    followers = sparse.csr_matrix((np.ones(len(before)), (before, after)), shape=(vocab_size, vocab_size))
     leaders = followers.T.tocsr()
 
     rows, columns = np.nonzero(predicted["masked_lm_weights"])
@@ -72,7 +72,7 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
                              -float(np.log(np.concatenate(probabilities)).mean()))
 
 
-def _given_neighbour(counts: scipy.sparse.csr_matrix, neighbours: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+def _given_neighbour(counts: sparse.csr_matrix, neighbours: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     """P(token | neighbour), float64 [neighbours, vocabulary]: counts with a prior of the overall frequencies."""
     rows = counts[neighbours].toarray()
     return (rows + _PRIOR_COUNT * frequencies) / (rows.sum(axis=1, keepdims=True) + _PRIOR_COUNT)
