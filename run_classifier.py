@@ -75,8 +75,7 @@ def options_from_flags() -> Options:
     check_export(FLAGS.export_dir)
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("give --task_name, or --task_config for a task of your own")
-    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    tuning.check_purpose()
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     return shared.from_flags(Options, task=task, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))

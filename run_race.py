@@ -87,8 +87,7 @@ class Options:
 def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
-    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    tuning.check_purpose()
     return shared.from_flags(Options, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 

@@ -121,6 +121,7 @@ class Options:
 def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
+    tuning.check_purpose("ask")
     train_step = tuning.in_place_of("num_train_epochs", "train_step")
     warmup_step = tuning.in_place_of("warmup_proportion", "warmup_step")
     return shared.from_flags(
@@ -164,8 +165,6 @@ def main():
 def surveys(options: Options) -> dict[str, Survey]:
     """What the files are that are to be used, by the names of their flags."""
     wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
-    if not (any(wanted.values()) or options.ask or options.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict, --ask or --export_dir")
     paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
     for name in (name for name, path in paths.items() if not path):
         raise ValueError(f"--{name} is missing")

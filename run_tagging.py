@@ -87,8 +87,7 @@ class Options:
 def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
-    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    tuning.check_purpose()
     for purpose in ("train", "eval", "predict"):
         if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
             raise ValueError(f"--{purpose}_file is missing")

@@ -82,6 +82,20 @@ def in_place_of(name: str, stronger: str) -> int | None:
     return None if FLAGS[name].present and not FLAGS[stronger].present else FLAGS[stronger].value
 
 
+def check_purpose(*others: str) -> None:
+    """Checks that there is something to do.
+
+    Args:
+      *others: flags of the script that are a purpose too, besides those to train, evaluate, predict and export.
+
+    Raises:
+      ValueError: none of these flags is set.
+    """
+    names = ("do_train", "do_eval", "do_predict", *others, "export_dir")
+    if not any(FLAGS[name].value for name in names):
+        raise ValueError(f"nothing to do: give {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
+
+
 def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTuningOptions:
     """The runs that the flags of define_finetuning_flags ask for.
 
