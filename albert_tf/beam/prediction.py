@@ -241,10 +241,12 @@ class WriteBlock(_Stage):
     def process(self, element: tuple[tuple[int, BatchPlace], tuple[int, Arrays]]):
         """(Shard number, place), (number of lines, predictions) -> shard number, BlockFile."""
         (shard, place), (num_lines, arrays) = element
+        # Any: the type checker would take an array for allow_pickle, which NumPy 2 has and NumPy 1 has not.
+        named_arrays: dict[str, Any] = dict(arrays)
         path = self._job.block_file(place)
         with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             content = io.BytesIO()
-            np.savez(content, **arrays)
+            np.savez(content, **named_arrays)
             file.write(content.getvalue())
         yield shard, BlockFile(place, path, num_lines)
 
