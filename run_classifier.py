@@ -100,7 +100,9 @@ def main():
         # What is missing is told here.
         to_predict = tables.with_companions(task, options.predict_split) if options.do_predict else []
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
+    used = ["train"] * options.do_train + ["dev"] * options.do_eval
+    data_files = [source.path for split, source in task.sources.items() if split in used]
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
     for each, table in to_predict:
         probabilities = mean_probabilities(finetuning.predict(table))
         if is_chief(strategy):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from typing import Callable
 
 from albert_tf import cli  # isort: split
@@ -26,6 +27,7 @@ from albert_tf.data.pretraining import dynamic_masking, reading
 from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
+from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.vocabulary_files import copy_vocabulary
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
@@ -135,8 +137,18 @@ def main():
                 copy_vocabulary(vocabulary, output_dir)
             batches_from = training_batches(options, training_files, config.vocab_size)
             train(trainer, checkpoints, batches_from, options.run, strategy, evaluator)
+            if is_chief(strategy):
+                write_card(options, task.model, all_files, evaluator)
         elif options.do_eval:
             evaluate_checkpoints(options, checkpoints, evaluator)
+
+
+def write_card(options: Options, model: AlbertPretrainer, files, evaluator: Evaluator | None) -> None:
+    """Writes the model card. Shards of a set of records are one entry in it."""
+    names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
+    datasets = {name: file.made_from for name, file in zip(names, files)}
+    write_run_card(model, options.run, options.trainer, shared.command_line(), options.init_checkpoint, datasets,
+                   evaluator.best if evaluator else None)
 
 
 def open_records(options: Options, patterns: str | None, config: AlbertConfig):

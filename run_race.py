@@ -110,7 +110,8 @@ def main():
         evaluate = evaluation(options, tables) if options.do_eval else None
         to_predict = tables.table(options.predict_split, options.predict_file) if options.do_predict else None
     training_table = functools.partial(tables.table, "train", options.train_file) if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
+    data_files = [tables.name_of(split) for split in ["train"] * options.do_train + ["dev"] * options.do_eval]
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
     if to_predict is not None:
         probabilities = mean_probabilities(finetuning.predict(to_predict))
         if is_chief(strategy):

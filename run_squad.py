@@ -150,7 +150,8 @@ def main():
         prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
     evaluate = prediction.evaluate if prediction and prediction.dataset else None
     training = functools.partial(training_features, options, files, tokenizer) if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training, evaluate)
+    used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
+    tuning.train_and_evaluate(finetuning, vocabulary, training, evaluate, [*map(os.path.basename, used)])
     if options.do_predict:
         result_sets = prediction.result_sets(finetuning.predict)
         if is_chief(strategy):

@@ -136,7 +136,8 @@ def main():
         for directory in finetuning.runs.values():
             write_label_names(data.label_names, directory)
     training_table = functools.partial(tables.table, data.train, "train") if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate)
+    data_files = [os.path.basename(text.path) for text in (data.train, data.dev) if text]
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
     if data.test:
         probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
         if is_chief(strategy):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from typing import Callable
+from typing import Callable, Collection
 
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import bounds, help
+from albert_tf import bounds, help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.flags import check_length, from_flags, run_options, starting_point, trainer_options, weights_reader
+from albert_tf.flags import (
+    check_length,
+    command_line,
+    from_flags,
+    run_options,
+    starting_point,
+    trainer_options,
+    weights_reader,
+)
+from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
 from albert_tf.tasks.task import PredictingTask
@@ -126,16 +136,23 @@ def new_finetuning(
 
 def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
-    evaluate: Evaluate | None
+    evaluate: Evaluate | None, data_files: Collection[str] = ()
 ) -> None:
-    """Trains, or evaluates what was trained before.
+    """Trains and writes the model card of each run, or evaluates what was trained before.
 
     Args:
       runs: of `finetuning`.
       vocabulary: of the model; it is put beside the checkpoints.
       training_table: makes the table to train on; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
+      data_files: names of the files of training and evaluation data, for the model cards.
     """
+    def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float]) -> None:
+        options = runs.options
+        write_run_card(model, dataclasses.replace(options.run, output_dir=directory),
+                       dataclasses.replace(options.trainer, random_seed=seed), command_line(), options.init_checkpoint,
+                       dict.fromkeys(data_files, {}), scores, options.recipe)
+
     if training_table and runs.options.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience goes by the dev set: give --do_eval, too")
     if training_table:
@@ -144,7 +161,7 @@ def train_and_evaluate(
                 copy_vocabulary(vocabulary, directory)
         with chief_first(runs.strategy):
             table = training_table()
-        runs.train(table, evaluate)
+        runs.train(table, evaluate, write_card)
     elif evaluate is not None:
         runs.evaluate(evaluate)
 

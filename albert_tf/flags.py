@@ -18,6 +18,9 @@ This file and finetuning_flags.py are the only ones of the package that read FLA
 from __future__ import annotations
 
 import dataclasses
+import os
+import shlex
+import sys
 from typing import TypeVar
 
 import tensorflow as tf
@@ -284,6 +287,11 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
     """
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
     return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
+
+
+def command_line() -> str:
+    """The command that started this script."""
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
 def trainer_options(**values) -> TrainerOptions:

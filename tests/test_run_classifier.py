@@ -174,6 +174,8 @@ def test_a_recipe_sets_what_the_command_line_does_not(script, folder):
     script.run(task_name="rte", output_dir=folder / "by_recipe", recipe=recipe, train_step=None, do_train=True)
     assert "model.ckpt-3.index" in os.listdir(folder / "by_recipe")
     assert json.loads((folder / "by_recipe" / "albert_config.json").read_text())["hidden_dropout_prob"] == 0.25
+    card = (folder / "by_recipe" / "README.md").read_text("utf-8").splitlines()
+    assert {f"| recipe | {recipe} |", "| learning rate | 0.001 |", "| data | RTE/train.tsv |"} <= set(card)
     script.run(task_name="rte", output_dir=folder / "by_flag", recipe=recipe, train_step=1, do_train=True)
     assert "model.ckpt-3.index" not in os.listdir(folder / "by_flag")
 
@@ -185,6 +187,10 @@ def test_several_runs_and_an_ensemble_of_them(script, folder, golden):
     assert "eval_accuracy: median" in printed
     runs = json.loads((directory / "eval_runs.json").read_text())
     values = [row["eval_accuracy"] for row in runs["seeds"].values()]
+    for seed, value in zip((7, 8, 9), values):
+        card = (directory / f"seed_{seed}" / "README.md").read_text("utf-8").splitlines()
+        assert f"| seed | {seed} |" in card and f"| eval_accuracy | {value:.4f} |" in card
+        assert 'datasets: ["RTE/train.tsv", "RTE/dev.tsv"]' in card
     assert list(runs["seeds"]) == ["7", "8", "9"] and results_of(directory)["eval_accuracy"] == np.median(values)
     check_answers(directory, golden, "rte")
     seeds = [directory / f"seed_{seed}" for seed in (7, 8)]

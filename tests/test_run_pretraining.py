@@ -87,6 +87,17 @@ def test_evaluation_writes_the_releases_keys_for_each_set(finished):
     np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["sentence_order_loss"], rtol=1e-6)
 
 
+def test_the_model_card_has_the_records_and_the_scores_of_the_best_checkpoint(finished):
+    card = (finished[1] / "README.md").read_text("utf-8")
+    history = [json.loads(line) for line in (finished[1] / "eval_history.jsonl").read_text().splitlines()]
+    best = max(history, key=lambda row: row["masked_lm_accuracy"])
+    for line in (f"| masked_lm_accuracy | {best['masked_lm_accuracy']:.4f} |", "| training steps | 12 |",
+                 f"| global_step | {best['global_step']} |", f"| step of the weights | {best['global_step']} |",
+                 '  "dev.tfrecord": {', '    "objective": "sop"', "pipeline_tag: fill-mask"):
+        assert line in card.splitlines(), line
+    assert "\npython run_pretraining.py --" in card and f"--output_dir={finished[1]}" in card
+
+
 @pytest.mark.both_stacks
 def test_the_latest_and_the_best_checkpoint_are_there_with_the_config(finished):
     names = set(os.listdir(finished[1]))

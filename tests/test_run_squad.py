@@ -81,6 +81,8 @@ def test_results_are_official_scores_of_the_best_checkpoint(run):
     assert [entry["global_step"] for entry in history] == [1, 2]
     assert results["f1"] == max(entry["f1"] for entry in history)
     assert (directory / "model.ckpt-best.index").exists()
+    card = (directory / "README.md").read_text("utf-8")
+    assert f"| f1 | {results['f1']:.4f} |" in card and f'datasets: ["{FILES[version]}"' in card
 
 
 def test_the_log_says_what_an_epoch_has(run):

@@ -68,6 +68,8 @@ def test_entities_are_learned_scored_and_written_in_the_format_of_the_input(trai
     assert (trained / "predictions.conll").read_text() == (folder / "train.conll").read_text()
     assert (trained / "label_names.txt").read_text() == "B-place\nI-place\nO\n"
     assert {"model.ckpt-best.index", "best_trial.txt", "tiny.model"} <= set(os.listdir(trained))
+    card = (trained / "README.md").read_text("utf-8")
+    assert "pipeline_tag: token-classification" in card and "| f1 | 1.0000 |" in card
     assert not (trained / "predict_results.txt").exists()  # the file has no tags
 
 

@@ -72,6 +72,10 @@ class ChoiceTables:
                              "may leave answers out")
         return examples
 
+    def name_of(self, split: str) -> str:
+        """What to call the data of a split: its file, for RACE its folder."""
+        return f"RACE/{split}" if self.data_format == "race" else f"{split}.jsonl"
+
     def num_choices(self, *splits: str) -> int:
         """The most that a question of the splits has."""
         return max(len(example.options) for split in splits for example in self.examples(split))

@@ -13,10 +13,11 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import check_directory, write_text
 from albert_tf.interchange import bert_tf1
 from albert_tf.interchange.from_pretrained import build
-from albert_tf.interchange.heads import head_of_variables
+from albert_tf.interchange.heads import head_of, head_of_variables
 from albert_tf.interchange.hub.writing import export_encoder
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.interchange.label_names import write_label_names
+from albert_tf.interchange.model_card import ModelCard, write_model_card
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
@@ -65,7 +66,7 @@ def convert(
         logging.warning("%s lacks %s of a %s: left out where the form does without, else written with initial values",
                         source.path, ", ".join(report.not_restored), kind)
     save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
-         dtype)
+         dtype, source.path)
     logging.info("%s written to %s, as a %s", to, output_dir, kind)
 
 
@@ -96,9 +97,9 @@ def kind_of(source: Source) -> str:
 
 def save(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
-    never_trained: Collection[str] = (), dtype: str = "float32",
+    never_trained: Collection[str] = (), dtype: str = "float32", base_model: str | None = None,
 ) -> None:
-    """Writes a model, its config and its vocabulary; the weights last, so that where they are all is.
+    """Writes a model: config and vocabulary, then the weights, then the model card.
 
     Args:
       model: any model of albert_tf.modeling.
@@ -107,6 +108,7 @@ def save(
       vocabulary: of the model.
       never_trained: release names of variables that have initial values; TF1's forms and "tf_hub" do without them.
       dtype: of the weights; all forms but "hugging_face" have float32 only.
+      base_model: path of the weights that are converted; None if they were made otherwise.
 
     Raises:
       ValueError: the form has no such model, or no such dtype.
@@ -119,6 +121,8 @@ def save(
         _save_module(model, output_dir, vocabulary, never_trained)
     else:
         _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
+    facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
+    write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts))
 
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:

@@ -37,6 +37,7 @@ class Head:
       layers: Hugging Face's names of the head's layers, by model type: from the release's scope to their layer and to
         the release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
+      pipeline_tag: Hugging Face's name of the head's task, for model cards.
       arguments: arguments of the model's constructor, besides the config, that a source tells: a function of the
         source for each.
     """
@@ -48,6 +49,7 @@ class Head:
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
+    pipeline_tag: str = "feature-extraction"
     arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
 
 
@@ -77,18 +79,21 @@ HEADS = (
               bert={"cls/predictions": ("cls.predictions", (None, "output_bias")),
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
-                    "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)})),
+                    "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
+         pipeline_tag="fill-mask"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
-         _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels("output_weights"))),
+         _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels("output_weights")),
+         pipeline_tag="text-classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
-                        label_names=lambda source: source.label_names)),
+                        label_names=lambda source: source.label_names), pipeline_tag="token-classification"),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
-         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False),
-    Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",)),
+         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
+    Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",),
+         pipeline_tag="question-answering"),
     Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
-         _same_for_both("", "classifier")),
+         _same_for_both("", "classifier"), pipeline_tag="multiple-choice"),
 )
 MODELS = {head.name: head.model for head in HEADS}
 _BY_NAME = {head.name: head for head in HEADS}

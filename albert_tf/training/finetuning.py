@@ -43,6 +43,8 @@ from albert_tf.training.workers import wait_for_all
 Predictions = list  # of dict[str, list[np.ndarray]]
 Predict = Callable[[FeatureTable], Predictions]
 Evaluate = Callable[[Predict], "dict[str, float]"]
+# Called by the chief when a run is done: its directory, its seed, the model, the best results or {}.
+AfterRun = Callable[[str, int, keras.Model, "dict[str, float]"], None]
 
 
 class Weights(Protocol):
@@ -68,6 +70,7 @@ class FineTuningOptions:
       ensemble_checkpoints: whose predictions are averaged, in the place of the run's own.
       eval_batch_size, predict_batch_size: over all replicas.
       early_stopping_patience: see Evaluator.
+      recipe: name of the recipe that the options are from, for the model card.
 
     Raises:
       ValueError: a batch size or the patience is out of its bounds.
@@ -82,6 +85,7 @@ class FineTuningOptions:
     eval_batch_size: int = 8
     predict_batch_size: int = 8
     early_stopping_patience: int = 0
+    recipe: str | None = None
 
     def __post_init__(self):
         bounds.BATCH_SIZE.check("eval_batch_size", self.eval_batch_size)
@@ -108,12 +112,15 @@ class FineTuning:
         self._serving: PredictingTask | None = None  # the task whose model predicts
         self._served_path: str | None = None  # whose weights it has
 
-    def train(self, table: FeatureTable, evaluate: Evaluate | None = None) -> None:
+    def train(
+        self, table: FeatureTable, evaluate: Evaluate | None = None, after_run: AfterRun | None = None
+    ) -> None:
         """Trains every run to its end, going on where it was; with `evaluate`, each checkpoint as it is saved.
 
         Args:
           table: the examples.
           evaluate: gives the results, see above.
+          after_run: see AfterRun.
         """
         if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
@@ -128,6 +135,8 @@ class FineTuning:
             options = dataclasses.replace(self.options.run, output_dir=directory)
             train(trainer, checkpoints, batches_from, options, self.strategy, evaluator)
             self._finish(directory, evaluator)
+            if after_run is not None and is_chief(self.strategy):
+                after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {})
         if evaluate is not None:
             self._summarise()
         wait_for_all(self.strategy)  # what the chief has saved may predict next

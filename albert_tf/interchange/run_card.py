@@ -1,0 +1,39 @@
+"""The model card of a training run."""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from albert_tf import keras
+from albert_tf.interchange.heads import head_of
+from albert_tf.interchange.model_card import ModelCard, write_model_card
+from albert_tf.training.checkpoints import saved_step
+from albert_tf.training.new_trainer import TrainerOptions
+from albert_tf.training.run import RunOptions
+
+
+def write_run_card(
+    model: keras.Model, run: RunOptions, trainer: TrainerOptions, command: str, init_checkpoint: str | None = None,
+    datasets: Mapping[str, dict] | None = None, scores: Mapping[str, float] | None = None, recipe: str | None = None,
+) -> None:
+    """Writes the model card of a run to its directory.
+
+    Args:
+      model: that was trained.
+      run, trainer: options of the run.
+      command: that started it.
+      init_checkpoint: initial weights; None if they were random.
+      datasets: see ModelCard.
+      scores: of the run's best checkpoint; None if it was not evaluated.
+      recipe: of the hyper-parameters, if there was one.
+    """
+    facts = {
+        "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
+        "step of the weights": saved_step(run.output_dir), "training steps": run.num_train_steps,
+        "warm-up steps": trainer.num_warmup_steps, "batch size": run.train_batch_size,
+        "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
+        "precision": keras.mixed_precision.global_policy().name,
+    }
+    write_model_card(run.output_dir, ModelCard(
+        head_of(model), model.config, init_checkpoint, facts=facts, datasets=datasets or {}, command=command,
+        scores=scores or {}))

@@ -1,0 +1,171 @@
+"""README.md beside weights: what it says, and what it takes from the card of the weights that it was made from."""
+
+import json
+
+import pytest
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import FORMATS, convert, save
+from albert_tf.interchange.heads import head_named
+from albert_tf.interchange.model_card import ModelCard, model_name, write_model_card
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.run_card import write_run_card
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.training.new_trainer import TrainerOptions
+from albert_tf.training.run import RunOptions
+
+CONFIG = AlbertConfig(vocab_size=1000, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=8)
+ENCODER, CLASSIFIER = head_named("encoder"), head_named("classifier")
+CARD = ModelCard(CLASSIFIER, CONFIG, 'models/a "base"', facts=dict(recipe="rte", seed=7, empty=None, odd="a | b"),
+                 datasets={"x.tfrecord": dict(dupe_factor=5), "dev: 1.tsv": {}}, command="python run.py --x='a b'",
+                 scores=dict(eval_accuracy=0.75, global_step=20, loss=float("nan")))
+
+
+def header(text):
+    """The fields of a card's header, each of which is a word or JSON in one line, which YAML can read."""
+    lines = text.split("---\n")[1].replace("model-index:\n-", "model-index:").splitlines()
+    fields = dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
+    return {name: json.loads(value) if value.startswith(('"', '["', "{")) else value for name, value in fields.items()}
+
+
+def write(folder, text):
+    folder.mkdir(exist_ok=True)
+    (folder / "README.md").write_text(text)
+
+
+def test_a_card_says_what_weights_were_made_from_and_their_scores():
+    text = CARD.text("rte")
+    for line in ("# rte", "| recipe | rte |", "| seed | 7 |", "| odd | a \\| b |", "python run.py --x='a b'",
+                 '| weights | a "base" |', "| data | x.tfrecord, dev: 1.tsv |", '  "x.tfrecord": {',
+                 '    "dupe_factor": 5', "| eval_accuracy | 0.7500 |", "| global_step | 20 |",
+                 'model = albert_tf.from_pretrained("rte", model="classifier")',
+                 "An ALBERT with 3 layers, hidden size 8, embedding size 4 and a vocabulary of 1,000 pieces."):
+        assert line in text.splitlines(), line
+    assert f"| versions | albert_tf {albert_tf.__version__}, TensorFlow " in text
+    assert "nan" not in text and "empty" not in text and '"dev: 1.tsv": {' not in text
+
+
+def test_the_header_has_the_fields_of_the_model_hub_and_leaves_the_license_to_the_user():
+    fields = header(CARD.text("rte"))
+    assert "# license: to be chosen by you\n# language: that of the text, for example en\n" in CARD.text("rte")
+    assert fields["base_model"] == 'a "base"' and fields["datasets"] == ["x.tfrecord", "dev: 1.tsv"]
+    assert fields["pipeline_tag"] == "text-classification" and fields["metrics"] == ["eval_accuracy"]
+    assert fields["tags"] == "[albert, tensorflow]" and fields["library_name"] == "albert_tf"
+    result, = fields["model-index"]["results"]
+    assert result["metrics"] == [dict(type="eval_accuracy", name="eval_accuracy", value=0.75)]
+    assert result["dataset"] == dict(type="file", name="x.tfrecord, dev: 1.tsv")
+
+
+def test_without_scores_data_and_base_model_a_card_has_none():
+    text = ModelCard(ENCODER, CONFIG).text("x")
+    assert set(header(text)) == {"library_name", "pipeline_tag", "tags"}
+    assert "## Scores" not in text and "| weights |" not in text and "```bash" not in text
+
+
+def test_a_card_is_replaced_but_a_users_own_is_not(tmp_path):
+    write_model_card(str(tmp_path), CARD)
+    write_model_card(str(tmp_path), ModelCard(ENCODER, CONFIG))
+    path = tmp_path / "README.md"
+    assert header(path.read_text())["pipeline_tag"] == "feature-extraction"
+    path.write_text("My model.\n")
+    write_model_card(str(tmp_path), CARD)
+    assert path.read_text() == "My model.\n"
+
+
+def test_license_and_language_that_a_user_fills_in_stay(tmp_path):
+    write_model_card(str(tmp_path), CARD)
+    path = tmp_path / "README.md"
+    path.write_text(path.read_text().replace("# license: to be chosen by you", "license: mit").replace(
+        "# language: that of the text, for example en", "language:\n- de\n- en"))
+    write_model_card(str(tmp_path), CARD)
+    assert path.read_text().startswith("---\nlicense: mit\nlanguage:\n- de\n- en\nlibrary_name: albert_tf\n")
+
+
+def test_training_takes_the_language_of_the_base_model_and_not_its_license(tmp_path):
+    write(tmp_path / "base", "---\nlicense: mit\nlanguage: de\ndatasets: [novels]\n---\nlanguage: fr\n")
+    (tmp_path / "tuned").mkdir()
+    write_model_card(str(tmp_path / "tuned"), ModelCard(ENCODER, CONFIG, str(tmp_path / "base/")))
+    text = (tmp_path / "tuned/README.md").read_text()
+    assert header(text) == dict(language="de", library_name="albert_tf", pipeline_tag="feature-extraction",
+                                tags="[albert, tensorflow]", base_model="base")
+
+
+def test_a_url_an_archive_and_a_model_of_the_package_are_base_models(tmp_path):
+    url = "https://tfhub.dev/google/albert_base/3"
+    assert model_name(url) == url and model_name("a/base.tar.gz") == "base.tar.gz"
+    (tmp_path / "base.tar.gz").write_bytes(b"")
+    for base_model in (url, str(tmp_path / "base.tar.gz"), "albert_tiny_en"):
+        write_model_card(str(tmp_path), ModelCard(ENCODER, CONFIG, base_model))
+    fields = header((tmp_path / "README.md").read_text())
+    assert fields["base_model"] == "albert_tiny_en" and fields["language"] == "en" and "license" not in fields
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, golden):
+    """The directory of a run with its card and a best and another checkpoint."""
+    directory = tmp_path_factory.mktemp("runs") / "tiny"
+    model = AlbertPretrainer(CONFIG)
+    save(model, str(directory), "tf1", VocabularyFiles(str(golden / "tiny_spm/tiny.model")))
+    for ending in ("index", "data-00000-of-00001"):
+        (directory / f"model.ckpt-20.{ending}").write_bytes((directory / f"model.ckpt-best.{ending}").read_bytes())
+    run, trainer = RunOptions(str(directory), 20, 4), TrainerOptions("lamb", 0.5, random_seed=7)
+    write_run_card(model, run, trainer, "python run.py",
+                   datasets={"novels.tfrecord": dict(seed=1)}, scores=dict(masked_lm_accuracy=0.25, global_step=3))
+    return directory
+
+
+def test_the_card_of_a_run_has_its_options(run):
+    text = (run / "README.md").read_text()
+    for row in ("| initial weights | random |", "| seed | 7 |", "| training steps | 20 |", "| batch size | 4 |",
+                "| optimizer | lamb |", "| learning rate | 0.5 |", "| precision | float32 |"):
+        assert row in text.splitlines(), row
+    assert header(text)["pipeline_tag"] == "fill-mask"
+
+
+@pytest.mark.parametrize("to", sorted(set(FORMATS) - {"tf1_bert"}))
+def test_a_conversion_has_the_data_scores_and_origin_of_its_weights(tmp_path, run, to):
+    convert(open_source(str(run)), str(tmp_path / "once"), to)
+    text = (tmp_path / "once/README.md").read_text()
+    fields = header(text)
+    assert fields["base_model"] == "tiny/model.ckpt-best" and fields["datasets"] == ["novels.tfrecord"]
+    assert fields["metrics"] == ["masked_lm_accuracy"] and fields["pipeline_tag"] == "fill-mask"
+    for line in (f"| format | {to} |", "## tiny/model.ckpt-best: Made from", "| seed | 7 |", "python run.py",
+                 "## tiny/model.ckpt-best: Scores", "| masked_lm_accuracy | 0.2500 |"):
+        assert line in text.splitlines(), line
+
+
+def test_a_conversion_of_a_conversion_still_has_them(tmp_path, run):
+    convert(open_source(str(run)), str(tmp_path / "once"), "hugging_face")
+    convert(open_source(str(tmp_path / "once")), str(tmp_path / "twice"), "ours")
+    text = (tmp_path / "twice/README.md").read_text()
+    assert header(text)["base_model"] == "once" and header(text)["metrics"] == ["masked_lm_accuracy"]
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == ["## Made from", "## once: Made from", "## once: tiny/model.ckpt-best: Made from",
+                        "## once: tiny/model.ckpt-best: Scores"]
+
+
+def test_a_conversion_of_another_checkpoint_does_not_have_the_scores_of_the_best(tmp_path, run):
+    convert(open_source(str(run / "model.ckpt-20")), str(tmp_path), "ours")
+    text = (tmp_path / "README.md").read_text()
+    assert header(text)["base_model"] == "tiny/model.ckpt-20" and "metrics" not in header(text)
+    assert "Scores" not in text
+
+
+def test_a_conversion_keeps_the_license_that_weights_came_with(tmp_path):
+    base, converted = tmp_path / "base", tmp_path / "converted"
+    albert_tf.save_pretrained(AlbertPretrainer(CONFIG), str(base))
+    write(base, "---\nlicense: apache-2.0\nlanguage: en\n---\n\n# My model\n\n## Limits\n")
+    convert(open_source(str(base)), str(converted), "hugging_face")
+    fields = header((converted / "README.md").read_text())
+    assert fields["license"] == "apache-2.0" and fields["language"] == "en"
+    assert "Limits" not in (converted / "README.md").read_text()
+
+
+def test_save_pretrained_writes_a_card(tmp_path):
+    albert_tf.save_pretrained(albert_tf.AlbertSpan(CONFIG), str(tmp_path / "squad"), to="hugging_face", dtype="float16")
+    text = (tmp_path / "squad/README.md").read_text()
+    assert header(text)["pipeline_tag"] == "question-answering" and "| type | float16 |" in text
+    assert "| weights |" not in text and "base_model" not in text
