@@ -23,6 +23,7 @@ from albert_tf.required_flags import define_required
 
 shared.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
+shared.define_pooling_flags()
 define_required("output_dir", "Directory of the ONNX files.")
 flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS,
                         "Precision of the weights; one file is written for each. May be given several times.")
@@ -34,7 +35,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 def main():
     check_directory(FLAGS.output_dir)
-    model = shared.pretrained(FLAGS.model)
+    model = shared.pretrained(FLAGS.model, **shared.pooling_arguments(FLAGS.model))
     check_packages()
     for precision in FLAGS.precision:
         export(model, precision, os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.onnx"))

@@ -8,8 +8,11 @@ writes albert_hub, which hub.load and hub.KerasLayer(trainable=True) take, and a
     encoder = hub.KerasLayer("albert_hub", trainable=True)
     encoder(preprocess(["a sentence"]))["pooled_output"]
 
-(after `import tensorflow_text`, which registers the ops of the preprocessing).
+(after `import tensorflow_text`, which registers the ops of the preprocessing). With --pooling or --normalize, or from a
+folder of sentence-transformers, the module gives sentence_embedding too, also as "default".
 """
+
+from __future__ import annotations
 
 import dataclasses
 import os
@@ -19,11 +22,17 @@ from albert_tf import cli  # isort: split
 import tensorflow as tf
 from absl import flags, logging
 
+from albert_tf import flags as shared
 from albert_tf.files import check_export
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pooling import SentencePooling
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.required_flags import define_required
 
 define_required("albert_directory", "Where checkpoint, config and vocabulary are: whatever --init_checkpoint of "
@@ -35,9 +44,11 @@ flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary; default: that
 flags.DEFINE_bool("do_lower_case", None, "Whether the model's text is lower case; default: what the directory says, "
                   "else true.")
 flags.DEFINE_bool("use_einsum", True, "Kept for the release's scripts: there is one way of computing here.")
+shared.define_pooling_flags("pooler")
 define_required("export_path", "Where the encoder goes.")
 flags.DEFINE_string("preprocess_export_path", None, "Where the preprocessing goes; default: export_path + _preprocess.")
 FLAGS = flags.FLAGS
+_POOLED_OUTPUT = SentencePooling("pooler")  # what a module gives as "default" anyway
 
 
 def main():
@@ -48,11 +59,21 @@ def main():
     vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file) or source.vocabulary
     lower = source.vocabulary.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
     tokenizer = dataclasses.replace(vocabulary, do_lower_case=lower).tokenizer()
-    model, report = build(source, "pretrainer")
-    export_encoder(FLAGS.export_path, model.albert if report.not_restored else model, tokenizer)
+    model = model_of(source, shared.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
+    export_encoder(FLAGS.export_path, model, tokenizer)
     logging.info("%s: the encoder", FLAGS.export_path)
-    export_preprocessing(preprocess_path, tokenizer, min(PUBLISHED_SEQ_LENGTH, model.config.max_position_embeddings))
+    longest = getattr(model, "max_seq_length", None) or PUBLISHED_SEQ_LENGTH
+    export_preprocessing(preprocess_path, tokenizer,
+                         min(PUBLISHED_SEQ_LENGTH, longest, model.config.max_position_embeddings))
     logging.info("%s: the preprocessing", preprocess_path)
+
+
+def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
+    """The model with its pooling; without one, with the heads of pre-training if the weights have both of them."""
+    if pooling != _POOLED_OUTPUT:
+        return build(source, "sentence_encoder", **dataclasses.asdict(pooling))[0]
+    model, report = build(source, "pretrainer")
+    return model.albert if report.not_restored else model
 
 
 def checkpoint_path(directory: str, name: str, is_default_name: bool) -> str:

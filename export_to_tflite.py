@@ -21,6 +21,7 @@ from albert_tf.required_flags import define_required
 
 shared.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
+shared.define_pooling_flags()
 define_required("output_dir", "Where the models go.")
 flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
                         "Which models to write. May be given several times.")
@@ -32,7 +33,7 @@ FLAGS = flags.FLAGS
 
 def main():
     check_directory(FLAGS.output_dir)
-    model = shared.pretrained(FLAGS.model)
+    model = shared.pretrained(FLAGS.model, **shared.pooling_arguments(FLAGS.model))
     shared.check_length(FLAGS.max_seq_length, model.config)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:

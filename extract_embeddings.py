@@ -2,12 +2,14 @@
 
     python extract_embeddings.py --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_file=vectors.npy
 
-writes float32 [lines, hidden_size], the pooled output of each line. With --per_token, vectors.npy has float32 [tokens,
-hidden_size], the sequence output of all lines one after the other, [CLS] and [SEP] included; beside it are
+writes float32 [lines, hidden_size]: the vector of each line, by default ALBERT's pooled output, or the pooling of a
+folder of sentence-transformers. With --per_token, vectors.npy has float32 [tokens, hidden_size], the sequence output of
+all lines one after the other, [CLS] and [SEP] included; beside it are
 vectors.input_ids.npy, int32 [tokens], and vectors.row_splits.npy, int64 [lines + 1]: line i has the rows from
 row_splits[i] to row_splits[i + 1]. vectors.npy.manifest.json says what the vectors were made from.
 """
 
+import dataclasses
 import os
 
 from albert_tf import cli  # isort: split
@@ -28,17 +30,20 @@ from albert_tf.text.lines import read_lines
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
+shared.define_pooling_flags(default="pooler")
 define_required("input_file", "UTF-8 text, one a line; with --engine=beam a comma-separated list of paths and globs.")
 define_required("output_file", "Where the vectors go: a path that ends in .npy.")
 flags.DEFINE_bool("per_token", False, "Whether to write a vector of each token instead of one of each line.")
-flags.DEFINE_integer("max_seq_length", 512, "What is longer is cut, tokens.", *bounds.SEQ_LENGTH.at_least(3))
+flags.DEFINE_integer("max_seq_length", None, "Longer lines are cut to this number of tokens. Default: the one "
+                     "stored with the weights, else 512.", *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
 define_engine_flags("Processes of Beam's local runner.")
 flags.DEFINE_integer("num_shards", 1, "With --engine=beam: cuts x.npy into x-00000-of-0000N.npy, ..., each with the "
                      "vectors of lines that follow each other.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
 FLAGS = flags.FLAGS
-_MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "per_token", "max_seq_length", "precision")
+_MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "per_token", "precision")
+_DEFAULT_LENGTH = 512  # tokens
 
 
 def main():
@@ -47,27 +52,27 @@ def main():
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
     row_splits_file, input_ids_file = f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
     check_output(FLAGS.output_file, *([row_splits_file, input_ids_file] if FLAGS.per_token else []))
-    made_from = {name: FLAGS[name].value for name in _MADE_FROM}
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    if FLAGS.num_shards > 1 and not pipeline_options:
+        raise ValueError("--num_shards needs --engine=beam")
+    lines = [] if pipeline_options else list(read_lines(FLAGS.input_file))
+    if not (lines or pipeline_options):
+        raise ValueError(f"{FLAGS.input_file} has no lines")
+    tokenizer = shared.vocabulary().tokenizer()
+    pooling = dataclasses.asdict(shared.sentence_pooling(default="pooler"))
+    model = shared.pretrained("sentence_encoder", **pooling)
+    length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
+    made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))
     if pipeline_options:
         from albert_tf.beam import line_models
 
-        tokenizer, model = shared.vocabulary().tokenizer(), shared.pretrained("encoder")
         num_lines = line_models.extract_embeddings(
-            expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer,
-            min(FLAGS.max_seq_length, model.config.max_position_embeddings), FLAGS.batch_size, FLAGS.per_token,
-            made_from, pipeline_options)
+            expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer, length,
+            FLAGS.batch_size, FLAGS.per_token, made_from, pipeline_options)
         logging.info("%s: vectors of %s lines", FLAGS.output_file, f"{num_lines:,}")
         return
-    if FLAGS.num_shards > 1:
-        raise ValueError("--num_shards needs --engine=beam")
-    lines = list(read_lines(FLAGS.input_file))
-    if not lines:
-        raise ValueError(f"{FLAGS.input_file} has no lines")
-    tokenizer = shared.vocabulary().tokenizer()
-    model = shared.pretrained("encoder")
-    rows = token_ids(tokenizer, lines, min(FLAGS.max_seq_length, model.config.max_position_embeddings))
+    rows = token_ids(tokenizer, lines, length)
     row_splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     height = int(row_splits[-1]) if FLAGS.per_token else len(rows)
     with array_writer(FLAGS.output_file, (height, model.config.hidden_size)) as write:

@@ -26,7 +26,7 @@ from albert_tf import bounds, flags as shared, keras
 from albert_tf.files import check_directory, write_text
 from albert_tf.line_charts import Curve, Panel, write_charts
 from albert_tf.required_flags import define_required
-from albert_tf.tasks.embeddings import token_ids
+from albert_tf.tasks.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.tasks.layer_distances import layer_distances
 from albert_tf.text.lines import read_lines
 
@@ -73,23 +73,14 @@ def main():
 def rows_of(path: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
     """The layers of a model, which has the path's last part as its name."""
     texts = token_ids(tokenizer, lines, min(max_seq_length, model.config.max_position_embeddings))
-    texts.sort(key=len)  # texts of a batch are of about one length
     sums, tokens = 0.0, sum(map(len, texts))
-    for start in range(0, len(texts), batch_size):
-        batch = texts[start : start + batch_size]
-        measures = layer_distances(model, padded(batch))
-        lengths = np.array([len(text) for text in batch], np.float64)
+    for _, ids in batches_by_length(texts, batch_size):
+        measures = layer_distances(model, padded_inputs(ids))
+        lengths = ids.row_lengths().numpy().astype(np.float64)
         sums += np.stack([lengths @ measures[name].numpy() for name in ("distances", "angles")], axis=1)  # [layers, 2]
     name = os.path.basename(os.path.normpath(path))
     logging.info("%s: %s tokens", name, f"{tokens:,}")
     return [Row(name, layer, *map(float, values)) for layer, values in enumerate(sums / tokens, start=1)]
-
-
-def padded(texts: list[np.ndarray]) -> dict[str, tf.Tensor]:
-    """The inputs of the model, [texts, longest text] each."""
-    ids = tf.RaggedTensor.from_row_lengths(np.concatenate(texts), [len(text) for text in texts])
-    dense = ids.to_tensor()
-    return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))
 
 
 def table(rows: list[Row]) -> str:

@@ -16,6 +16,7 @@ _MODULE_OF = {
     "AlbertModel": "albert_tf.modeling.albert_model",
     "AlbertPretrainer": "albert_tf.modeling.pretrainer",
     "AlbertClassifier": "albert_tf.modeling.classifier",
+    "AlbertSentenceEncoder": "albert_tf.modeling.sentence_encoder",
     "AlbertTokenClassifier": "albert_tf.modeling.token_classifier",
     "AlbertSpan": "albert_tf.modeling.span",
     "AlbertConditionalSpan": "albert_tf.modeling.conditional_span",

@@ -21,7 +21,7 @@ import dataclasses
 import os
 import shlex
 import sys
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from absl import flags
@@ -36,6 +36,7 @@ from albert_tf.interchange.restoring import RestoreReport
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.interchange.weights_reader import WeightsReader
+from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
@@ -85,6 +86,22 @@ def define_vocabulary_flags() -> None:
                         "one that comes with the weights.")
     flags.DEFINE_bool("do_lower_case", None,
                       "Whether text is lower-cased. Default: as the files beside the weights say, else true.")
+
+
+@help.group("Model")
+def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
+    """Defines the flags of how the vector of a text is made of those of its tokens.
+
+    Args:
+      default: the pooling, where none is stored with the weights.
+      with_normalize: whether there is --normalize.
+    """
+    flags.DEFINE_enum("pooling", None, POOLINGS,
+                      "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
+                      f"the pooled output (pooler). Default: the one stored with the weights, else {default}.")
+    if with_normalize:
+        flags.DEFINE_bool("normalize", None, "Whether the vectors of texts have length 1. Default: as stored with the "
+                          "weights, else false.")
 
 
 @help.group("Training")
@@ -175,13 +192,13 @@ def config() -> AlbertConfig:
     return given.replace(**{name: value for name, value in said.items() if value is not None})
 
 
-def pretrained(model: str) -> keras.Model:
+def pretrained(model: str, **arguments) -> keras.Model:
     """The model that --init_checkpoint or --albert_hub_module_handle names, with its weights.
 
     Args:
-      model: which one, as from_pretrained takes it.
+      model, **arguments: as from_pretrained takes them.
     """
-    return _pretrained(model)[0]
+    return _pretrained(model, **arguments)[0]
 
 
 def pretrained_masked_lm() -> AlbertPretrainer:
@@ -197,11 +214,11 @@ def pretrained_masked_lm() -> AlbertPretrainer:
     return model
 
 
-def _pretrained(model: str) -> tuple[keras.Model, RestoreReport]:
+def _pretrained(model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
     path = starting_point()
     if not path:
         raise ValueError("--init_checkpoint is missing")
-    return build(_open(path), model, config() if FLAGS.albert_config_file else None)
+    return build(_open(path), model, config() if FLAGS.albert_config_file else None, **arguments)
 
 
 def weights_reader(init_from_group0: bool = False) -> WeightsReader:
@@ -237,6 +254,43 @@ def label_names() -> tuple[str, ...]:
     if names is None:
         raise ValueError("--train_file is missing, and no names of labels come with the weights: it tells the tags")
     return names
+
+
+def sentence_pooling(default: str = "mean") -> SentencePooling:
+    """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
+
+    A value whose flag is not set, or not defined, is the one stored with the weights, the run in --output_dir or the
+    ensemble.
+
+    Args:
+      default: the pooling, where none is stored.
+    """
+    home = _home()
+    return pooling_from_flags((_open(home).sentence_pooling if home else None) or SentencePooling(default))
+
+
+def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
+    """`stored` with the values of --pooling, --normalize and --max_seq_length, where these flags are set."""
+    names = (field.name for field in dataclasses.fields(SentencePooling))
+    values = {name: FLAGS[name].value for name in names if name in FLAGS}
+    return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
+
+
+def pooling_arguments(model: str) -> dict[str, Any]:
+    """The arguments that the flags of define_pooling_flags give to a model, besides its config.
+
+    Args:
+      model: which one, as from_pretrained takes it; only the sentence encoder has such arguments.
+
+    Raises:
+      ValueError: a flag of pooling is set for another model.
+    """
+    if model == "sentence_encoder":
+        return dataclasses.asdict(sentence_pooling())
+    for name in ("pooling", "normalize"):
+        if FLAGS[name].value is not None:
+            raise ValueError(f"--{name} is for --model=sentence_encoder. Received: --model={model}")
+    return {}
 
 
 def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:

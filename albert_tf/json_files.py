@@ -30,6 +30,24 @@ def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
     Raises:
       ValueError: the file is missing, too large, not UTF-8, not JSON, or holds another value than an object.
     """
+    return parse_json_object(_read(path, kind), path)
+
+
+def read_json_list(path: str) -> list[dict[str, Any]]:
+    """The list of objects that a file holds.
+
+    Raises:
+      ValueError: as read_json_object, or the value is not a list of objects.
+    """
+    text = _read(path, "file")
+    value = _parse(text, path, None)
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError(f"{path}: expected a list of JSON objects, got {text.strip()[:40]!r}")
+    return value
+
+
+def _read(path: str, kind: str) -> str:
+    """The text of a small file."""
     check_is_file(path, kind)
     size = tf.io.gfile.stat(path).length
     if size > _MOST_BYTES:
@@ -37,7 +55,7 @@ def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
     if not size:
         raise ValueError(f"{path} is empty")
     with tf.io.gfile.GFile(path, "rb") as file:
-        return parse_json_object(decode_utf8(file.read(), path), path)
+        return decode_utf8(file.read(), path)
 
 
 def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str, Any]:
@@ -52,7 +70,19 @@ def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str
       ValueError: it is not JSON, another value than an object, or nested too deeply; a number is too long; a text has
         half of a surrogate pair.
     """
-    place = path if line is None else f"{path} line {line}"
+    value = _parse(text, path, line)
+    if not isinstance(value, dict):
+        raise ValueError(f"{_place(path, line)}: expected a JSON object, got {text.strip()[:40]!r}")
+    return value
+
+
+def _place(path: str, line: int | None) -> str:
+    return path if line is None else f"{path} line {line}"
+
+
+def _parse(text: str, path: str, line: int | None) -> Any:
+    """Any value; see parse_json_object."""
+    place = _place(path, line)
     try:
         value = DECODER.decode(text.removeprefix("\ufeff"))
         escaped = json.dumps(value, ensure_ascii=False) if _SURROGATE_ESCAPE.search(text) else ""
@@ -62,8 +92,6 @@ def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str
         raise ValueError(f"{place}: lists or objects are nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{place}: expected a JSON object, got {text.strip()[:40]!r}")
     check_characters(escaped, place)
     return value
 

@@ -40,6 +40,7 @@ SMALL = {
     "run_squad.py": dict(FINE_TUNING, max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1),
     "run_race.py": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
     "run_tagging.py": dict(FINE_TUNING, max_seq_length=24),
+    "run_sentence_embeddings.py": dict(FINE_TUNING, max_seq_length=24),
 }
 # Scripts whose recipes set the sizes: other tests run them.
 FLAGS_ALONE = {"pretrain_from_text.py"}
@@ -219,7 +220,9 @@ def write_reader_files(folder, golden):
     (folder / "blimp").mkdir()
     (folder / "blimp/agreement.jsonl").write_text(json.dumps(dict(
         sentence_good="The names are known.", sentence_bad="The names is known.", field="morphology")) + "\n")
-    shutil.copytree(golden / "glue/RTE", folder / "glue/RTE")
+    (folder / "pairs.tsv").write_text("The name is known.\tThe file has a name.\nShe came.\tShe is here.\n")
+    for task in ("RTE", "STS-B"):
+        shutil.copytree(golden / f"glue/{task}", folder / f"glue/{task}")
     shutil.copytree(golden / "race/RACE", folder / "data/RACE")
     for split in ("train", "dev"):
         shutil.copy(golden / "squad/train.json", folder / f"{split}-v2.0.json")

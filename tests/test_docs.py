@@ -1,6 +1,7 @@
 """The pages of docs/ and README.md: their links, flags and Python, and runs of the pages on small data."""
 
 import re
+import shutil
 
 import pytest
 from documentation import Page, commands, flags_of, script_commands, write_reader_files, write_released
@@ -9,7 +10,8 @@ from script_session import REPOSITORY, ScriptSession
 PATHS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md"]
-RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/questions.md"]
+RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/questions.md",
+              "docs/sentence_vectors.md"]
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
@@ -25,6 +27,8 @@ def folder(tmp_path, golden, monkeypatch):
     write_reader_files(tmp_path, golden)
     write_released(tmp_path / "albert_base_v2", golden / "tiny_spm/tiny.model", "30k-clean.model")
     write_released(tmp_path / "albert_base_zh", golden / "wordpiece/vocab.txt", "vocab_chinese.txt")
+    shutil.copytree(golden / "sentence_transformers/mean_normalized", tmp_path / "all-MiniLM-L6-v2")
+    shutil.copy(golden / "wordpiece/vocab.txt", tmp_path / "all-MiniLM-L6-v2")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,5 +1,6 @@
 """The scripts by which a model leaves: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
 
+import re
 import shutil
 
 import numpy as np
@@ -13,6 +14,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -54,7 +56,9 @@ def lines(tmp_path_factory):
 def vectors(released):
     folder, model = released
     rows = token_ids(FullTokenizer(spm_model_file=str(folder / "30k-clean.model")), LINES, 16)
-    return rows, sorted(embed(model.albert, rows, 1))
+    encoder = AlbertSentenceEncoder(model.config, "pooler")
+    encoder.albert.set_weights(model.albert.get_weights())
+    return rows, sorted(embed(encoder, rows, 1))
 
 
 def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
@@ -88,6 +92,30 @@ def test_a_module_and_its_preprocessing(run, released, tmp_path):
     expected = model.albert(dict(input_ids=ids, input_mask=mask, segment_ids=segments))
     np.testing.assert_allclose(encoder(inputs)["pooled_output"], expected["pooled_output"], atol=1e-5)
     assert {"tokens", "mlm", "sop", "tokenization_info"} == set(encoder.signatures)
+
+
+def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path):
+    pooling = dict(pooling="mean", normalize=True)
+    run("export_to_tfhub.py", albert_directory=released[0], export_path=tmp_path / "module", **pooling)
+    run("extract_embeddings.py", init_checkpoint=tmp_path / "module", input_file=lines, output_file=tmp_path / "x.npy")
+    encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
+    outputs = encoder(preprocess(tf.constant(LINES)))
+    np.testing.assert_allclose(outputs["sentence_embedding"], np.load(tmp_path / "x.npy"), atol=1e-5)
+    np.testing.assert_array_equal(outputs["default"], outputs["sentence_embedding"])
+    np.testing.assert_allclose(np.linalg.norm(outputs["default"], axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("script, length", [
+    ("export_to_tflite.py", dict(max_seq_length=12)), ("export_to_onnx.py", {})])
+def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, script, length):
+    if script == "export_to_onnx.py":
+        pytest.importorskip("onnxruntime")
+    pooling = dict(pooling="cls", normalize=True)
+    printed = run(script, init_checkpoint=released[0], model="sentence_encoder", output_dir=tmp_path,
+                  precision="float32", **length, **pooling)
+    assert float(re.search(r"sentence_embedding +(\S+)", printed)[1]) < 1e-5
+    printed = run(script, expect=1, init_checkpoint=released[0], output_dir=tmp_path, **pooling)
+    assert f"{script}: error: --pooling is for --model=sentence_encoder. Received: --model=encoder" in printed
 
 
 def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, tmp_path):

@@ -6,7 +6,7 @@ from script_session import REPOSITORY, ScriptSession
 
 README = Page(REPOSITORY / "README.md")
 # Scripts that README.md mentions elsewhere.
-NOT_IN_BLOCKS = {"export_to_onnx.py", "model_sizes.py", "serve.py"}
+NOT_IN_BLOCKS = {"export_to_onnx.py", "model_sizes.py", "run_sentence_embeddings.py", "search_sentences.py", "serve.py"}
 SLOW_SECTION = "Fine-tuning"
 
 

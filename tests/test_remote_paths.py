@@ -221,6 +221,16 @@ def test_tagging(session, model, tmp_path):
                 predict_file=f"{REMOTE}/tagged.conll", do_predict=True, max_seq_length=16)
 
 
+def test_sentence_vectors_are_trained_and_searched(session, model, tmp_path):
+    session.run(script="run_sentence_embeddings.py", init_checkpoint=model, objective="simcse", train_step=1,
+                train_file=f"{REMOTE}/lines.txt", output_dir=f"{REMOTE}/sentences", cached_dir=f"{REMOTE}/cached",
+                max_seq_length=16, do_train=True, warmup_step=0, export_dir=f"{REMOTE}/sentences_served", **TRAINING)
+    assert json.loads(fetched(session, "sentences/modules.json", tmp_path).read_text())
+    printed = session.run(script="search_sentences.py", init_checkpoint=f"{REMOTE}/sentences", top_k=1,
+                          input_file=f"{REMOTE}/lines.txt", query="2 comes after it.")
+    assert printed.splitlines()[-1].split(maxsplit=2) == ["1.0000", "2", "2 comes after it."]
+
+
 def test_glue_is_looked_for_in_a_remote_folder(session, model):
     printed = session.run(script="run_glue.py", expect=1, init_checkpoint=model, data_dir=f"{REMOTE}/text",
                           output_dir=f"{REMOTE}/glue")

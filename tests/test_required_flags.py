@@ -9,7 +9,8 @@ REQUIRED = {
     "export_to_tfhub.py": ("albert_directory", "export_path"),
     "export_to_tflite.py": ("output_dir",), "run_pretraining.py": ("output_dir",), "run_squad.py": ("output_dir",),
     "run_classifier.py": ("data_dir", "output_dir"), "run_glue.py": ("data_dir", "output_dir"),
-    "run_race.py": ("data_dir", "output_dir")}
+    "run_race.py": ("data_dir", "output_dir"), "run_sentence_embeddings.py": ("output_dir",),
+    "search_sentences.py": ("input_file",)}
 
 
 @pytest.mark.parametrize("script", REQUIRED)

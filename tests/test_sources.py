@@ -35,6 +35,9 @@ SCRIPTS = {
                          max_qa_length=24, warmup_step=0, do_eval=False), "output_dir"),
     "run_tagging.py": (dict(_TRAINING, train_file="{folder}/tagged.conll", cached_dir="{folder}/cached",
                             max_seq_length=24, warmup_step=0), "output_dir"),
+    "run_sentence_embeddings.py": (dict(_TRAINING, objective="simcse", train_file="{folder}/lines.txt",
+                                        cached_dir="{folder}/cached", max_seq_length=16, warmup_step=0), "output_dir"),
+    "search_sentences.py": (dict(input_file="{folder}/lines.txt", query="a line"), None),
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "trusted_module", "unknown_module", "served")

@@ -57,6 +57,11 @@ SCRIPTS = {
     "run_tagging.py": (dict(train_file="{folder}/tagged.conll", init_checkpoint="{model}", output_dir="{out}",
                             max_seq_length=16, do_train=True),
                        (*TUNING_FLAGS, "train_file", "eval_file", "predict_file")),
+    "run_sentence_embeddings.py": (dict(
+        objective="simcse", train_file="{text}", init_checkpoint="{model}", output_dir="{out}", max_seq_length=16,
+        do_train=True), (*TUNING_FLAGS, "train_file", "task_config")),
+    "search_sentences.py": (dict(init_checkpoint="{model}", input_file="{text}", query="a kettle"),
+                            (*SOURCE_FLAGS, "input_file")),
 }
 # What a flag needs beside it, or cannot have.
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
@@ -65,6 +70,7 @@ BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=N
           "saved_model": dict(init_checkpoint=None),
           ("run_tagging.py", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "context_file"),
+                  ("run_sentence_embeddings.py", "train_file"), ("search_sentences.py", "input_file"),
                   ("run_tagging.py", "train_file"), ("run_tagging.py", "eval_file"), ("run_tagging.py", "predict_file"))
 
 
@@ -112,7 +118,8 @@ OUTPUTS = {
     "export_to_onnx.py": ("output_dir",), "export_to_tflite.py": ("output_dir",),
     "export_to_tfhub.py": ("export_path", "preprocess_export_path"), "run_pretraining.py": ("output_dir",),
     "run_classifier.py": ("output_dir", "export_dir"), "run_race.py": ("output_dir", "export_dir"),
-    "run_squad.py": ("output_dir", "export_dir"), "run_tagging.py": ("output_dir", "export_dir")}
+    "run_squad.py": ("output_dir", "export_dir"), "run_tagging.py": ("output_dir", "export_dir"),
+    "run_sentence_embeddings.py": ("output_dir", "export_dir")}
 
 
 @pytest.mark.parametrize("script", OUTPUTS)

@@ -15,15 +15,15 @@ from albert_tf import keras
 from albert_tf.array_files import array_writer, write_array
 from albert_tf.beam.prediction import Arrays, Block, predict_lines
 from albert_tf.files import write_text
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
 from albert_tf.tasks.sentence_scores import log_probabilities_function, score_by
 from albert_tf.text.tokenization import FullTokenizer
 
 
 def extract_embeddings(
-    input_files: list[str], output_files: list[str], model: AlbertModel, tokenizer: FullTokenizer,
+    input_files: list[str], output_files: list[str], model: AlbertSentenceEncoder, tokenizer: FullTokenizer,
     max_seq_length: int, batch_size: int, per_token: bool, made_from: dict, options: PipelineOptions
 ) -> int:
     """Writes the vectors of all lines to .npy files, one for each shard, and gives the number of lines.
@@ -31,7 +31,7 @@ def extract_embeddings(
     Args:
       input_files: UTF-8 text.
       output_files: .npy. With per_token, each has its own .row_splits.npy and .input_ids.npy.
-      model: the encoder.
+      model: the encoder with its pooling.
       tokenizer: of its vocabulary.
       max_seq_length: tokens, above which a line is cut.
       batch_size: lines that are computed together.

@@ -19,11 +19,13 @@ from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.interchange.label_names import write_label_names
 from albert_tf.interchange.model_card import ModelCard, write_model_card
 from albert_tf.interchange.safetensors_folder import WEIGHTS
+from albert_tf.interchange.sentence_transformers import write_pooling
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.checkpoints import BEST
 
 # By the file of each form that is written last.
@@ -88,6 +90,8 @@ def kind_of(source: Source) -> str:
     """
     if source.model:
         return source.model
+    if source.sentence_pooling:
+        return "sentence_encoder"
     kind = head_of_variables(source.shapes).name
     if kind == "classifier" and source.num_labels() == 1:
         raise ValueError(f"{source.path} is a regression or a multiple choice: say which, as model classifier or "
@@ -126,8 +130,9 @@ def save(
 
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
-    if not isinstance(model, (AlbertModel, AlbertPretrainer)):
-        raise ValueError(f"a TF-Hub module has no head but those of pre-training. Received: {type(model).__name__}")
+    if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
+        raise ValueError("a TF-Hub module has no head but those of pre-training and a pooling. "
+                         f"Received: {type(model).__name__}")
     without_heads = isinstance(model, AlbertPretrainer) and never_trained
     export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer())
 
@@ -140,6 +145,8 @@ def _save_checkpoint(
     else:
         write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     copy_vocabulary(vocabulary, output_dir)
+    if isinstance(model, AlbertSentenceEncoder):
+        write_pooling(model.sentence_pooling, model.config, output_dir)
     label_names = getattr(model, "label_names", None)
     if label_names:
         write_label_names(label_names, output_dir)

@@ -31,8 +31,8 @@ def from_pretrained(
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
         checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, or
         a TF-Hub module, by path or URL; or "albert_tiny_en", which comes with the package.
-      model: "encoder", "pretrainer", "classifier", "token_classifier", "span", "conditional_span" or
-        "multiple_choice".
+      model: "encoder", "sentence_encoder", "pretrainer", "classifier", "token_classifier", "span",
+        "conditional_span" or "multiple_choice".
       config: of the model; by default the one that comes with the weights.
       trust_module: whether a TF2 module may be used whose variables' names are not the release's. Its own graph runs
         then, as any program of its author.

@@ -14,7 +14,9 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
@@ -68,8 +70,16 @@ def _same_for_both(scope: str, layer: str) -> dict:
     return {model_type: {scope: (layer, OUTPUT)} for model_type in ("albert", "bert")}
 
 
+def _pooling(name: str) -> Callable[[Source], Any]:
+    """An argument of AlbertSentenceEncoder, as stored with the weights."""
+    return lambda source: getattr(source.sentence_pooling or SentencePooling(), name)
+
+
 HEADS = (
     Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
+    Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
+         arguments={name: _pooling(name) for name in AlbertSentenceEncoder.ARGUMENTS},
+         pipeline_tag="sentence-similarity"),
     Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
          ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
          dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),

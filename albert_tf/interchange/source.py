@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.modeling.pooling import SentencePooling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Source:
       read_config: gives the model's config.
       vocabulary: that came with the weights; empty where none did.
       label_names: the names of the labels of its classifier; None where they have no names.
+      sentence_pooling: how the vector of a text is made; None if it is not stored with the weights.
       model: which model of from_pretrained it is, where the source says so in words.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as the encoder it is, and `read_config` and whoever uses it run its graph.
@@ -34,6 +36,7 @@ class Source:
     read_config: Callable[[], AlbertConfig]
     vocabulary: VocabularyFiles = VocabularyFiles()
     label_names: tuple[str, ...] | None = None
+    sentence_pooling: SentencePooling | None = None
     model: str | None = None
     module: str | None = None
 

@@ -20,11 +20,13 @@ from albert_tf.interchange.conversion import kind_of
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of
 from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.interchange.sentence_serving import export_sentence_encoder
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.interchange.tagging_serving import export_tagging
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.serving.signatures import Columns, InputSpec, ServedModel, Signature
 from albert_tf.tasks.layer_distances import layer_distances
@@ -126,10 +128,15 @@ def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTo
     export_tagging(folder, model, tokenizer, TaggingFeatureOptions(min(model.config.max_position_embeddings, 512)))
 
 
+def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, top_k: int) -> None:
+    positions = model.config.max_position_embeddings
+    export_sentence_encoder(folder, model, tokenizer, min(model.max_seq_length or positions, positions))
+
+
 # By the name of the head; a model without an entry has no signature of its own.
 _EXPORTS: Mapping[str, Callable] = dict(
     pretrainer=_export_masks, classifier=_export_classification, multiple_choice=_export_choices,
-    token_classifier=_export_tagging,
+    token_classifier=_export_tagging, sentence_encoder=_export_sentences,
     span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
 
 

@@ -7,7 +7,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -17,7 +17,7 @@ class Vectors(NamedTuple):
 
     Args:
       text: its number.
-      pooled: float32 [H], the pooled output.
+      pooled: float32 [H], the vector of the text by the model's pooling.
       tokens: float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP].
     """
 
@@ -32,35 +32,47 @@ def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: in
     return [special_tokens.around(ids[: max_seq_length - 2]) for ids in tokenizer.encode_batch(list(texts))]
 
 
-def embed(model: AlbertModel, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
+def embed(model: AlbertSentenceEncoder, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
     """The vectors of all rows, shortest first, so that rows of a batch are of about one length.
 
     Args:
-      model: the encoder.
+      model: the encoder with its pooling.
       rows: ids, as `token_ids` gives them.
       batch_size: how many are computed together.
     """
     return embed_by(vectors_function(model), rows, batch_size)
 
 
-def vectors_function(model: AlbertModel) -> Callable:
-    """A tf.function from ids, ragged int32 [batch, (seq)], to the pooled and the sequence output, float32."""
+def vectors_function(model: AlbertSentenceEncoder) -> Callable:
+    """A tf.function from ids, ragged int32 [batch, (seq)], to sentence_embedding and sequence_output, float32."""
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def vectors(ids):
-        dense, mask = ids.to_tensor(), tf.ones_like(ids).to_tensor()
-        outputs = model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))
-        return tf.cast(outputs["pooled_output"], tf.float32), tf.cast(outputs["sequence_output"], tf.float32)
+        outputs = model(padded_inputs(ids))
+        return outputs["sentence_embedding"], tf.cast(outputs["sequence_output"], tf.float32)
 
     return vectors
 
 
 def embed_by(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
     """What embed gives, by a function that vectors_function has made."""
+    for texts, ids in batches_by_length(rows, batch_size):
+        for text, pooled, tokens in zip(texts, *(output.numpy() for output in vectors(ids))):
+            yield Vectors(int(text), pooled, tokens[: len(rows[text])])
+
+
+def batches_by_length(
+    rows: Sequence[np.ndarray], batch_size: int
+) -> Iterator[tuple[np.ndarray, tf.RaggedTensor]]:
+    """Batches of rows, shortest first: the indices of the rows, and their ids, ragged int32 [batch, (seq)]."""
     order = np.argsort([len(row) for row in rows], kind="stable")
     for start in range(0, len(rows), batch_size):
-        texts = order[start : start + batch_size]
-        lengths = [len(rows[text]) for text in texts]
-        ids = tf.RaggedTensor.from_row_lengths(np.concatenate([rows[text] for text in texts]), lengths)
-        for text, length, pooled, tokens in zip(texts, lengths, *(output.numpy() for output in vectors(ids))):
-            yield Vectors(int(text), pooled, tokens[:length])
+        batch = order[start : start + batch_size]
+        yield batch, tf.RaggedTensor.from_row_lengths(np.concatenate([rows[index] for index in batch]),
+                                                      [len(rows[index]) for index in batch])
+
+
+def padded_inputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """The inputs of a model, each int32 [batch, longest row], from ragged ids of one text a row."""
+    dense = ids.to_tensor()
+    return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))

@@ -21,8 +21,7 @@ def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> di
     Raises:
       ValueError: not all of the model's answers are finite.
     """
-    if not np.isfinite(probabilities).all():
-        raise ValueError("the model's answers are no finite numbers: training has diverged, lower --learning_rate")
+    check_finite(probabilities)
     if task.is_regression:
         given = probabilities[:, 0]
         loss, names = np.mean(np.square(given - label_ids)), task.metrics
@@ -37,6 +36,22 @@ def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> floa
     """Of probabilities [examples, labels] and the right ones [examples]."""
     of_labels = probabilities[np.arange(len(label_ids)), label_ids]
     return float(-np.mean(np.log(np.maximum(of_labels, _LEAST_PROBABILITY))))
+
+
+def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Pearson's and Spearman's correlations of two arrays [examples].
+
+    Raises:
+      ValueError: not all predictions are finite.
+    """
+    check_finite(predicted)
+    return {name: float(_METRICS[name](expected, predicted)) for name in ("pearson", "spearman")}
+
+
+def check_finite(answers: np.ndarray) -> None:
+    """Raises ValueError if not all answers of a model are finite numbers."""
+    if not np.isfinite(answers).all():
+        raise ValueError("the model's answers are no finite numbers: training has diverged, lower --learning_rate")
 
 
 def _correlation(function):

@@ -10,6 +10,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.tagged_text import TaggedText
 from albert_tf.data.tagging_features import FIRST_PIECE
 from albert_tf.tasks import tagging_metrics
+from albert_tf.tasks.glue_metrics import check_finite
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
@@ -51,8 +52,7 @@ def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[
     Raises:
       ValueError: the file has no tags, or not all probabilities are finite.
     """
-    if not np.isfinite(probabilities).all():
-        raise ValueError("the model's answers are no finite numbers: training has diverged, lower --learning_rate")
+    check_finite(probabilities)
     text.check_has_tags()
     expected = text.tags
     results = tagging_metrics.evaluate(expected, tags_of_sentences(text, probabilities, label_names), label_names)

@@ -45,14 +45,16 @@ def shards(tmp_path, ending, count=3):
     return [tmp_path / f"beam-{shard:05d}-of-{count:05d}{ending}" for shard in range(count)]
 
 
-@pytest.mark.parametrize("per_token", [False, True])
-def test_shards_one_after_the_other_are_the_vectors_of_the_local_engine(model, text, tmp_path, per_token):
-    flags = dict(model, input_file=text, per_token=per_token, batch_size=4)
+@pytest.mark.parametrize("per_token, pooling", [(False, None), (False, "mean"), (True, None)])
+def test_shards_one_after_the_other_are_the_vectors_of_the_local_engine(model, text, tmp_path, per_token, pooling):
+    flags = dict(model, input_file=text, per_token=per_token, batch_size=4, pooling=pooling, normalize=bool(pooling))
     assert run("extract_embeddings.py", flags, output_file=tmp_path / "local.npy") == 0
     assert run("extract_embeddings.py", flags, output_file=tmp_path / "beam.npy", engine="beam", num_shards=3) == 0
     made = [np.load(path) for path in shards(tmp_path, ".npy")]
     assert min(map(len, made)) > 0
     np.testing.assert_allclose(np.concatenate(made), np.load(tmp_path / "local.npy"), atol=1e-5)
+    if pooling:
+        np.testing.assert_allclose(np.linalg.norm(np.concatenate(made), axis=1), 1, atol=1e-5)
     assert all(path.exists() for path in shards(tmp_path, ".npy.manifest.json"))
     if per_token:
         ids = [np.load(path) for path in shards(tmp_path, ".input_ids.npy")]

@@ -11,6 +11,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
@@ -18,6 +19,7 @@ TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_l
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)
 MODELS = {
     "encoder": lambda: AlbertModel(TINY, name="my_albert"),
+    "sentence_encoder": lambda: AlbertSentenceEncoder(TINY, "max", normalize=True, max_seq_length=6),
     "classifier": lambda: AlbertClassifier(TINY, num_labels=3, classifier_dropout_prob=0.3),
     "token_classifier": lambda: AlbertTokenClassifier(TINY, 3, label_names=["O", "B-place", "I-place"]),
     "span": lambda: AlbertSpan(TINY),

@@ -89,6 +89,14 @@ def test_every_model_shows_its_layers_distances(served, sentence_pieces):
         np.testing.assert_allclose(answer["angles"], expected["angles"][0], rtol=1e-3)
 
 
+def test_a_sentence_encoder_gives_vectors(served, sentence_pieces):
+    model, served_model, _ = served("sentence_encoder")
+    with running([served_model]) as server:
+        answers = predict(server, "sentence_encoder", instances=["the name of the file", "a"])
+    for answer, text in zip(answers, ["the name of the file", "a"]):
+        np.testing.assert_allclose(answer, model(sentence_pieces([text]))["sentence_embedding"][0], atol=1e-5)
+
+
 def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
     model, served_model, _ = served("classifier")
     with running([served_model]) as server:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -18,9 +18,9 @@ def tokenizer(golden):
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    return AlbertModel(AlbertConfig(
+    return AlbertSentenceEncoder(AlbertConfig(
         vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=16))
+        intermediate_size=32, max_position_embeddings=16), pooling="pooler")
 
 
 def test_a_row_is_the_text_between_its_special_tokens_cut_to_the_model(tokenizer):

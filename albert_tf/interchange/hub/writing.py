@@ -9,18 +9,21 @@ from __future__ import annotations
 import functools
 import json
 import os
+from typing import Callable
 
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.hub.reading import EXTRA_ASSETS
+from albert_tf.interchange.sentence_transformers import write_pooling
 from albert_tf.interchange.serving import graph
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph_packing import pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
@@ -31,30 +34,35 @@ _in_graph = functools.partial(tf.function, autograph=False)  # see serving.graph
 _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
 
 
-def export_encoder(export_path: str, model: AlbertModel | AlbertPretrainer, tokenizer: FullTokenizer) -> None:
+def export_encoder(
+    export_path: str, model: AlbertModel | AlbertPretrainer | AlbertSentenceEncoder, tokenizer: FullTokenizer
+) -> None:
     """Writes a SavedModel that hub.load and hub.KerasLayer(trainable=True) take.
 
     Called with input_word_ids, input_mask and input_type_ids, int32 [batch, seq], it gives pooled_output (also as
-    "default"), sequence_output and encoder_outputs. Its signatures are the release's: tokens, tokenization_info, and,
-    of a model with the heads of pre-training, mlm and sop.
+    "default"), sequence_output and encoder_outputs. A sentence encoder gives sentence_embedding too, which is its
+    "default". The signatures are the release's: tokens, tokenization_info, and, for a model with the heads of
+    pre-training, mlm and sop.
 
     Args:
       export_path: where it goes, written whole.
-      model: the encoder, alone or with both heads.
+      model: the encoder alone, with both heads of pre-training, or with a pooling.
       tokenizer: its vocabulary file is the asset. Config and casing are extra assets.
 
     Raises:
       ValueError: there is something at export_path that is not an earlier export.
     """
-    encoder = model.albert if isinstance(model, AlbertPretrainer) else model
-    module = _EncoderModule(encoder, tokenizer)
+    encoder = model.albert if isinstance(model, (AlbertPretrainer, AlbertSentenceEncoder)) else model
+    module = _EncoderModule(encoder, tokenizer, model.vectors if isinstance(model, AlbertSentenceEncoder) else None)
     module.head_variables = [variable for variable in model.variables if not _is_in(variable, encoder.variables)]
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
-    if encoder is not model:
+    if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
     with folder_written_whole(export_path) as temporary:
         tf.saved_model.save(module, temporary, signatures)
         _write_extra_asset(temporary, CONFIG_NAME, model.config.to_json_string())
+        if isinstance(model, AlbertSentenceEncoder):
+            write_pooling(model.sentence_pooling, model.config, os.path.join(temporary, EXTRA_ASSETS))
         _write_extra_asset(temporary, TOKENIZER_CONFIG, json.dumps(dict(do_lower_case=tokenizer.do_lower_case)))
 
 
@@ -82,7 +90,9 @@ def export_preprocessing(
 
 
 class _EncoderModule(tf.train.Checkpoint):
-    def __init__(self, encoder: AlbertModel, tokenizer: FullTokenizer):
+    """Args: the encoder, its tokenizer, and the pooling of a sentence encoder: from (outputs, mask) to vectors."""
+
+    def __init__(self, encoder: AlbertModel, tokenizer: FullTokenizer, pooling: Callable | None = None):
         super().__init__()
         self.vocab_file = tf.saved_model.Asset(tokenizer.vocabulary_file)
         self.variables = encoder.variables
@@ -93,8 +103,11 @@ class _EncoderModule(tf.train.Checkpoint):
         def call(inputs, training=False):
             seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32) if training else None
             outputs = encoder.encode({ours: inputs[hub] for hub, ours in _HUB_INPUTS.items()}, _PlainDropouts(seed))
-            names = ("pooled_output", "sequence_output", "encoder_outputs")
-            return dict({name: outputs[name] for name in names}, default=outputs["pooled_output"])
+            served = {name: outputs[name] for name in ("pooled_output", "sequence_output", "encoder_outputs")}
+            if pooling is None:
+                return dict(served, default=outputs["pooled_output"])
+            vectors = pooling(outputs, inputs["input_mask"])
+            return dict(served, sentence_embedding=vectors, default=vectors)
 
         for training in (True, False):
             call.get_concrete_function({name: _ids(name) for name in _HUB_INPUTS}, training=training)

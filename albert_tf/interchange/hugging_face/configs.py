@@ -14,7 +14,7 @@ CONFIG = "config.json"
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # Which model of from_pretrained each of their classes is.
 MODELS = {prefix + architecture: head.name
-          for prefix in _CLASS_PREFIXES.values() for head in HEADS for architecture in head.architectures}
+          for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
 # The release's gelu is the tanh approximation; Hugging Face has that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 

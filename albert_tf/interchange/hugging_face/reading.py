@@ -11,6 +11,7 @@ from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_conf
 from albert_tf.interchange.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.interchange.pickles import refuse_pickles_in
 from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
+from albert_tf.interchange.sentence_transformers import MODULES, pooling_in, transformer_folder
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import vocabulary_in
 
@@ -23,17 +24,19 @@ _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def is_hugging_face(path: str) -> bool:
-    """Whether a folder is one of Hugging Face's."""
-    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE))
+    """Whether a folder is one of Hugging Face's, or of sentence-transformers'."""
+    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE, MODULES))
 
 
 def hugging_face_source(folder: str) -> Source:
-    """The weights, config and vocabulary of a folder of save_pretrained.
+    """The weights, config and vocabulary of a folder of save_pretrained, or of sentence-transformers.
 
     Raises:
       ValueError: the config is of another kind of model or of one that there is not here; the weights are a pickle,
         or cannot be read.
     """
+    sentence_pooling = pooling_in(folder)
+    folder = transformer_folder(folder) if sentence_pooling else folder
     _check_weights(folder)
     config, model_type, architecture = read_config(folder)
     tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], MODELS.get(architecture))
@@ -41,7 +44,8 @@ def hugging_face_source(folder: str) -> Source:
         _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary_in(folder), read_label_names(folder), MODELS.get(architecture))
+                  vocabulary_in(folder), read_label_names(folder), sentence_pooling,
+                  "sentence_encoder" if sentence_pooling else MODELS.get(architecture))
 
 
 def _check_weights(folder: str) -> None:

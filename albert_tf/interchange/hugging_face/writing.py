@@ -16,9 +16,10 @@ from albert_tf.interchange.hugging_face.configs import CONFIG, architecture_of, 
 from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
+from albert_tf.interchange.sentence_transformers import check_pooling_of_sentence_transformers, write_pooling
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyFiles, copy_vocabulary
 from albert_tf.local_copies import written_locally
-from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
 # The types that weights can be written in, by Hugging Face's names.
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -27,6 +28,8 @@ DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bf
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
                       dtype: str = "float32") -> None:
     """Writes config.json, model.safetensors and the vocabulary; a config that is BERT's as BERT, else as ALBERT.
+
+    An AlbertSentenceEncoder is written as a folder of sentence-transformers.
 
     Args:
       model: any model of albert_tf.modeling but AlbertConditionalSpan.
@@ -46,6 +49,9 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     if dtype != "float32":
         values["torch_dtype"] = dtype
     tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}
+    if isinstance(model, AlbertSentenceEncoder):
+        check_pooling_of_sentence_transformers(model.pooling)
+        write_pooling(model.sentence_pooling, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder)
     with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
@@ -67,7 +73,7 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
         tensors[f"{mapping}.bias"] = np.zeros(config.hidden_size, np.float32)
     if not head.has_pooler:
         tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{names.prefix}pooler.")}
-    if head.model is AlbertModel:
+    if head.architectures[0] == "Model":
         tensors = {key[len(names.prefix):]: value for key, value in tensors.items()}
     return tensors
 

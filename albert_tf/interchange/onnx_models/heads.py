@@ -17,7 +17,9 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import BARRED_LOGIT, AlbertConditionalSpan
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
 from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
+from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
@@ -25,6 +27,32 @@ from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:
     """The encoder without a head."""
     return add_encoder(graph, model, inputs)[0]
+
+
+def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dict[str, str]) -> dict[str, str]:
+    """The vector of each text."""
+    outputs, _ = add_encoder(graph, model.albert, inputs)
+    vectors = _pooled(graph, outputs, inputs["input_mask"], model.pooling)
+    if model.normalize:
+        length = graph.node("ReduceL2", vectors, graph.constant([-1]), keepdims=1)
+        vectors = graph.node("Div", vectors, graph.node("Max", length, graph.scalar(LEAST_LENGTH)))
+    return dict(outputs, sentence_embedding=vectors)
+
+
+def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: str) -> str:
+    """modeling.pooling.pooled."""
+    tokens, axis = outputs["sequence_output"], graph.constant([1])
+    if pooling == "pooler":
+        return outputs["pooled_output"]
+    if pooling == "cls":
+        return graph.node("Gather", tokens, graph.constant(0), axis=1)
+    mask = graph.node("Unsqueeze", graph.cast(input_mask, np.float32), graph.constant([-1]))  # [batch, seq, 1]
+    if pooling == "max":
+        is_token = graph.node("Greater", mask, graph.scalar(0))
+        lowest = graph.scalar(float(np.finfo(np.float32).min))
+        return graph.node("ReduceMax", graph.node("Where", is_token, tokens, lowest), axis, keepdims=0)
+    summed = graph.node("ReduceSum", graph.node("Mul", tokens, mask), axis, keepdims=0)
+    return graph.node("Div", summed, graph.node("ReduceSum", mask, axis, keepdims=0))
 
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,58 @@
+"""Pooling: one vector of a text from the vectors of its tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Mapping
+
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class SentencePooling:
+    """How the vector of a text is made; the fields are AlbertSentenceEncoder's arguments."""
+
+    pooling: str = "mean"
+    normalize: bool = False
+    max_seq_length: int | None = None
+
+
+POOLINGS = ("mean", "max", "cls", "pooler")
+# The least divisor of torch.nn.functional.normalize, which sentence-transformers uses.
+LEAST_LENGTH = 1e-12
+
+
+def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
+    """The vector of each text, float32 [batch, H].
+
+    Args:
+      outputs: of an encoder: sequence_output [batch, seq, H] and pooled_output [batch, H].
+      input_mask: int32 [batch, seq], 1 for tokens, [CLS] and [SEP] included, and 0 for padding.
+      pooling: "mean" or "max" over the tokens, "cls" for the vector of [CLS], "pooler" for the pooled output, which
+        pre-training trains on the order of sentences (Lan et al., 2020, section 3.1).
+
+    Raises:
+      ValueError: there is no such pooling.
+    """
+    check_pooling(pooling)
+    if pooling == "pooler":
+        return tf.cast(outputs["pooled_output"], tf.float32)
+    tokens = tf.cast(outputs["sequence_output"], tf.float32)
+    if pooling == "cls":
+        return tokens[:, 0]
+    is_token = input_mask[:, :, None] > 0  # [batch, seq, 1]
+    if pooling == "max":
+        return tf.reduce_max(tf.where(is_token, tokens, tokens.dtype.min), axis=1)
+    count = tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)  # [batch, 1]
+    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(is_token, tokens, 0.0), axis=1), count)
+
+
+def normalized(vectors: tf.Tensor) -> tf.Tensor:
+    """The vectors divided by their lengths, as sentence-transformers does; a zero vector stays zero."""
+    return tf.math.l2_normalize(vectors, axis=-1, epsilon=LEAST_LENGTH**2)
+
+
+def check_pooling(pooling: str) -> None:
+    """Raises ValueError where there is no such pooling."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")

@@ -1,0 +1,66 @@
+"""AlbertSentenceEncoder: the encoder with a pooling, from texts to vectors (Reimers and Gurevych, 2019)."""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.inputs import ENCODER_INPUTS, required
+from albert_tf.modeling.pooling import SentencePooling, check_pooling, normalized, pooled
+
+
+@register
+class AlbertSentenceEncoder(ConfiguredModel):
+    """AlbertModel with a pooling of its outputs.
+
+    Args:
+      config: of the encoder.
+      pooling: "mean", "max", "cls" or "pooler", see modeling/pooling.py.
+      normalize: whether vectors have length 1.
+      max_seq_length: tokens that scripts cut a text to; None for all positions. The model itself cuts nothing.
+
+    The inputs are AlbertModel's, [batch, seq], or have several texts in each row, [batch, texts, seq]. The outputs are
+    AlbertModel's, of batch * texts rows, and sentence_embedding, float32 [batch, H] or [batch, texts, H].
+
+    Raises:
+      ValueError: there is no such pooling.
+    """
+
+    HEAD_OUTPUTS = ("sentence_embedding",)
+    ARGUMENTS = ("pooling", "normalize", "max_seq_length")
+
+    def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False,
+                 max_seq_length: int | None = None, **kwargs):
+        super().__init__(config, **kwargs)
+        check_pooling(pooling)
+        self.albert = AlbertModel(config)
+        self.pooling, self.normalize, self.max_seq_length = pooling, normalize, max_seq_length
+        self.built = True
+
+    @property
+    def sentence_pooling(self) -> SentencePooling:
+        """The constructor's arguments besides the config."""
+        return SentencePooling(self.pooling, self.normalize, self.max_seq_length)
+
+    def vectors(self, outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor) -> tf.Tensor:
+        """The vector of each text, float32 [batch, H], from the encoder's outputs; see modeling/pooling.py."""
+        vectors = pooled(outputs, input_mask, self.pooling)
+        return normalized(vectors) if self.normalize else vectors
+
+    def call(self, inputs, training=False):
+        """The outputs that the class describes."""
+        has_several = "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3
+        tensors = required(inputs, ENCODER_INPUTS, "[batch, texts, seq]" if has_several else "[batch, seq]")
+        shape = tensors[0].shape
+        seq = tf.shape(tensors[0])[-1] if shape[-1] is None else shape[-1]
+        rows = {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}
+        outputs = self.albert.encode(rows, dropouts(inputs, training))
+        vectors = self.vectors(outputs, rows["input_mask"])
+        if has_several:
+            vectors = tf.reshape(vectors, [-1, shape[1] or tf.shape(tensors[0])[1], vectors.shape[-1]])
+        return dict(outputs, sentence_embedding=vectors)

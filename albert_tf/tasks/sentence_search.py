@@ -1,0 +1,77 @@
+"""Nearest neighbours of queries among lines, which are read in blocks."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import Callable, Iterable, NamedTuple, Sequence
+
+import numpy as np
+
+from albert_tf.modeling.pooling import LEAST_LENGTH
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
+from albert_tf.text.tokenization import FullTokenizer
+
+
+class Neighbour(NamedTuple):
+    """A line near a query.
+
+    Args:
+      cosine: of the vectors of line and query.
+      line: number of the line, from 1.
+      text: the line itself.
+    """
+
+    cosine: float
+    line: int
+    text: str
+
+
+def nearest_lines(
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, queries: Sequence[str], lines: Iterable[str], top_k: int,
+    batch_size: int = 32, block_size: int = 4096,
+) -> list[list[Neighbour]]:
+    """The nearest lines of each query, the nearest first; of equal cosines, the earlier line first; [] without lines.
+
+    Args:
+      model: the encoder with its pooling.
+      tokenizer: of its vocabulary.
+      queries: texts.
+      lines: texts to search, iterated over once; empty ones are left out.
+      top_k: number of neighbours of a query.
+      batch_size: texts that are computed together.
+      block_size: lines that are held in memory together.
+
+    Raises:
+      ValueError: there are no queries.
+    """
+    if not queries:
+        raise ValueError("there are no queries")
+    unit_vectors = unit_vectors_function(model, tokenizer, batch_size)
+    query_vectors = unit_vectors(queries)  # [queries, H]
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    best: list[list[Neighbour]] = [[] for _ in queries]
+    while block := list(itertools.islice(numbered, block_size)):
+        line_vectors = unit_vectors([line for _, line in block])  # [lines, H]
+        for row, cosines in enumerate(query_vectors @ line_vectors.T):  # [lines]
+            candidates = np.argsort(-cosines, kind="stable")[:top_k]
+            neighbours = [Neighbour(float(cosines[i]), *block[i]) for i in candidates]
+            best[row] = heapq.nsmallest(top_k, [*best[row], *neighbours], key=lambda each: (-each.cosine, each.line))
+    return best
+
+
+def unit_vectors_function(
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
+) -> Callable[[Sequence[str]], np.ndarray]:
+    """A function from texts to their vectors divided by their lengths, float32 [texts, H]; it is traced once."""
+    function, config = vectors_function(model), model.config
+    length = min(model.max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
+
+    def unit_vectors(texts: Sequence[str]) -> np.ndarray:
+        vectors = np.zeros([len(texts), config.hidden_size], np.float32)
+        for each in embed_by(function, token_ids(tokenizer, texts, length), batch_size):
+            vectors[each.text] = each.pooled / max(np.linalg.norm(each.pooled), LEAST_LENGTH)
+        return vectors
+
+    return unit_vectors

@@ -1,0 +1,67 @@
+"""Sentence vectors trained on pairs of texts: the losses, and the cosines as predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.pooling import normalized
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.task import Batch, MeanLossTask, Tensors
+
+OBJECTIVES = ("similarity", "contrastive")
+
+
+class SentenceVectorTask(MeanLossTask):
+    """Two texts in each row of a batch, [batch, 2, seq]. The objectives:
+
+      similarity    squared error of the cosine; label_ids, float32 [batch], has the expected cosines (Reimers and
+                    Gurevych, 2019)
+      contrastive   cross entropy of cosine / temperature: among all second texts, the one of the same row must be the
+                    nearest to a first text (Henderson et al., 2017). With one text twice in a row, which dropout makes
+                    two vectors, it is unsupervised SimCSE (Gao et al., 2021).
+
+    The contrastive objective compares the texts of one micro-batch on one replica.
+
+    Args:
+      model: the encoder with its pooling.
+      objective: of OBJECTIVES.
+      temperature: of the contrastive objective.
+
+    Raises:
+      ValueError: there is no such objective.
+    """
+
+    model: AlbertSentenceEncoder
+
+    def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05):
+        super().__init__(model)
+        if objective not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}")
+        self._objective, self._temperature = objective, temperature
+
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the mean loss over rows."""
+        first, second = tf.unstack(normalized(outputs["sentence_embedding"]), axis=1)  # [batch, H] each
+        if self._objective == "similarity":
+            losses = tf.square(tf.reduce_sum(first * second, axis=-1) - batch["label_ids"])  # [batch]
+        else:
+            cosines = tf.matmul(first, second, transpose_b=True)  # [batch, batch]
+            own = tf.range(tf.shape(cosines)[0])
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(own, cosines / self._temperature)
+        return tf.reduce_sum(losses) / normalizers["examples"], {}
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """The cosine of the two texts of each row, float32 [batch]."""
+        return dict(cosine=cosines_of_rows(outputs["sentence_embedding"]))
+
+
+def cosines_of_rows(vectors: tf.Tensor) -> tf.Tensor:
+    """The cosine of the two vectors of each row: [batch, 2, H] to [batch]."""
+    first, second = tf.unstack(normalized(vectors), axis=1)
+    return tf.reduce_sum(first * second, axis=-1)
+
+
+def mean_cosines(predictions: list[dict[str, list[np.ndarray]]]) -> np.ndarray:
+    """[examples]: the mean over the predictions of several checkpoints."""
+    return np.mean([np.stack(of_one["cosine"]) for of_one in predictions], axis=0)

@@ -1,0 +1,161 @@
+"""Fine-tunes sentence vectors, evaluates them by Spearman's correlation of cosines and STS-B's scores, and exports.
+
+    python run_sentence_embeddings.py --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
+        --output_dir=sentences --do_train --do_eval
+
+--objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file), and
+simcse on single lines of text (--train_file). Started again with the same flags, training goes on from the latest
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+
+from albert_tf import cli  # isort: split
+
+import numpy as np
+from absl import flags, logging
+
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf.data.glue import read_examples
+from albert_tf.data.glue_tasks import Task, find_task
+from albert_tf.data.task_config import load_task_config
+from albert_tf.data.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
+from albert_tf.files import check_export
+from albert_tf.finite import define_float
+from albert_tf.interchange.sentence_serving import export_sentence_encoder
+from albert_tf.interchange.sentence_transformers import write_pooling
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.glue_answers import write_answers
+from albert_tf.tasks.glue_metrics import correlations
+from albert_tf.tasks.sentence_vectors import SentenceVectorTask, mean_cosines
+from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.training.strategy import is_chief
+from albert_tf.training.workers import chief_first
+
+shared.define_model_flags()
+shared.define_vocabulary_flags()
+shared.define_pooling_flags()
+shared.define_training_flags(optimizer="adamw", learning_rate=3e-5, train_batch_size=64, save_checkpoints_steps=100)
+tuning.define_finetuning_flags(max_seq_length=128)
+shared.define_device_flags()
+flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "sts: the cosine of two texts is STS-B's score; "
+                  "pairs: the two texts of a row are nearest to each other in their batch; simcse: the same for each "
+                  "line and itself under another dropout.")
+flags.DEFINE_string("train_file", None, "For --objective=pairs: a .tsv or .csv of two columns without a header, or "
+                    "JSON lines with text_a and text_b. For simcse: UTF-8 text, one text a line.")
+flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
+flags.DEFINE_string("task_config", None, "A JSON file that describes a regression of two texts to use instead of "
+                    "STS-B; see albert_tf/data/task_config.py.")
+define_float("best_score", 5.0, "The highest score of the task, whose cosine is 1.", 1e-6)
+define_float("temperature", 0.05, "Divisor of the cosines, for the objectives pairs and simcse.", 1e-6)
+flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 100, "Steps of warm-up.", *bounds.STEPS.at_least(0))
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel that takes raw text, ids, or tf.Examples.")
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of the same names; `finetuning` has those that all tasks share, `scored` is STS-B or --task_config."""
+
+    finetuning: FineTuningOptions
+    scored: Task
+    objective: str
+    train_file: str | None
+    data_dir: str | None
+    best_score: float
+    temperature: float
+    cached_dir: str
+    output_dir: str
+    max_seq_length: int
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    export_dir: str | None
+
+
+def options_from_flags() -> Options:
+    tuning.apply_recipe()
+    check_export(FLAGS.export_dir)
+    tuning.check_purpose()
+    if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:
+        raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
+    if (FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts") and not FLAGS.data_dir:
+        raise ValueError("--data_dir is missing: the directory that holds STS-B")
+    scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
+    return shared.from_flags(Options, scored=scored, cached_dir=tuning.cached_dir(),
+                             finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
+
+
+def main():
+    options = options_from_flags()
+    strategy = shared.set_up()
+    config, vocabulary = shared.config(), shared.vocabulary()
+    pooling = shared.sentence_pooling()
+    tokenizer = vocabulary.tokenizer()
+    shared.check_vocabulary(tokenizer, config)
+    tables = PairTables(tokenizer, options.max_seq_length, options.cached_dir)
+
+    def new_task():
+        model = AlbertSentenceEncoder(config, **dataclasses.asdict(pooling))
+        objective = "similarity" if options.objective == "sts" else "contrastive"
+        return SentenceVectorTask(model, objective, options.temperature)
+
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="spearman")
+    with chief_first(strategy):
+        evaluate = evaluation(options, tables) if options.do_eval else None
+        test_table = tables.table(scored_pairs(options, "test"), "test") if options.do_predict else None
+    if options.do_train and is_chief(strategy):
+        for directory in finetuning.runs.values():
+            write_pooling(pooling, config, directory)
+    training_table = functools.partial(tables.table, training_pairs(options), "train") if options.do_train else None
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options))
+    if test_table is not None:
+        cosines = mean_cosines(finetuning.predict(test_table))
+        if is_chief(strategy):
+            answer(options, cosines)
+    if options.export_dir:
+        model = finetuning.best_model()
+        if is_chief(strategy):
+            export_sentence_encoder(options.export_dir, model, tokenizer, options.max_seq_length)
+            logging.info("exported to %s", options.export_dir)
+
+
+def training_pairs(options: Options) -> list[TextPair]:
+    if options.objective == "sts":
+        return scored_pairs(options, "train")
+    return (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+
+
+def scored_pairs(options: Options, split: str) -> list[TextPair]:
+    return read_scored_pairs(options.scored, options.data_dir, split, options.best_score)
+
+
+def data_files(options: Options) -> list[str]:
+    """Names of the files of training and evaluation data, for the model card."""
+    scored = {split: source.path for split, source in options.scored.sources.items()}
+    train = scored.get("train") if options.objective == "sts" else os.path.basename(options.train_file or "")
+    files = [train] * options.do_train + [scored.get("dev")] * options.do_eval
+    return [name for name in files if name]
+
+
+def evaluation(options: Options, tables: PairTables):
+    """A function from `predict` to results, as FineTuning takes it."""
+    pairs = scored_pairs(options, "dev")
+    table, expected = tables.table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
+    return lambda predict: correlations(expected, mean_cosines(predict(table)))
+
+
+def answer(options: Options, cosines: np.ndarray) -> None:
+    """Writes the scores of the test set in run_classifier.py's files."""
+    guids = [example.guid for example in read_examples(options.scored, options.data_dir, "test")]
+    write_answers(options.output_dir, options.scored, guids, options.best_score * cosines[:, None])
+    logging.info("%s: %s test examples answered in %s", options.scored.name, f"{len(guids):,}", options.output_dir)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,54 @@
+"""Finds the lines of a file that are nearest to a query, by the cosine of their sentence vectors.
+
+    python search_sentences.py --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt --query="Who sold the boat?"
+
+prints for each query its nearest lines, each with its cosine and its number in the file. The file is read in blocks,
+and only the vectors of one block are held in memory.
+"""
+
+import dataclasses
+
+from albert_tf import cli  # isort: split
+
+from absl import flags
+
+from albert_tf import bounds, flags as shared, keras
+from albert_tf.json_files import check_characters
+from albert_tf.required_flags import define_required
+from albert_tf.tasks.sentence_search import nearest_lines
+from albert_tf.text.lines import read_lines, read_standard_input
+
+shared.define_source_flags()
+shared.define_vocabulary_flags()
+shared.define_pooling_flags(with_normalize=False)
+define_required("input_file", "The lines to search: UTF-8 text. Empty lines are left out.")
+flags.DEFINE_multi_string("query", None, "A text to search for. May be given several times. Default: the lines of "
+                          "standard input.")
+flags.DEFINE_integer("top_k", 5, "Number of lines that are printed for each query.", *bounds.CANDIDATES)
+flags.DEFINE_integer("max_seq_length", None, "Longer texts are cut to this number of tokens. Default: the one "
+                     "stored with the weights, else all positions of the model.", *bounds.SEQ_LENGTH.at_least(3))
+flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
+flags.DEFINE_integer("block_size", 4096, "Lines that are held in memory together.", *bounds.BATCH_SIZE)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    for query in FLAGS.query or ():
+        check_characters(query, "--query")
+    keras.mixed_precision.set_global_policy(FLAGS.precision)
+    lines = read_lines(FLAGS.input_file)
+    tokenizer = shared.vocabulary().tokenizer()
+    model = shared.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling()))
+    queries = list(FLAGS.query or map(str.strip, read_standard_input()))
+    results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)
+    if not any(results):
+        raise ValueError(f"{FLAGS.input_file} has no lines")
+    for query, neighbours in zip(queries, results):
+        print(query)
+        for neighbour in neighbours:
+            print(f"    {neighbour.cosine:.4f}  {neighbour.line}  {neighbour.text}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,50 @@
+"""Pairs of texts: what is read, what is refused, and their features."""
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.glue_tasks import find_task
+from albert_tf.data.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.tsv", "one\ttwo\tthird column\nthree\tfour\t\n"), ("a.csv", '"one",two\nthree,four\n'),
+    ("a.jsonl", '{"text_a": "one", "text_b": "two"}\n{"text_b": "four", "text_a": "three"}\n')])
+def test_pairs_are_the_first_two_columns(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert read_pairs(str(tmp_path / name)) == [TextPair("one", "two"), TextPair("three", "four")]
+
+
+@pytest.mark.parametrize("content, message", [
+    ("one\ttwo\nthree\n", "line 2: expected 2 columns, got 1"), ("one\t \n", "line 1: a text is empty"),
+    ("", "a.tsv is empty")])
+def test_a_wrong_row_is_named(tmp_path, content, message):
+    (tmp_path / "a.tsv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_pairs(str(tmp_path / "a.tsv"))
+
+
+def test_a_line_is_a_pair_with_itself(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
+    assert read_twice(str(tmp_path / "a.txt")) == [TextPair("one", "one"), TextPair("two words", "two words")]
+    (tmp_path / "b.txt").write_text("\n")
+    with pytest.raises(ValueError, match="b.txt has no lines"):
+        read_twice(str(tmp_path / "b.txt"))
+
+
+def test_scores_of_sts_b_are_cosines(golden):
+    pairs = read_scored_pairs(find_task("sts-b"), str(golden / "glue"), "dev", 5.0)
+    assert pairs and all(0 <= pair.cosine <= 1 for pair in pairs)
+    with pytest.raises(ValueError, match="the task rte must be a regression of two texts, as sts-b is"):
+        read_scored_pairs(find_task("rte"), str(golden / "glue"), "dev", 5.0)
+
+
+def test_each_text_is_a_row_of_its_own(sentence_pieces, tmp_path):
+    tables = PairTables(sentence_pieces, 8, str(tmp_path))
+    table = tables.table([TextPair("the file", "a name", 0.5), TextPair("a " * 20, "of", 1.0)], "dev")
+    batch = table.batch(tf.constant([0, 1], tf.int64), tf.constant(8))
+    assert batch["input_ids"].shape == [2, 2, 8] and batch["label_ids"].numpy().tolist() == [0.5, 1]
+    ids = [sentence_pieces.cls_id, *sentence_pieces.encode("a name"), sentence_pieces.sep_id]
+    assert batch["input_ids"].numpy()[0, 1, : len(ids)].tolist() == ids
+    assert batch["input_mask"].numpy()[0, 1].sum() == len(ids) and batch["input_mask"].numpy()[1, 0].sum() == 8
+    assert not batch["segment_ids"].numpy().any()

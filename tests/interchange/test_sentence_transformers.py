@@ -1,0 +1,122 @@
+"""Folders of sentence-transformers: its vectors, round trips, what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import convert, kind_of, save
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.tasks.embeddings import embed, token_ids
+
+pytestmark = pytest.mark.both_stacks
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=8)
+CASES = {"mean_normalized": ("mean", True), "max": ("max", False), "cls": ("cls", False)}
+
+
+@pytest.fixture
+def folder(golden, tmp_path):
+    """A copy of a folder of sentence-transformers, with the vocabulary that was left out."""
+    def copied(case):
+        shutil.copytree(golden / "sentence_transformers" / case, tmp_path / case)
+        shutil.copy(golden / "wordpiece" / "vocab.txt", tmp_path / case)
+        return tmp_path / case
+
+    return copied
+
+
+def vectors_of(path, sentences):
+    model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
+    rows = token_ids(albert_tf.tokenizer_from_pretrained(str(path)), sentences, model.max_seq_length)
+    found = {each.text: each.pooled for each in embed(model, rows, 2)}
+    return np.stack([found[i] for i in range(len(rows))])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_vectors_are_those_of_sentence_transformers(folder, case):
+    path = folder(case)
+    assert kind_of(open_source(str(path))) == "sentence_encoder"
+    model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
+    assert (model.pooling, model.normalize, model.max_seq_length) == (*CASES[case], 16)
+    numbers = json.loads((path / "vectors.json").read_text())
+    np.testing.assert_allclose(vectors_of(path, numbers["sentences"]), numbers["vectors"], atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["ours", "tf1", "hugging_face", "tf_hub"])
+def test_every_form_keeps_the_pooling(folder, tmp_path, form):
+    path = folder("mean_normalized")
+    convert(open_source(str(path)), str(tmp_path / "there"), form)
+    numbers = json.loads((path / "vectors.json").read_text())
+    np.testing.assert_allclose(vectors_of(tmp_path / "there", numbers["sentences"]), numbers["vectors"], atol=1e-5)
+
+
+def test_what_we_write_has_the_keys_of_every_version(tmp_path):
+    model = albert_tf.AlbertSentenceEncoder(TINY, "max", True, 6)
+    albert_tf.save_pretrained(model, str(tmp_path / "st"), to="hugging_face")
+    modules = json.loads((tmp_path / "st/modules.json").read_text())
+    assert [(module["path"], module["type"].rpartition(".")[2]) for module in modules] == [
+        ("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    assert json.loads((tmp_path / "st/1_Pooling/config.json").read_text()) == dict(
+        word_embedding_dimension=8, pooling_mode_cls_token=False, pooling_mode_mean_tokens=False,
+        pooling_mode_max_tokens=True)
+    assert json.loads((tmp_path / "st/sentence_bert_config.json").read_text())["max_seq_length"] == 6
+    again = albert_tf.from_pretrained(str(tmp_path / "st"), model="sentence_encoder")
+    assert again.sentence_pooling == model.sentence_pooling
+    encoder = albert_tf.from_pretrained(str(tmp_path / "st"))  # as any folder of Hugging Face
+    assert type(encoder) is albert_tf.AlbertModel
+
+
+def test_weights_in_a_folder_of_their_own_are_found(folder):
+    path = folder("cls")
+    numbers = json.loads((path / "vectors.json").read_text())
+    (path / "0_Transformer").mkdir()
+    for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "sentence_bert_config.json"):
+        (path / name).rename(path / "0_Transformer" / name)
+    modules = json.loads((path / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (path / "modules.json").write_text(json.dumps(modules))
+    np.testing.assert_allclose(vectors_of(path, numbers["sentences"]), numbers["vectors"], atol=1e-5)
+
+
+def test_the_pooler_is_kept_by_our_forms_and_refused_by_theirs(tmp_path):
+    model = albert_tf.AlbertSentenceEncoder(TINY, "pooler")
+    albert_tf.save_pretrained(model, str(tmp_path / "ours"))
+    assert albert_tf.from_pretrained(str(tmp_path / "ours"), model="sentence_encoder").pooling == "pooler"
+    with pytest.raises(ValueError, match="sentence-transformers has no pooling by ALBERT's pooler"):
+        albert_tf.save_pretrained(model, str(tmp_path / "theirs"), to="hugging_face")
+
+
+def test_an_encoder_without_a_pooling_takes_the_mean(tmp_path):
+    albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "ours"))
+    model = albert_tf.from_pretrained(str(tmp_path / "ours"), model="sentence_encoder", normalize=True)
+    assert (model.pooling, model.normalize, model.max_seq_length) == ("mean", True, None)
+
+
+@pytest.mark.parametrize("file, change, message", [
+    ("modules.json", lambda values: values[:1], "the steps must be Transformer, Pooling"),
+    ("modules.json", lambda values: [*values, dict(path="3_Dense", type="sentence_transformers.models.Dense")],
+     "only Transformer, Pooling, Normalize can be read. Received: .*Dense"),
+    ("modules.json", lambda values: [dict(values[0], path="../x"), *values[1:]], "modules.json: path .*x"),
+    ("modules.json", lambda values: dict(a=1), "expected a list of JSON objects"),
+    ("1_Pooling/config.json", lambda values: dict(values, pooling_mode="lasttoken"),
+     "the pooling must be one of mean, max, cls, pooler. Received: .*lasttoken"),
+    ("1_Pooling/config.json", lambda values: dict(pooling_mode_mean_tokens=True, pooling_mode_max_tokens=True),
+     "the pooling must be one of")])
+def test_what_is_not_known_here_is_refused(folder, file, change, message):
+    path = folder("mean_normalized")
+    (path / file).write_text(json.dumps(change(json.loads((path / file).read_text()))))
+    with pytest.raises(ValueError, match=message):
+        open_source(str(path))
+
+
+def test_vocabulary_and_pooling_are_written_together(golden, tmp_path):
+    vocabulary = str(golden / "tiny_spm/tiny.model")
+    model = albert_tf.AlbertSentenceEncoder(TINY.replace(vocab_size=2000), "mean")
+    save(model, str(tmp_path), "hugging_face", VocabularyFiles(vocabulary, None, True))
+    assert {"modules.json", "spiece.model", "config.json", "model.safetensors"} <= {
+        path.name for path in tmp_path.iterdir()}

@@ -1,0 +1,72 @@
+"""Training of sentence vectors: losses by hand; nearest neighbours in blocks."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.sentence_search import nearest_lines, unit_vectors_function
+from albert_tf.tasks.sentence_vectors import SentenceVectorTask, mean_cosines
+
+# Cosines: 1, 0 and 0.6; the vectors' lengths do not count.
+VECTORS = np.array([[[2, 0], [1, 0]], [[0, 1], [3, 0]], [[0.6, 0.8], [1, 0]]], np.float32)
+
+
+def loss(task, vectors, **batch):
+    normalizers = task.normalizers(dict(input_ids=np.zeros([len(vectors), 2, 4])))
+    return float(task.loss(dict(sentence_embedding=tf.constant(vectors)), batch, normalizers)[0])
+
+
+def test_similarity_is_the_squared_error_of_the_cosine():
+    task = SentenceVectorTask(types.SimpleNamespace(), "similarity")
+    right = tf.constant([0.5, 0.5, 0.5])
+    assert loss(task, VECTORS, label_ids=right) == pytest.approx(np.mean([0.25, 0.25, 0.01]), abs=1e-6)
+    predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)))["cosine"].numpy()
+    np.testing.assert_allclose(predicted, [1, 0, 0.6], atol=1e-6)
+    np.testing.assert_allclose(mean_cosines([dict(cosine=list(predicted)), dict(cosine=[0, 0, 0])]), predicted / 2)
+
+
+def test_contrastive_is_the_cross_entropy_over_the_second_texts_of_the_batch():
+    vectors = np.array([[[1, 0], [1, 0]], [[0, 1], [0.6, 0.8]]], np.float32)
+    cosines = np.array([[1, 0.6], [0, 0.8]]) / 0.05
+    expected = np.mean([np.log(np.exp(row).sum()) - row[i] for i, row in enumerate(cosines)])
+    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
+    assert loss(task, vectors) == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_unknown_objective_is_named():
+    with pytest.raises(ValueError, match="objective must be one of similarity, contrastive. Received: 'triplet'"):
+        SentenceVectorTask(types.SimpleNamespace(), "triplet")
+
+
+@pytest.fixture(scope="module")
+def model(sentence_pieces):
+    keras.utils.set_random_seed(1)
+    return AlbertSentenceEncoder(AlbertConfig(
+        vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=16, max_position_embeddings=16, initializer_range=0.5))
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 100])
+def test_the_nearest_lines_are_those_of_all_vectors_whatever_the_block(model, sentence_pieces, block_size):
+    lines = ["the name of the file", "", "a kettle", "he sold the boat", "the file", "she bought a boat", " "]
+    queries = ["who sold the boat", "a file"]
+    found = nearest_lines(model, sentence_pieces, queries, iter(lines), 3, batch_size=2, block_size=block_size)
+    numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    unit_vectors = unit_vectors_function(model, sentence_pieces)
+    cosines = unit_vectors(queries) @ unit_vectors([lines[number - 1] for number in numbers]).T
+    for neighbours, row in zip(found, cosines):
+        best = np.argsort(-row.round(5), kind="stable")[:3]
+        assert [each.line for each in neighbours] == [numbers[i] for i in best]
+        np.testing.assert_allclose([each.cosine for each in neighbours], row[best], atol=1e-5)
+        assert [each.text for each in neighbours] == [lines[numbers[i] - 1] for i in best]
+
+
+def test_without_lines_there_are_no_neighbours_and_without_queries_an_error(model, sentence_pieces):
+    assert nearest_lines(model, sentence_pieces, ["a", "b"], ["", " "], 3) == [[], []]
+    with pytest.raises(ValueError, match="there are no queries"):
+        nearest_lines(model, sentence_pieces, [], ["a"], 3)

@@ -1,0 +1,112 @@
+"""run_sentence_embeddings.py, extract_embeddings.py and search_sentences.py as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of exported models
+from script_session import ScriptSession
+
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+              intermediate_size=16, max_position_embeddings=64)
+TEXTS = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sentences")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "lines.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    (folder / "pairs.tsv").write_text("".join(f"{text}\t{text.upper()} again\n" for text in TEXTS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session():
+    with ScriptSession() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def run(session, golden, folder):
+    flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
+                 data_dir=golden / "glue", cached_dir=folder / "cached", max_seq_length=24, train_batch_size=4,
+                 train_step=2, warmup_step=0, save_checkpoints_steps=1)
+    return lambda expect=0, **changed: session.run(expect=expect, script="run_sentence_embeddings.py",
+                                                   **{**flags, **changed})
+
+
+def results_of(directory):
+    return json.loads((directory / "eval_results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def trained(run, folder):
+    run(output_dir=folder / "sts", do_train=True, do_eval=True, do_predict=True, pooling="max", normalize=True,
+        export_dir=folder / "served")
+    return folder / "sts"
+
+
+@pytest.mark.both_stacks
+def test_scores_are_learned_evaluated_and_predicted(trained, golden):
+    results = results_of(trained)
+    assert set(results) == {"pearson", "spearman", "global_step"} and -1 <= results["spearman"] <= 1
+    answers = (trained / "submit_results.tsv").read_text().splitlines()
+    assert len(answers) == len((golden / "glue/STS-B/test.tsv").read_text().splitlines())
+    card = (trained / "README.md").read_text()
+    assert "pipeline_tag: sentence-similarity" in card and "STS-B/train.tsv" in card and "STS-B/dev.tsv" in card
+    assert json.loads((trained / "1_Pooling/config.json").read_text())["pooling_mode_max_tokens"] is True
+
+
+@pytest.mark.both_stacks
+def test_the_export_gives_the_vectors_that_extraction_gives(session, trained, folder):
+    session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+                output_file=folder / "vectors.npy")
+    vectors = np.load(folder / "vectors.npy")
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    served = tf.saved_model.load(str(folder / "served")).signatures["serving_default"]
+    np.testing.assert_allclose(served(text=tf.constant(TEXTS))["sentence_embedding"], vectors, atol=1e-5)
+    session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+                output_file=folder / "other.npy", pooling="cls", normalize=False)
+    assert not np.allclose(np.linalg.norm(np.load(folder / "other.npy"), axis=1), 1, atol=1e-3)
+
+
+def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
+    printed = session.run(script="search_sentences.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+                          query=TEXTS[2], top_k=2, block_size=2)
+    query, best, second = printed.splitlines()[-3:]
+    assert query == TEXTS[2] and best.split(maxsplit=2) == ["1.0000", "3", TEXTS[2]]
+    assert float(second.split()[0]) <= 1
+
+
+@pytest.mark.parametrize("objective, train_file", [("pairs", "pairs.tsv"), ("simcse", "lines.txt")])
+def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_file):
+    run(output_dir=folder / objective, objective=objective, train_file=folder / train_file, do_train=True,
+        do_eval=True, num_runs=2, gradient_accumulation_steps=2)
+    assert set(results_of(folder / objective)) == {"pearson", "spearman"}
+
+
+def test_what_can_be_learned_is_learned(run, folder, tmp_path):
+    """The same few words mean the same."""
+    rows = ["index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"]
+    rows += [f"{i}\t\t\t\t\t\t\t{a}\t{b}\t{5.0 if a == b else 0.0}"
+             for i, (a, b) in enumerate((a, b) for a in TEXTS for b in TEXTS)]
+    (tmp_path / "STS-B").mkdir()
+    for split in ("train", "dev"):
+        (tmp_path / "STS-B" / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    run(output_dir=tmp_path / "out", data_dir=tmp_path, do_train=True, do_eval=True, train_batch_size=16,
+        train_step=60, save_checkpoints_steps=60, learning_rate=0.003, hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0)
+    assert results_of(tmp_path / "out")["pearson"] > 0.8
+
+
+@pytest.mark.parametrize("flags, message", [
+    ({}, "nothing to do: give --do_train"),
+    (dict(do_train=True, objective="pairs"), "--train_file is missing: --objective=pairs trains on it"),
+    (dict(do_eval=True, data_dir=None), "--data_dir is missing: the directory that holds STS-B"),
+    (dict(do_train=True, data_dir="/nowhere"), "no such file: /nowhere/STS-B/train.tsv")])
+def test_a_wrong_flag_ends_in_one_line(run, folder, flags, message):
+    printed = run(expect=1, output_dir=folder / "wrong", **flags)
+    (line,) = [line for line in printed.splitlines() if ": error: " in line]
+    assert line.startswith("run_sentence_embeddings.py: error: ") and message in line and "Traceback" not in printed
