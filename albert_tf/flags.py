@@ -34,6 +34,7 @@ from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
 from albert_tf.interchange.source import Source
+from albert_tf.interchange.unsharing import unshared_config
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
@@ -74,6 +75,8 @@ def define_model_flags() -> None:
     define_float("hidden_dropout_prob", None, "Dropout of the embeddings and of each layer's outputs. Default: the "
                  "config's.")
     define_float("attention_probs_dropout_prob", None, "Dropout of the attention probabilities. Default: the config's.")
+    flags.DEFINE_bool("unshare_layers", False, "Whether each layer gets its own copy of the weights that layers share. "
+                      "The outputs are the same at the start; training then changes each copy on its own.")
 
 
 @help.group("Model")
@@ -187,6 +190,8 @@ def config() -> AlbertConfig:
     else:
         raise ValueError("--albert_config_file is missing, and there is no checkpoint that has one: neither "
                          "--init_checkpoint nor one of a run in --output_dir")
+    if "unshare_layers" in FLAGS and FLAGS.unshare_layers:
+        given = unshared_config(given)
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     said = {name: FLAGS[name].value for name in names if name in FLAGS}
     return given.replace(**{name: value for name, value in said.items() if value is not None})
@@ -223,7 +228,7 @@ def _pretrained(model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
 
 def weights_reader(init_from_group0: bool = False) -> WeightsReader:
     """Reads --init_checkpoint and other weights; only --albert_hub_module_handle may run a module's own graph."""
-    return WeightsReader(FLAGS.albert_hub_module_handle, init_from_group0)
+    return WeightsReader(FLAGS.albert_hub_module_handle, init_from_group0, FLAGS.unshare_layers)
 
 
 def vocabulary() -> VocabularyFiles:

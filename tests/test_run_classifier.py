@@ -155,6 +155,19 @@ def outputs_of(model, vocab_file, golden, task, split):
     return tf.nn.softmax(model(batch)["logits"]).numpy(), np.array([row["label_id"] for row in features])
 
 
+def test_shared_layers_are_trained_apart(script, folder, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(dict(CONFIG, num_hidden_layers=2)))
+    flags = dict(task_name="rte", do_train=True, train_step=1, learning_rate=0.01)
+    script.run(output_dir=tmp_path / "shared", albert_config_file=config, **flags)
+    script.run(output_dir=tmp_path / "apart", init_checkpoint=tmp_path / "shared", unshare_layers=True,
+               albert_config_file=None, **flags)
+    script.run(output_dir=tmp_path / "apart", albert_config_file=None, task_name="rte", do_predict=True)
+    assert json.loads((tmp_path / "apart/albert_config.json").read_text())["cross_layer_sharing"] == "none"
+    first, second = from_pretrained(str(tmp_path / "apart")).encoder.ffn_blocks
+    assert not np.array_equal(first.weights[0], second.weights[0])
+
+
 def test_records_are_made_once_for_all_that_they_depend_on(script, folder):
     cached = folder / "records"
     flags = dict(task_name="rte", cached_dir=cached, do_train=True, train_step=1)

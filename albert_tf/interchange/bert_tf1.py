@@ -17,7 +17,7 @@ CONFIG_NAME, PREFIX = "bert_config.json", "bert_model.ckpt"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_0/(.+)/(\w+)")
 # The layers of a block: ALBERT's release, BERT's release.
-_LAYERS = {
+LAYERS = {
     "attention_1/self/query": "attention/self/query",
     "attention_1/self/key": "attention/self/key",
     "attention_1/self/value": "attention/self/value",
@@ -27,7 +27,7 @@ _LAYERS = {
     "ffn_1/intermediate/output/dense": "output/dense",
     "LayerNorm_1": "output/LayerNorm",
 }
-_OURS = {theirs: ours for ours, theirs in _LAYERS.items()}
+_OURS = {theirs: ours for ours, theirs in LAYERS.items()}
 
 
 def is_bert_checkpoint(checkpoint: Source) -> bool:
@@ -74,4 +74,4 @@ def release_name_of(key: str) -> str:
 def bert_name_of(name: str) -> str:
     """The reverse of release_name_of."""
     match = _BLOCK.fullmatch(name)
-    return f"bert/encoder/layer_{match[1]}/{_LAYERS[match[2]]}/{match[3]}" if match else name
+    return f"bert/encoder/layer_{match[1]}/{LAYERS[match[2]]}/{match[3]}" if match else name

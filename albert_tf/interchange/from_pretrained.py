@@ -112,7 +112,11 @@ def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -
     Raises:
       ValueError: there are no weights, their shapes are of another model, or nothing fits.
     """
-    source = open_source(path, trust_module)
+    return load_source(model, open_source(path, trust_module))
+
+
+def load_source(model: keras.Model, source: Source) -> RestoreReport:
+    """load_checkpoint of a source that is open already."""
     if source.module:
         return _module_report(model, use_module(model, source.module))
     report = restore(model, source)

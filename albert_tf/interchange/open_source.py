@@ -7,6 +7,7 @@ import os
 
 import tensorflow as tf
 
+from albert_tf.interchange.albert_zh import albert_zh_source, is_albert_zh
 from albert_tf.interchange.archive import is_archive, unpacked
 from albert_tf.interchange.bert_tf1 import bert_source, is_bert_checkpoint
 from albert_tf.interchange.download import downloaded, is_url
@@ -73,6 +74,8 @@ def _source(path: str) -> Source:
     checkpoint = tf1_source(checkpoint_prefix(path))
     if is_ours(checkpoint):
         return our_source(checkpoint)
+    if is_albert_zh(checkpoint):
+        return albert_zh_source(checkpoint)
     return bert_source(checkpoint) if is_bert_checkpoint(checkpoint) else checkpoint
 
 

@@ -6,9 +6,11 @@ import dataclasses
 from typing import Callable, TypeVar
 
 from albert_tf import keras
-from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.interchange.from_pretrained import load_checkpoint, load_source, make_with_weights
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
+from albert_tf.interchange.source import Source
+from albert_tf.interchange.unsharing import unshared
 from albert_tf.tasks.task import Task
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -21,10 +23,12 @@ class WeightsReader:
     Args:
       trusted_module: the path that the user has named as a TF-Hub module: the graph of a TF2 module there may run.
       init_from_group0: whether every group starts from group 0.
+      unshare_layers: whether each layer gets its own copy of the weights that layers share.
     """
 
     trusted_module: str | None = None
     init_from_group0: bool = False
+    unshare_layers: bool = False
 
     def make(self, new_task: Callable[[], AnyTask], path: str | None) -> tuple[AnyTask, RestoreReport | None]:
         """A task with the weights at a path, and what was restored; with random weights where the path is None.
@@ -42,7 +46,7 @@ class WeightsReader:
                 return task, load_checkpoint(task.model, path) if path else None
         if path is None:
             return new_task(), None
-        return make_with_weights(new_task, open_source(path, path == self.trusted_module), self.init_from_group0)
+        return make_with_weights(new_task, self._open(path), self.init_from_group0)
 
     def load(self, model: keras.Model, path: str) -> RestoreReport:
         """Puts the weights at a path into a model that exists already.
@@ -50,4 +54,8 @@ class WeightsReader:
         Raises:
           ValueError: as load_checkpoint.
         """
-        return load_checkpoint(model, path, path == self.trusted_module)
+        return load_source(model, self._open(path))
+
+    def _open(self, path: str) -> Source:
+        source = open_source(path, path == self.trusted_module)
+        return unshared(source) if self.unshare_layers else source
