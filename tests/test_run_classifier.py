@@ -268,7 +268,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 @pytest.mark.both_stacks
 @pytest.mark.parametrize("flags, message", [
-    (dict(task_name="sst2"), "unknown task 'sst2'; there are cola, mnli,"),
+    (dict(task_name="sst2"), "unknown task 'sst2': expected one of cola, mnli,"),
     (dict(task_name=None), "give --task_name, or --task_config"),
     (dict(do_train=None), "nothing to do: give --do_train, --do_eval, --do_predict or --export_dir"),
     (dict(recipe="rtee"), "no recipe 'rtee': there are cola, mnli,"),
@@ -319,7 +319,7 @@ def test_a_label_without_an_example_is_named(script, tmp_path):
     data = write_rte(tmp_path, HEADER + "0\ta lamp\ta light\tentailment\n")
     printed = script.run(task_name="rte", data_dir=data, output_dir=tmp_path / "out", do_train=True,
                          cached_dir=tmp_path / "cached")
-    assert "RTE/train.tsv has no example of the label 'not_entailment': it cannot be learned" in printed
+    assert "RTE/train.tsv has no example with the label 'not_entailment': the model cannot learn it" in printed
 
 
 def test_a_vocabulary_of_another_model_is_refused(script, folder, tmp_path):

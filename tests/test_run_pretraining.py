@@ -247,12 +247,12 @@ def mistakes(runs, golden):
             "num_attention_heads must divide"),
         "missing records": (dict(input_file=runs.folder / "none.tfrecord"), "no such file: .*none.tfrecord"),
         "a glob that matches nothing": (dict(input_file=runs.folder / "none*"), "no file matches .*none"),
-        "cut records": (dict(input_file=cut), "cut.tfrecord has .* bytes and its manifest says"),
-        "flipped records": (dict(input_file=flipped), "flipped.tfrecord was cut or changed"),
+        "cut records": (dict(input_file=cut), "cut.tfrecord has .* bytes but its manifest says"),
+        "flipped records": (dict(input_file=flipped), "flipped.tfrecord was truncated or changed"),
         "empty records": (dict(input_file=empty), "empty.tfrecord is empty"),
         "not records": (
             dict(input_file=runs.flags["albert_config_file"]),
-            "config.json was cut or changed, or is no TFRecord file"),
+            "config.json was truncated or changed, or is not a TFRecord file"),
         "another sequence length": (
             dict(input_file=larger), "larger.tfrecord does not hold .* max_seq_length 16 .* 32 input_ids"),
         "more tokens than positions": (

@@ -188,7 +188,7 @@ def test_recipes(recipe, learning_rate, dropout):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (dict(high_only=True, middle_only=True), "high_only and middle_only leave no question together: give one of them"),
+    (dict(high_only=True, middle_only=True), "high_only and middle_only exclude each other: set at most one of them"),
     (dict(data_format="jsonl", high_only=True), "high_only and middle_only are for RACE"),
     (dict(data_dir="/nowhere"), "no such folder: /nowhere/train/middle"),
     (dict(data_dir="/nowhere", data_format="jsonl"), "no such file: /nowhere/train.jsonl"),

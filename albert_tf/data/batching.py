@@ -1,6 +1,6 @@
 """Batches of records, in an order that is a pure function of (seed, step).
 
-A run that was killed and started again asks for the batches from its step on, and gets those that it would have had.
+A run that was killed and started again continues with the batches that it would have had without the interruption.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import tensorflow as tf
 from albert_tf.data.epochs import endless_batches
 from albert_tf.data.records import CountedFile, RecordFile
 
-# Records that are mixed at a time; the files' order changes with the epoch, too.
+# Size of the shuffle buffer, in records. The order of the files also changes with the epoch.
 _SHUFFLE_BUFFER = 20_000
 
 
 def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
-    """The files with their counts: by their manifests, and where one has none, by reading it.
+    """The files with their record counts. The records of a file without a manifest are counted by reading it.
 
     Raises:
-      ValueError: a file without a manifest cannot be read to its end, or has no records.
+      ValueError: a file has no records, or one without a manifest cannot be read to its end.
     """
     with_counts = [CountedFile(file.path, _count(file.path) if file.count is None else file.count, file.made_from)
                    for file in files]
@@ -34,7 +34,7 @@ def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
 
 @contextlib.contextmanager
 def naming_changed_files(files: Sequence[RecordFile]) -> Iterator[None]:
-    """Where records turn out to be damaged while they are read, raises a ValueError that names their file."""
+    """Turns the error for a damaged record, raised inside the block, into a ValueError that names the file."""
     try:
         yield
     except tf.errors.DataLossError:
@@ -47,18 +47,18 @@ def training_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
     context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
-    """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
+    """An endless data set of batches that begins with the batch of `first_step`. Each epoch has its own order.
 
-    As epochs.endless_batches says, no batch has a record twice, unless there are fewer records than batch_size.
+    No batch has a record twice, unless there are fewer records than batch_size (see epochs.endless_batches).
 
     Args:
-      files: the records, counted.
-      parse: for a string tensor of serialized records [rows], the global numbers of the rows (int64 [rows]), gives
-        the batch as a dict. The global number is step * batch_size + row, so a record has another one in each epoch.
-      batch_size: over all replicas.
-      seed: of the order.
-      first_step: steps that were taken before.
-      context: says which rows of each batch this process and its replicas have.
+      files: the record files, with their counts.
+      parse: function that returns the batch as a dict. Its arguments are the serialized records, string [rows], and the
+        global number of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch.
+      batch_size: records of a batch, over all replicas.
+      seed: seed of the order.
+      first_step: number of steps that have been done before.
+      context: decides which rows of each batch belong to this process and its replicas.
     """
     paths = tf.constant([file.path for file in files])
     first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
@@ -67,14 +67,14 @@ def training_batches(
         return tf.data.TFRecordDataset(paths[file]).enumerate(first_numbers[file])
 
     def shuffled(epoch):
-        tf.random.set_seed(seed + 1)  # of this function's graph, in the place of the process' seed; 0 would mean none
+        tf.random.set_seed(seed + 1)  # for this function's graph, instead of the process's seed; 0 would mean no seed
         order = tf.random.experimental.stateless_shuffle(tf.range(len(files)), seed=[seed, epoch])
         return tf.data.Dataset.from_tensor_slices(order).flat_map(numbered).shuffle(_SHUFFLE_BUFFER, seed=epoch)
 
     batches = endless_batches(shuffled, sum(file.count for file in files), batch_size, first_step)
     rows = tf.range(batch_size, dtype=tf.int64)
     batches = batches.enumerate(first_step).map(lambda step, examples: (examples[1], step * batch_size + rows))
-    # Several workers keep the static batch size only of a data set that says that it has no end.
+    # With several workers, only a data set of infinite cardinality keeps its static batch size.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return per_replica(batches, parse, batch_size, context).apply(endless)
 
@@ -82,9 +82,10 @@ def training_batches(
 def evaluation_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """All records once, in order. The last batch is filled up with its first record, at is_real_example 0.
+    """Batches of all records, once and in order. The last batch is filled up with copies of the first record.
 
-    Args: as training_batches; batches have is_real_example, float32 [rows], besides what `parse` gives.
+    Arguments are those of training_batches. A batch has the features from `parse` and is_real_example, float32 [rows],
+    which is 0 for the copies.
     """
     total = sum(file.count for file in files)
     records = tf.data.TFRecordDataset([file.path for file in files])
@@ -101,12 +102,12 @@ def evaluation_batches(
 def per_replica(
     batches: tf.data.Dataset, parse: Callable, batch_size: int, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Cuts whole batches into those of this process' replicas, in order, and parses them.
+    """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
     Args:
-      batches: of (records, numbers), two tensors with a value for each row.
-      parse: makes a replica's batch of its part of both.
-      batch_size, context: as for training_batches.
+      batches: data set of (records, numbers), two tensors with one value per row.
+      parse: function that returns a replica's batch; its arguments are the replica's rows of both tensors.
+      batch_size, context: see training_batches.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
@@ -125,9 +126,9 @@ def per_replica(
 
 
 def _count(path: str) -> int:
-    """How many records there are, each of them checked."""
+    """The number of records in a file, whose checksums are all verified."""
     try:
         return int(tf.data.TFRecordDataset(path).reduce(np.int64(0), lambda count, _: count + 1))
     except tf.errors.DataLossError as error:
         reason = error.message.splitlines()[0].partition(" name:")[0]
-        raise ValueError(f"{path} was cut or changed, or is no TFRecord file: {reason}") from error
+        raise ValueError(f"{path} was truncated or changed, or is not a TFRecord file: {reason}") from error

@@ -1,4 +1,4 @@
-"""A question with choices, as it stands in a data set."""
+"""A multiple-choice question as it is in a data set."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import string
 from typing import Any, NamedTuple
 
 FEWEST_CHOICES, MOST_CHOICES = 2, 10
-# In a question it stands for the option.
+# In a question, this character is replaced by the option.
 BLANK = "_"
 
 
 class MultipleChoiceExample(NamedTuple):
-    """A question, its texts as they are in the file.
+    """A multiple-choice question. Its texts are those of the file.
 
     Args:
-      example_id: the name of its passage.
-      context: the passage; "" where there is none.
-      question: where it has a "_", an option is put in its place, else behind it.
+      example_id: the id of its passage.
+      context: the passage; "" if there is none.
+      question: the question. An option replaces each "_" in it, or is appended if it has none.
       options: the choices.
-      label: the right one, from 0; None where nobody says.
-      level: what it is scored together with: "middle" or "high"; "" for nothing.
+      label: the index of the correct option, from 0; None if unknown.
+      level: the group in which the question is also scored ("middle" or "high" in RACE); "" for no group.
     """
 
     example_id: str
@@ -31,27 +31,27 @@ class MultipleChoiceExample(NamedTuple):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """The question with each option in it."""
+        """The question joined with each option."""
         return tuple(join(self.question, option) for option in self.options)
 
 
 def join(question: str, option: str) -> str:
-    """The question with the option in the place of every "_", or behind it where there is none."""
+    """Joins question and option: the option replaces each "_", or is appended if there is none."""
     return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
 
 
 def checked_example(
     place: str, example_id: Any, context: Any, question: Any, options: Any, answer: Any, level: str = ""
 ) -> MultipleChoiceExample:
-    """An example of values that were read.
+    """Checks values that were read from a file and returns them as an example.
 
     Args:
-      place: where they stand, for errors.
+      place: file and line of the values, for error messages.
       example_id, context, question, options, level: see MultipleChoiceExample.
-      answer: the letter of the right option, or None.
+      answer: the letter of the correct option, or None.
 
     Raises:
-      ValueError: a value is of another kind, there are too few or too many options, or the answer is none of them.
+      ValueError: a value has the wrong type, there are too few or too many options, or the answer is not one of them.
     """
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str):
@@ -59,14 +59,14 @@ def checked_example(
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
         raise ValueError(f"{place}: the options must be a list of texts. Received: {_shown(options)}")
     if not FEWEST_CHOICES <= len(options) <= MOST_CHOICES:
-        raise ValueError(f"{place}: there are {len(options)} options, and there must be {FEWEST_CHOICES} to "
-                         f"{MOST_CHOICES}")
+        raise ValueError(f"{place}: a question must have {FEWEST_CHOICES} to {MOST_CHOICES} options. "
+                         f"Received: {len(options)} options")
     label = None if answer is None else _label(place, answer, len(options))
     return MultipleChoiceExample(str(example_id), context, question, tuple(options), label, level)
 
 
 def letters(num_options: int) -> str:
-    """What the options are called in answers: "ABCD" for four."""
+    """The letters of the options in answers: "ABCD" for four options."""
     return string.ascii_uppercase[:num_options]
 
 

@@ -1,4 +1,4 @@
-"""Questions with choices -> features: a row for each choice, of passage and question with choice (race_utils.py)."""
+"""Converts multiple-choice questions to features: for each choice a row of passage and question with that choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
-# Examples that are tokenized together.
+# The number of examples that are tokenized in one call.
 _CHUNK = 500
 
 
@@ -22,18 +22,18 @@ def convert_examples_to_features(
 
     Args:
       examples: the questions.
-      tokenizer: its casing also says how texts are normalised.
-      max_seq_length: length of each row; the passage is cut to what room is left.
-      max_qa_length: of question and option, this many tokens are left, the last ones.
-      num_choices: the rows of each example, those of choices that it does not have being nothing but padding; default:
-        as many as it has.
+      tokenizer: the model's tokenizer; texts are lower-cased if its do_lower_case is set.
+      max_seq_length: tokens of each row. The passage is truncated to the tokens that are left for it.
+      max_qa_length: the largest number of tokens of question and option together; only the last ones are kept.
+      num_choices: rows per example. Rows of choices that an example does not have are padding only. None: as many rows
+        as the example has options.
 
     Returns:
-      an iterator of dicts: input_ids, input_mask and segment_ids, a list of max_seq_length for each choice; label_id,
-      the right choice, or 0 where nobody says; example_id; is_real_example, True.
+      an iterator of dicts: input_ids, input_mask and segment_ids, each a list of max_seq_length per choice; label_id,
+      the index of the correct choice, or 0 if unknown; example_id; is_real_example, True.
 
     Raises:
-      ValueError: max_seq_length has no room for text, or max_qa_length is not positive.
+      ValueError: max_seq_length is too small for any text, or max_qa_length is not positive.
     """
     if max_qa_length < 1:
         raise ValueError(f"max_qa_length must be positive. Received: {max_qa_length}")
@@ -42,8 +42,8 @@ def convert_examples_to_features(
 
 
 class _ChoicePacker:
-    def __init__(self, packer: PairPacker, room: int, max_qa_length: int):
-        self._packer, self._room, self._max_qa_length = packer, room, min(max_qa_length, room)
+    def __init__(self, packer: PairPacker, max_pieces: int, max_qa_length: int):
+        self._packer, self._max_pieces, self._max_qa_length = packer, max_pieces, min(max_qa_length, max_pieces)
 
     def rows(self, context_ids: list[int], endings: list[list[int]], num_choices: int) -> dict[str, list]:
         rows = [self._row(context_ids, ending) for ending in endings]
@@ -54,7 +54,7 @@ class _ChoicePacker:
         ending = ending[-self._max_qa_length:]
         if not context_ids:
             return self._packer.pack(ending)
-        return self._packer.pack(context_ids[: self._room - len(ending)], ending)
+        return self._packer.pack(context_ids[: self._max_pieces - len(ending)], ending)
 
 
 def _features(
@@ -71,7 +71,7 @@ def _features(
 
 
 def _endings(example: MultipleChoiceExample, tokenizer: FullTokenizer) -> tuple[str, ...]:
-    """As the release joins them: normalised before, where there is a SentencePiece model, so that "＿" counts too."""
+    """The endings as in the release: with a SentencePiece model, texts are normalised first, so "＿" counts as "_"."""
     if not tokenizer.sp_model:
         return example.endings
     question, *options = (preprocess_text(text, lower=tokenizer.do_lower_case)

@@ -1,12 +1,12 @@
-"""The splits of a multiple-choice data set: their questions, and these as FeatureTables by way of cached records.
+"""Reads the splits of a multiple-choice data set and makes FeatureTables of them, with cached records.
 
-RACE is read as data/race.py says. Other sets are JSON lines, SPLIT.jsonl in data_dir, with a question in each line:
+data/race.py reads RACE. Any other data set is a JSON-lines file per split, data_dir/SPLIT.jsonl, one question per line:
 
     {"context": "It rained all day.", "question": "The street was _.", "options": ["wet", "dry"], "answer": "A",
      "id": "17", "level": "easy"}
 
-answer may be left out in test.jsonl, and context, id and level everywhere. Questions with the same level are also
-scored together.
+"context", "id" and "level" are optional in every file, "answer" is optional in test.jsonl only. Questions with the same
+level are also scored as a group.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SPLITS = ("train", "dev", "test")
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceTables:
-    """Makes the tables of a data set.
+    """Makes the feature tables of a multiple-choice data set.
 
     Args:
-      data_dir: where it is.
-      data_format: of FORMATS.
-      tokenizer: of the model.
-      max_seq_length, max_qa_length: as convert_examples_to_features.
-      cached_dir: where records are kept.
-      high_only, middle_only: of RACE.
+      data_dir: folder of the data set.
+      data_format: one of FORMATS.
+      tokenizer: the model's tokenizer.
+      max_seq_length, max_qa_length: see convert_examples_to_features.
+      cached_dir: folder of the cached records.
+      high_only, middle_only: whether to read only this level of RACE.
     """
 
     data_dir: str
@@ -58,7 +58,7 @@ class ChoiceTables:
         """The questions of a split.
 
         Raises:
-          ValueError: it is not there, or not as it should be; file and line are named.
+          ValueError: its file is missing or malformed; file and line are named.
         """
         if self.data_format == "race":
             return race.read_examples(self.data_dir, split, self.high_only, self.middle_only)
@@ -77,18 +77,18 @@ class ChoiceTables:
         return f"RACE/{split}" if self.data_format == "race" else f"{split}.jsonl"
 
     def num_choices(self, *splits: str) -> int:
-        """The most that a question of the splits has."""
+        """The largest number of choices of any question in the splits."""
         return max(len(example.options) for split in splits for example in self.examples(split))
 
     def table(self, split: str, path: str | None = None) -> FeatureTable:
-        """The features of a split; label_ids is among their scalars.
+        """The features of a split. Their scalars include label_ids.
 
         Args:
-          split: of SPLITS.
-          path: of its records, where they are not to be in cached_dir.
+          split: one of SPLITS.
+          path: path of the records; None for a file in cached_dir.
 
         Raises:
-          ValueError: as `examples`; or the records at the path are of other questions.
+          ValueError: see `examples`; or the number of records at the path is not the number of questions.
         """
         examples, num_choices = self.examples(split), self.num_choices(split)
         made_from = dict(examples=digest(json.dumps(examples).encode()), **tokenizer_key(self.tokenizer),
@@ -98,7 +98,7 @@ class ChoiceTables:
         path = path or cache_path(self.cached_dir, f"{self.data_format}_{split}", made_from, schema)
         table = cached_table(path, made_from, schema, lambda: self._features(examples, num_choices))
         if len(table) != len(examples):
-            raise ValueError(f"{path} has {len(table):,} questions, and the data set {len(examples):,}: remove it")
+            raise ValueError(f"{path} has {len(table):,} questions, but the data set has {len(examples):,}: remove it")
         return table
 
     def _features(self, examples: list[MultipleChoiceExample], num_choices: int) -> Iterator[dict]:
@@ -108,10 +108,10 @@ class ChoiceTables:
 
 
 def read_json_examples(path: str) -> list[MultipleChoiceExample]:
-    """The questions of a file of JSON lines.
+    """Reads the questions of a JSON-lines file.
 
     Raises:
-      ValueError: the file is missing or has no question, or a line is not as it should be; file and line are named.
+      ValueError: the file is missing or has no questions, or a line is malformed; file and line are named.
     """
     examples = [_json_example(values, f"{path} line {line}") for line, values in read_json_lines(path)]
     if not examples:

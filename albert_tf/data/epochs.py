@@ -1,4 +1,4 @@
-"""Batches cut from shuffled epochs that follow one another without end; no batch has an example twice.
+"""Batches from an endless sequence of shuffled epochs; no batch has an example twice.
 
 A batch in which one epoch ends and the next begins could have an example twice. The second occurrence then waits for
 the next batch, and a later example takes its place. Batches of 4, epochs of 6 examples:
@@ -25,16 +25,17 @@ def endless_batches(
     epoch_of: Callable[[tf.Tensor], tf.data.Dataset], num_examples: int, batch_size: int, first_step: int,
     arrange: Callable[[tf.Tensor, Examples], Examples] | None = None, window: int = 1,
 ) -> tf.data.Dataset:
-    """Endless batches, from that of `first_step` on: the same ones whatever `first_step` is.
+    """An endless data set of batches that begins with the batch of `first_step`.
 
-    With fewer examples than batch_size, a batch has each of them floor(batch_size / num_examples) times or once more.
+    The batch of a step is the same for every `first_step`. If there are fewer examples than batch_size, a batch has
+    each of them floor(batch_size / num_examples) times, and some of them once more.
 
     Args:
-      epoch_of: for the number of an epoch, int64 [], the examples in the order of that epoch. An example is a tuple of
-        scalars, the first of which is its number in the set, from 0 to num_examples - 1.
+      epoch_of: function of the number of an epoch, int64 [], that returns the examples in the order of that epoch. An
+        example is a tuple of scalars; the first one is its number in the set, from 0 to num_examples - 1.
       num_examples: examples of an epoch.
       batch_size: examples of a batch.
-      first_step: steps that were taken before.
+      first_step: number of steps that have been done before.
       arrange: exchanges examples between the batches of a window, and the batches. It is called with the first step of
         the window, int64 [], and the examples, [batches, rows], and returns examples of the same shape.
       window: the largest number of batches that `arrange` gets. They are consecutive batches of one epoch.
@@ -59,7 +60,7 @@ def endless_batches(
 
 @dataclasses.dataclass(frozen=True)
 class _Cut:
-    """How epochs that follow one another are cut into batches and windows.
+    """How a sequence of epochs is divided into batches and windows.
 
     Args:
       num_examples: examples of an epoch.
@@ -94,7 +95,7 @@ def _distinct(epoch_of: Callable[[tf.Tensor], tf.data.Dataset], cut: _Cut, first
     """Batches of distinct examples in the order of the epochs, from that of `first_step` on."""
     start = first_step
     while start and cut.spans_epochs(start - 1):
-        start -= 1  # which examples wait after a batch that spans epochs depends on the batches before
+        start -= 1  # which examples wait after a batch that spans epochs depends on the earlier batches
     epoch, used = divmod(start * cut.batch_size, cut.num_examples)
     examples = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(epoch_of).skip(used)
 
@@ -105,7 +106,7 @@ def _distinct(epoch_of: Callable[[tf.Tensor], tf.data.Dataset], cut: _Cut, first
         kept = tf.reshape(tf.where(waits), [cut.batch_size])
         return tuple(tuple(tf.gather(values, places) for values in both) for places in (kept, taken))
 
-    # The first batch that waits is of examples that do not exist. It is taken and left out.
+    # At the start, the waiting batch has examples that do not exist. It becomes the first batch, which is skipped.
     nothing = (-1 - tf.range(cut.batch_size, dtype=tf.int64),
                *(tf.zeros([cut.batch_size], spec.dtype) for spec in examples.element_spec[1:]))
     batches = examples.batch(cut.batch_size, drop_remainder=True).scan(nothing, take)
@@ -113,7 +114,7 @@ def _distinct(epoch_of: Callable[[tf.Tensor], tf.data.Dataset], cut: _Cut, first
 
 
 def _first_places(numbers: tf.Tensor) -> tf.Tensor:
-    """int64 [rows]: where each distinct number occurs first, in order; what follows the last of them means nothing."""
+    """int64 [rows]: the index of the first occurrence of each distinct number, in order; later entries are invalid."""
     _, distinct = tf.unique(numbers)  # numbered in the order of their first occurrence
     places = tf.range(tf.size(numbers, tf.int64))
     return tf.math.unsorted_segment_min(places, distinct, tf.size(numbers))

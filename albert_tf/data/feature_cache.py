@@ -1,10 +1,11 @@
-"""Features as cached records: made once, and made anew when anything that they depend on has changed.
+"""Caches features as records. They are made once, and made again when anything that they depend on has changed.
 
     made_from = dict(task="squad", train_file=fingerprint(path), **tokenizer_key(tokenizer), doc_stride=128)
     path = cache_path(cached_dir, "squad_train", made_from, schema)
     table = cached_table(path, made_from, schema, lambda: convert_examples_to_features(...))
 
-The manifest beside a file says what it was made from. A file without one, as the release writes it, is taken as it is.
+The manifest next to a file says what the file was made from. A file without a manifest, such as one from the release,
+is used without this check.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from albert_tf.data.records import CountingWriter, check_records, record_writer
 from albert_tf.files import check_name
 from albert_tf.text.tokenization import FullTokenizer
 
-# Goes up whenever the same files and flags give other features.
+# Increase this number when a change of the code makes other features from the same files and flags.
 _VERSION = 1
 _BLOCK = 1 << 22
 
 
 def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema) -> str:
-    """Where the records of a split are kept: a name of its own for all that they depend on.
+    """The path of a split's cached records. It has a hash of everything that the features depend on.
 
     Args:
-      directory: --cached_dir.
-      name: what a person reads, as "sst-2_train".
-      made_from: what the features depend on, JSON values.
-      schema: what they hold.
+      directory: folder of the cache (--cached_dir).
+      name: readable part of the file name, such as "sst-2_train".
+      made_from: everything that the features depend on, as JSON values.
+      schema: the features of a record.
 
     Raises:
       ValueError: the name is a path.
@@ -48,16 +49,16 @@ def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema
 def cached_table(
     path: str, made_from: dict, schema: FeatureSchema, make: Callable[[], Iterable[Mapping[str, Any]]]
 ) -> FeatureTable:
-    """The features at a path; they are made first where they are not there, damaged, or made from something else.
+    """The features at a path. They are made first if the file is missing, damaged or made from something else.
 
     Args:
-      path: of cache_path, or of the user's choice (--train_feature_file).
-      made_from: what the features depend on, JSON values.
-      schema: what they hold.
-      make: gives the features, as FeatureSchema.serialize takes them.
+      path: the result of cache_path, or a path of the user's choice (--train_feature_file).
+      made_from: everything that the features depend on, as JSON values.
+      schema: the features of a record.
+      make: function that returns the features of each example, as arguments of FeatureSchema.serialize.
 
     Raises:
-      ValueError: there are no features, or a file without a manifest does not fit the schema.
+      ValueError: `make` returns no features, or a file without a manifest does not match the schema.
     """
     if not is_current(path, made_from, schema):
         with cache_writer(path, made_from, schema) as writer:
@@ -68,23 +69,23 @@ def cached_table(
 
 @contextlib.contextmanager
 def cache_writer(path: str, made_from: dict, schema: FeatureSchema) -> Iterator[CountingWriter]:
-    """Gives a writer of the records of a cache, see record_writer; the arguments are those of cached_table."""
+    """Yields a writer of cached records (see record_writer). The arguments are those of cached_table."""
     with record_writer(path, _all_made_from(made_from, schema)) as writer:
         yield writer
     logging.info("%s: %s records made", path, f"{writer.count:,}")
 
 
 def read_table(path: str, schema: FeatureSchema) -> FeatureTable:
-    """The features at a path.
+    """Reads the features at a path.
 
     Raises:
-      ValueError: there are none, or they do not fit the schema.
+      ValueError: there are none, or they do not match the schema.
     """
     return FeatureTable.from_records(check_records([path])[0], schema)
 
 
 def is_current(path: str, made_from: dict, schema: FeatureSchema) -> bool:
-    """Whether there are whole records at a path that were made from the same; those without a manifest are taken."""
+    """Whether the file at a path is complete and was made from `made_from`. A file without a manifest is accepted."""
     if not tf.io.gfile.exists(path):
         return False
     try:
@@ -97,32 +98,32 @@ def is_current(path: str, made_from: dict, schema: FeatureSchema) -> bool:
     wanted = _all_made_from(made_from, schema)
     changed = sorted(key for key in {*wanted, *file.made_from} if wanted.get(key) != file.made_from.get(key))
     if changed:
-        logging.info("%s was made with another %s: it is made anew", path, ", ".join(changed))
+        logging.info("%s was made with another %s: making it again", path, ", ".join(changed))
     return not changed
 
 
 def fingerprint(path: str) -> str:
-    """A digest of a file's content.
+    """The SHA-256 digest of a file's content, for made_from.
 
     Raises:
-      ValueError: there is no such file.
+      ValueError: the file does not exist.
     """
     if not tf.io.gfile.exists(path):
         raise ValueError(f"no such file: {path}")
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            sha256.update(block)
+    return sha256.hexdigest()
 
 
 def digest(content: bytes) -> str:
-    """SHA-256, for made_from."""
+    """The SHA-256 digest of bytes, for made_from."""
     return hashlib.sha256(content).hexdigest()
 
 
 def tokenizer_key(tokenizer: FullTokenizer) -> dict:
-    """What features depend on by their tokenizer, for made_from."""
+    """The properties of a tokenizer that features depend on, for made_from."""
     model = tokenizer.sp_model
     vocabulary = model.serialized_model_proto() if model else "\n".join(tokenizer.vocab).encode()
     return dict(vocabulary=digest(vocabulary), do_lower_case=tokenizer.do_lower_case)

@@ -1,12 +1,12 @@
-"""Fine-tuning features: what a task's records hold, and the same in memory, without their padding.
+"""Fine-tuning features: the schema of a task's records, and a table of their features in memory, without padding.
 
-A task says once, in a FeatureSchema, what its records hold. GLUE:
+Each task describes its records by one FeatureSchema. GLUE:
     FeatureSchema(max_seq_length=512, scalars=dict(label_ids=tf.int32))
 SQuAD in training:
     FeatureSchema(384, dict(unique_id=tf.int32, start_positions=tf.int32, ...), token_padding=dict(TOKENS, p_mask=1))
 RACE:
     FeatureSchema(512, dict(label_ids=tf.int32), num_choices=4)
-data/feature_cache.py writes and reads the records, data/length_buckets.py makes batches of a table.
+data/feature_cache.py writes and reads the records. data/length_buckets.py makes batches of a table.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import tensorflow as tf
 from albert_tf.data.records import RecordFile
 from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
 
-# The features with a value per token that every task has, and what they hold behind the last token.
+# The per-token features that every task has, with their padding values.
 TOKENS = dict(input_ids=0, segment_ids=0)
 _CHUNK = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSchema:
-    """What a record of a task holds, with the release's names.
+    """The features of a task's record, with the release's names.
 
     Args:
       max_seq_length: tokens of a padded sequence.
-      scalars: the features with one value per example: tf.int32 or tf.float32, by name.
-      token_padding: the features with a value per token, and what they hold behind the last one. input_mask, which is 1
-        on tokens, is not listed.
-      num_choices: sequences of an example; in a record they stand side by side.
+      scalars: the features with one value per example: their names, and tf.int32 or tf.float32.
+      token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
+        each token, is not listed.
+      num_choices: sequences per example; a record has them concatenated.
     """
 
     max_seq_length: int
@@ -43,10 +43,11 @@ class FeatureSchema:
     num_choices: int = 1
 
     def serialize(self, features: Mapping[str, Any]) -> bytes:
-        """The record of an example.
+        """Serializes an example as a record.
 
         Args:
-          features: by name. Token features are lists or arrays, or num_choices of them, with or without their padding.
+          features: the features by name. A per-token feature is a list or array, or num_choices of them, with or
+            without padding.
         """
         def rows(name):
             of_choices = [features[name]] if self.num_choices == 1 else features[name]
@@ -63,13 +64,13 @@ class FeatureSchema:
         return example(record)
 
     def _padded(self, rows: list[list[int]], lengths: list[int], padding: int) -> bytes:
-        """The rows behind one another as varints, each cut to its length and padded."""
-        behind = varints([padding])
-        return b"".join([varints(row[:length]) + behind * (self.max_seq_length - length)
+        """The concatenated rows as varints, each truncated to its length and padded."""
+        encoded_padding = varints([padding])
+        return b"".join([varints(row[:length]) + encoded_padding * (self.max_seq_length - length)
                          for row, length in zip(rows, lengths)])
 
     def record_features(self) -> dict[str, tf.io.FixedLenFeature]:
-        """For tf.io.parse_example."""
+        """The feature specification for tf.io.parse_example."""
         tokens = tf.io.FixedLenFeature([self.num_choices * self.max_seq_length], tf.int64)
         scalars = {name: tf.io.FixedLenFeature([], tf.float32 if dtype.is_floating else tf.int64)
                    for name, dtype in self.scalars.items()}
@@ -77,15 +78,15 @@ class FeatureSchema:
 
 
 class FeatureTable:
-    """Examples in memory, the sequences without their padding: some 8 bytes a token.
+    """Examples in memory, without padding: about 8 bytes per token.
 
     Args:
-      schema: what they hold.
-      sequences: by name of a token feature, [examples * num_choices, (tokens)].
-      scalars: by name, [examples].
+      schema: the features of an example.
+      sequences: the per-token features by name, [examples * num_choices, (tokens)].
+      scalars: the other features by name, [examples].
 
     Attributes:
-      lengths: int32 [examples], the tokens of the example's longest sequence.
+      lengths: int32 [examples], the number of tokens of each example's longest sequence.
     """
 
     def __init__(self, schema: FeatureSchema, sequences: dict[str, tf.RaggedTensor], scalars: dict[str, tf.Tensor]):
@@ -98,22 +99,22 @@ class FeatureTable:
 
     @classmethod
     def from_records(cls, file: RecordFile, schema: FeatureSchema) -> FeatureTable:
-        """Reads a file of records, of ours or of the release.
+        """Reads a file of records, written by this package or by the release.
 
         Raises:
-          ValueError: it holds other records than the schema says, or was cut or changed.
+          ValueError: its records do not match the schema, or it was truncated or changed.
         """
         wanted, parts = schema.record_features(), []
         try:
             for records in tf.data.TFRecordDataset(file.path).batch(_CHUNK):
                 parts.append(_without_padding(tf.io.parse_example(records, wanted), schema))
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
-            message = "a record is no tf.Example" if isinstance(error, UnicodeDecodeError) else error.message
-            reason = message.rpartition("}} ")[2]  # behind TensorFlow's name of the op
+            message = "a record is not a tf.Example" if isinstance(error, UnicodeDecodeError) else error.message
+            reason = message.rpartition("}} ")[2]  # the part after TensorFlow's name of the op
             raise ValueError(f"{file.path} does not hold records of max_seq_length {schema.max_seq_length} with "
                              f"{', '.join(wanted)}: {reason.splitlines()[0][:200]}") from error
         except tf.errors.DataLossError as error:
-            raise ValueError(f"{file.path} was cut or changed, or is no TFRecord file; remove it") from error
+            raise ValueError(f"{file.path} was truncated or changed, or is not a TFRecord file: remove it") from error
         if not parts:
             raise ValueError(f"there are no records in {file.path}")
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -124,19 +125,19 @@ class FeatureTable:
         return cls(schema, sequences, scalars)
 
     def batch(self, rows: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Some examples, padded to a length; works in tf.data.
+        """A batch of examples, padded to a length. It can be called inside Dataset.map.
 
         Args:
-          rows: int64 [batch], their places in the table.
-          length: int32 [], not less than their lengths.
+          rows: int64 [batch], the rows of the examples in the table.
+          length: int32 [], at least the length of each example.
 
         Returns:
-          the token features and input_mask, int32 [batch, length], or [batch, num_choices, length] where there are
-          several; the scalars [batch].
+          a dict of the per-token features and input_mask, int32 [batch, length], or [batch, num_choices, length] if
+          num_choices is more than 1; and of the scalars, [batch].
         """
         choices = self.schema.num_choices
         places = tf.reshape(rows[:, None] * choices + tf.range(choices, dtype=rows.dtype), [-1])  # [batch * choices]
-        count = -1 if rows.shape[0] is None else rows.shape[0]  # static, where it is known
+        count = -1 if rows.shape[0] is None else rows.shape[0]  # static if it is known
         shape = [count, length] if choices == 1 else [count, choices, length]
         mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
         tokens, to_length = dict(input_mask=tf.reshape(mask, shape)), tf.cast(tf.stack([-1, length]), tf.int64)
@@ -148,7 +149,7 @@ class FeatureTable:
 
 
 def _without_padding(records: dict[str, tf.Tensor], schema: FeatureSchema) -> dict[str, np.ndarray]:
-    """Parsed records as flat token features, input_mask as the lengths of the sequences, and scalars."""
+    """Parsed records with per-token features flattened and without padding, and input_mask replaced by lengths."""
     columns = {name: values.numpy() for name, values in records.items()}
     is_token = columns["input_mask"].reshape(-1, schema.max_seq_length).astype(bool)  # [examples * choices, seq]
     columns["input_mask"] = is_token.sum(axis=1)

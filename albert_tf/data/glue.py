@@ -1,4 +1,4 @@
-"""GLUE files -> examples -> features (release: classifier_utils.py). What differs between tasks is in glue_tasks.py."""
+"""Reads GLUE files and converts them to features (release: classifier_utils.py). glue_tasks.py describes the tasks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from albert_tf.data.tables import Row, read_rows
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
-# Examples that are tokenized together.
+# The number of examples that are tokenized in one call.
 _CHUNK = 1000
 
 
 class InputExample(NamedTuple):
-    """One row of a file, as it is there.
+    """One row of a file.
 
     Args:
-      guid: its name.
+      guid: the row's id.
       text_a: the first text, or the only one.
-      text_b: the second one; None, or "", where there is none.
-      label: a class, or a score as a number. Of a test set the first class or 0, as in the release.
+      text_b: the second text; None or "" if there is none.
+      label: a class name, or a number for regression. In a test set it is the first class or 0, as in the release.
     """
 
     guid: str
@@ -34,11 +34,11 @@ class InputExample(NamedTuple):
 
 
 def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[InputExample]:
-    """The examples of a task's split.
+    """Reads the examples of a task's split.
 
     Args:
-      task_name: of glue_tasks.TASKS, in any case, or a Task.
-      data_dir: the folder in which GLUE's folders are (CoLA, MNLI, ...).
+      task_name: a Task, or a name of glue_tasks.TASKS in upper or lower case.
+      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...).
       split: "train", "dev" or "test".
 
     Raises:
@@ -57,7 +57,7 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
         else:
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
     if skipped:
-        logging.warning("%s: left out %d row(s) with too few columns", path, skipped)
+        logging.warning("%s: skipped %d row(s) with too few columns", path, skipped)
     if not examples:
         raise ValueError(f"{path} has no examples")
     return examples
@@ -70,18 +70,19 @@ def convert_examples_to_features(
     """The features of each example, in order (release: convert_single_example).
 
     Args:
-      examples: of the task.
-      task_name: as for read_examples.
-      tokenizer: its casing also says how texts are normalised.
-      max_seq_length: length of each row; the longer text is cut, the second one on a tie.
-      pad: whether rows are filled up to it, as in the release.
+      examples: examples of the task.
+      task_name: see read_examples.
+      tokenizer: the model's tokenizer; texts are lower-cased if its do_lower_case is set.
+      max_seq_length: the largest number of tokens of a row. The longer text is truncated, or the second one if both
+        are equally long.
+      pad: whether to pad rows to max_seq_length, as in the release.
 
     Returns:
-      an iterator of dicts: input_ids, input_mask and segment_ids, lists of max_seq_length; label_id, the number of the
+      an iterator of dicts: input_ids, input_mask and segment_ids, lists of equal length; label_id, the index of the
       label, or the score; is_real_example, True.
 
     Raises:
-      ValueError: the task or a label is unknown, or max_seq_length has no room for text.
+      ValueError: the task or a label is unknown, or max_seq_length is too small for any text.
     """
     return _features(iter(examples), find_task(task_name), tokenizer, PairPacker(tokenizer, max_seq_length, pad))
 

@@ -1,4 +1,4 @@
-"""A GLUE split as a FeatureTable, by way of its cached records (release: file_based_convert_examples_to_features)."""
+"""Makes FeatureTables of GLUE splits, with cached records (release: file_based_convert_examples_to_features)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from albert_tf.text.tokenization import FullTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class GlueTables:
-    """Makes the tables of tasks.
+    """Makes the feature tables of GLUE tasks.
 
     Args:
-      data_dir: the folder in which GLUE's folders are.
-      tokenizer: of the model.
-      max_seq_length: what is longer is cut.
-      cached_dir: where records are kept.
+      data_dir: the folder that has GLUE's folders.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a row; longer rows are truncated.
+      cached_dir: folder of the cached records.
     """
 
     data_dir: str
@@ -34,19 +34,19 @@ class GlueTables:
     cached_dir: str
 
     def with_companions(self, task: Task, split: str) -> list[tuple[Task, FeatureTable]]:
-        """The task with its table, and those that go with it whose files are there: MNLI's mismatched set, and AX.
+        """The task and its table, and the same for each companion task whose file exists (MNLI: mismatched set and AX).
 
         Raises:
-          ValueError: as read_examples.
+          ValueError: see read_examples.
         """
         companions = [companion for companion in map(find_task, task.companions) if self._has(companion, split)]
         return [(each, self.table(each, split)) for each in (task, *companions)]
 
     def table(self, task: Task, split: str) -> FeatureTable:
-        """The examples of a split; label_ids is among their scalars.
+        """The features of a split. Their scalars include label_ids.
 
         Raises:
-          ValueError: as read_examples.
+          ValueError: see read_examples.
         """
         source = task.source(split)
         path = os.path.join(self.data_dir, source.path)
@@ -73,4 +73,4 @@ def _warn_of_labels_without_examples(task: Task, path: str, table: FeatureTable)
     if not task.is_regression:
         counts = np.bincount(table.scalars["label_ids"].numpy(), minlength=task.num_labels)
         for label in np.array(task.labels)[counts == 0]:
-            logging.warning("%s has no example of the label %r: it cannot be learned", path, str(label))
+            logging.warning("%s has no example with the label %r: the model cannot learn it", path, str(label))

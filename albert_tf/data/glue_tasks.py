@@ -1,6 +1,6 @@
 """The GLUE tasks as a table: files, columns, labels and metrics (release: the processors of classifier_utils.py).
 
-A task of one's own is one more entry, or a JSON file that data/task_config.py reads.
+To add a task, add an entry here, or write a JSON file that data/task_config.py reads.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _THREE_WAY = ("contradiction", "entailment", "neutral")
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file and where in it the fields guid, text_a, text_b and label are.
+    """The file of a split, and the columns of the fields guid, text_a, text_b and label.
 
-    Rows of a file without a guid column are called train-0, train-1, ... by split and line; the header counts.
+    Without a guid column, a row's guid is its split and its line number (from 0, counting the header): train-1, ...
     """
 
-    path: str  # under data_dir
+    path: str  # relative to data_dir
     columns: Mapping[str, Column]
     has_header: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What there is to know of a task before its files are read.
+    """A classification or regression task.
 
     Args:
-      name: the release's.
-      sources: by split. That of the test set has no label.
-      labels: in the order of their ids. None for a regression.
-      metrics: names as in eval_results.txt; the first one chooses the best checkpoint.
-      skips_short_rows: whether a row with too few columns is left out, as in the release, or is an error.
-      companions: tasks that are evaluated and predicted with the same model.
-      score_range: what the answers of a regression are cut to; None where any number is one.
+      name: the release's name of the task.
+      sources: the file of each split. The test set has no label column.
+      labels: the class names in the order of their ids; None for regression.
+      metrics: names of metrics, as in eval_results.txt. The best checkpoint is chosen by the first one.
+      skips_short_rows: whether a row with too few columns is skipped, as in the release; if not, it is an error.
+      companions: names of tasks that are evaluated and predicted with the same model.
+      score_range: the range to which predicted scores are clipped; None for no clipping.
     """
 
     name: str
@@ -56,25 +56,25 @@ class Task:
 
     @property
     def num_labels(self) -> int:
-        """Width of the logits."""
+        """The number of logits: 1 for regression."""
         return len(self.labels or [""])
 
     @property
     def placeholder_label(self) -> str | float:
-        """What an example without a label has in its place, as in the release."""
+        """The label of an example that has none, as in the release: the first class, or 0."""
         return self.labels[0] if self.labels else 0.0
 
     def source(self, split: str) -> Source:
-        """Raises: ValueError: the task has no such split."""
+        """The file of a split. Raises ValueError if the task has no such split."""
         if split not in self.sources:
             raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources) or 'none'}")
         return self.sources[split]
 
     def label_id(self, label: str | float | None) -> int | float:
-        """The id of a label, white space around it and case apart; of a score its value; 0 where there is none (None).
+        """The id of a class, ignoring case and surrounding white space, or the value of a score. None gives 0.
 
         Raises:
-          ValueError: the label is unknown, or the score is no number.
+          ValueError: the class is unknown, or the score is not a number.
         """
         if label is None:
             label = self.placeholder_label
@@ -82,16 +82,16 @@ class Task:
 
 
 def find_task(task: str | Task) -> Task:
-    """The task of a name, in any case. A Task is taken as it is.
+    """The task with a name, in upper or lower case. A Task is returned unchanged.
 
     Raises:
-      ValueError: there is none of that name; the names are listed.
+      ValueError: there is no task with that name; the message lists the names.
     """
     if isinstance(task, Task):
         return task
     name = task.lower()
     if name not in TASKS and name != _MNLI_MM:
-        raise ValueError(f"unknown task {task!r}; there are {', '.join(TASKS)}, and --task_config for one's own")
+        raise ValueError(f"unknown task {task!r}: expected one of {', '.join(TASKS)}; --task_config adds other tasks")
     return TASKS["mismnli" if name == _MNLI_MM else name]
 
 
@@ -110,7 +110,7 @@ def _score(label: str | float) -> float:
     except ValueError:
         score = float("nan")
     if not abs(score) < float("inf"):
-        raise ValueError(f"{label!r} is no score: expected a number" if label else "the score is missing")
+        raise ValueError(f"{label!r} is not a score: expected a number" if label else "the score is missing")
     return score
 
 
@@ -118,7 +118,7 @@ def _sources(
     folder: str, columns: Mapping[str, Column], test_columns: Mapping[str, Column], suffix: str = "",
     has_header: bool = True,
 ) -> dict[str, Source]:
-    """GLUE's usual files in a folder. The suffix is of dev and test; has_header speaks of train and dev."""
+    """The three files of a GLUE folder. `suffix` applies to dev and test, has_header to train and dev."""
     return dict(
         train=Source(f"{folder}/train.tsv", columns, has_header),
         dev=Source(f"{folder}/dev{suffix}.tsv", columns, has_header),
@@ -126,7 +126,7 @@ def _sources(
     )
 
 
-_MNLI_MM = "mnli-mm"  # GLUE's own name of the release's mismnli
+_MNLI_MM = "mnli-mm"  # GLUE's name for the task that the release calls mismnli
 _MNLI_TEST = dict(guid=0, text_a=8, text_b=9)
 _MNLI = dict(_MNLI_TEST, label=-1)
 _PAIR_TEST = dict(guid=0, text_a=1, text_b=2)

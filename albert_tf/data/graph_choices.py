@@ -1,4 +1,4 @@
-"""Questions with choices as TensorFlow ops: data/choice_features.py for SavedModels that take text."""
+"""Packs multiple-choice questions with TensorFlow ops: data/choice_features.py for SavedModels that take text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def pack_choices(
     tokenizer: GraphTokenizer, max_seq_length: int, max_qa_length: int, context: tf.Tensor, question: tf.Tensor,
     options: tf.Tensor,
 ) -> dict:
-    """A row for each choice, as convert_examples_to_features makes it, padded to the longest row of the batch.
+    """Packs a row for each choice as convert_examples_to_features does, padded to the longest row of the batch.
 
     Args:
-      tokenizer: of the texts.
-      max_seq_length, max_qa_length: as there.
-      context: the passages, string [batch]; "" where there is none.
+      tokenizer: the model's tokenizer.
+      max_seq_length, max_qa_length: see choice_features.convert_examples_to_features.
+      context: the passages, string [batch]; "" for a question without one.
       question: string [batch].
-      options: string [batch, choices], with a fixed number of choices; "" for one that a question does not have.
+      options: string [batch, choices], with a static number of choices; "" for a choice that a question does not have.
 
     Returns:
       input_ids, input_mask and segment_ids, int32 [batch, choices, seq].
@@ -34,14 +34,14 @@ def pack_choices(
     context_ids = tf.gather(tokenizer.tokenize(context), example)
 
     packed = _pack(tokenizer, max_seq_length, context_ids, ending_ids)
-    is_there = (each_option != "")[:, None]
+    is_option = (each_option != "")[:, None]
     padding = dict(input_ids=tokenizer.pad_id, input_mask=0, segment_ids=0)
-    rows = {name: tf.where(is_there, packed[name], value) for name, value in padding.items()}  # [batch * choices, seq]
+    rows = {name: tf.where(is_option, packed[name], value) for name, value in padding.items()}  # [batch * choices, seq]
     return {name: tf.reshape(row, [-1, choices, tf.shape(row)[1]]) for name, row in rows.items()}
 
 
 def _join(question: tf.Tensor, option: tf.Tensor) -> tf.Tensor:
-    """choice_examples.join, for string [texts] each."""
+    """choice_examples.join for tensors, string [texts] each."""
     parts = tf.strings.split(question, BLANK)  # [texts, (parts)]
     text = parts.value_rowids()
     is_first = tf.range(tf.size(text, tf.int64)) == tf.gather(parts.row_starts(), text)
@@ -50,22 +50,22 @@ def _join(question: tf.Tensor, option: tf.Tensor) -> tf.Tensor:
     return tf.where(has_blank, tf.strings.reduce_join(filled, axis=1), question + " " + option)
 
 
-def _last(rows: tf.RaggedTensor, most: int) -> tf.RaggedTensor:
-    """Of each row what is at its end."""
-    return tf.ragged.boolean_mask(rows, _numbers_from_the_end(rows) <= most)
+def _last(rows: tf.RaggedTensor, count: int) -> tf.RaggedTensor:
+    """The last `count` values of each row, or all of a shorter row."""
+    return tf.ragged.boolean_mask(rows, _numbers_from_the_end(rows) <= count)
 
 
 def _numbers_from_the_end(rows: tf.RaggedTensor) -> tf.RaggedTensor:
     """1 for the last value of each row, 2 for the one before it, ..."""
-    behind = tf.gather(rows.row_limits(), rows.value_rowids())
-    return rows.with_values(behind - tf.range(tf.size(rows.values, tf.int64)))
+    row_ends = tf.gather(rows.row_limits(), rows.value_rowids())
+    return rows.with_values(row_ends - tf.range(tf.size(rows.values, tf.int64)))
 
 
 def _pack(tokenizer: GraphTokenizer, max_seq_length: int, context_ids: tf.RaggedTensor, ending_ids: tf.RaggedTensor):
-    """Passage and ending, the passage cut to the room that is left; the ending alone, where there is no passage."""
-    room = max_seq_length - SPECIAL_TOKENS - ending_ids.row_lengths()
+    """Packs passage and ending; the passage is truncated to the tokens left for it. No passage: the ending alone."""
+    max_context = max_seq_length - SPECIAL_TOKENS - ending_ids.row_lengths()
     has_context = context_ids.row_lengths() > 0
-    alone = cut(ending_ids, tf.where(has_context, tf.zeros_like(room), ending_ids.row_lengths()))
-    second = cut(ending_ids, tf.where(has_context, ending_ids.row_lengths(), tf.zeros_like(room)))
-    first = tf.concat([cut(context_ids, tf.minimum(context_ids.row_lengths(), room)), alone], axis=1)
+    alone = cut(ending_ids, tf.where(has_context, tf.zeros_like(max_context), ending_ids.row_lengths()))
+    second = cut(ending_ids, tf.where(has_context, ending_ids.row_lengths(), tf.zeros_like(max_context)))
+    first = tf.concat([cut(context_ids, tf.minimum(context_ids.row_lengths(), max_context)), alone], axis=1)
     return pack_ids(tokenizer, max_seq_length, first, second)

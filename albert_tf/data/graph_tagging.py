@@ -1,4 +1,4 @@
-"""Words, or texts that are split into words, to windows as TensorFlow ops: tagging_features.py for SavedModels."""
+"""Splits texts into words and packs words into windows with TensorFlow ops: tagging_features.py for SavedModels."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_packing import with_special_tokens
 from albert_tf.text.graph_tokenization import GraphTokenizer
 
-# RE2. A word is a run of letters, marks, digits and "_", or one other character that is no white space.
+# RE2 syntax. A word is a run of letters, marks, digits and "_", or one other character that is not white space.
 _SPACE = r"[\s\p{Z}]"
 _SINGLE = r"[^\s\p{Z}\p{L}\p{M}\p{N}_]"
 
 
 def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """The words of texts.
+    """Splits texts into words.
 
     Args:
       texts: string [texts], UTF-8.
 
     Returns:
-      words, string [texts, (words)]; start and end of each in its text, int32 [texts, (words)], in characters as
-      Python's str counts them: text[start:end] is the word.
+      words, string [texts, (words)]; the start and end of each word in its text, int32 [texts, (words)] each, in
+      characters as Python's str counts them: text[start:end] is the word.
     """
     words, starts, ends = tf_text.regex_split_with_offsets(texts, f"{_SPACE}|{_SINGLE}", _SINGLE)
     _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
-    # The bytes of all texts count on from text to text, so that one search finds the characters of all words.
+    # The bytes of all texts are numbered consecutively, so that one search finds the characters of all words.
     sizes = tf.cast(tf.strings.length(texts), tf.int64) + 1
     before = tf.cumsum(sizes, exclusive=True)
     characters = offsets.values + tf.gather(before, offsets.value_rowids())  # [characters of all texts]
@@ -43,17 +43,17 @@ def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor
 def pack_words(
     tokenizer: GraphTokenizer, options: TaggingFeatureOptions, words: tf.RaggedTensor
 ) -> dict[str, tf.Tensor]:
-    """The windows of each text, those of one text side by side; a text has at least one.
+    """Packs the words of each text into windows. The windows of a text are consecutive; each text has at least one.
 
     Args:
-      tokenizer: of the model.
-      options: of the features.
+      tokenizer: the model's tokenizer.
+      options: length and stride of the windows.
       words: string [texts, (words)].
 
     Returns:
-      input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest.
-      word: int64 [windows, seq], the number of the word, among those of all texts, whose tag a token predicts; -1 for
-        tokens that do not count.
+      input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest window.
+      word: int64 [windows, seq], the index (among the words of all texts) of the word whose tag a token predicts; -1
+        for tokens that predict no tag.
     """
     of_words = tokenizer.tokenize(words.values)  # [words of all texts, (pieces)]
     unknown = tf.RaggedTensor.from_row_lengths(
@@ -67,8 +67,8 @@ def pack_words(
     counts = tf.range(num_pieces) == tf.gather(of_words.row_starts(), word)
     counts = counts | options.label_all_pieces
 
-    room = tf.fill(tf.shape(pieces.row_lengths()), tf.constant(options.room, tf.int64))
-    windows = windows_of(pieces.row_lengths(), room, options.stride)
+    window_length = tf.fill(tf.shape(pieces.row_lengths()), tf.constant(options.window_length, tf.int64))
+    windows = windows_of(pieces.row_lengths(), window_length, options.stride)
     begin = tf.gather(pieces.row_starts(), windows.text) + windows.first  # among the pieces of all texts
     places = tf.ragged.range(begin, begin + windows.length)
     none = tf.zeros_like(begin)

@@ -1,4 +1,4 @@
-"""The windows of data/windows.py for many texts, as TensorFlow ops."""
+"""The windows of data/windows.py for several texts, as TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import tensorflow as tf
 
 
 class GraphWindows(NamedTuple):
-    """The windows of all texts, those of one text side by side; int64 [windows] each.
+    """The windows of all texts, int64 [windows] each. The windows of a text are consecutive.
 
     Args:
-      text: the text of each.
-      first, length: its pieces among those of its text.
+      text: the index of each window's text.
+      first: the index, in its text, of each window's first piece.
+      length: the number of pieces of each window.
     """
 
     text: tf.Tensor
@@ -20,33 +21,35 @@ class GraphWindows(NamedTuple):
     length: tf.Tensor
 
 
-def windows_of(num_pieces: tf.Tensor, room: tf.Tensor, doc_stride: int) -> GraphWindows:
-    """windows.windows for many texts; a text without pieces has one empty window.
+def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int) -> GraphWindows:
+    """windows.windows for several texts. A text without pieces has one empty window.
 
     Args:
-      num_pieces: of each text, int64 [texts].
-      room: pieces of a window of each text, int64 [texts].
+      num_pieces: the number of pieces of each text, int64 [texts].
+      window_length: the largest number of pieces of a window of each text, int64 [texts].
       doc_stride: pieces from the start of one window to the start of the next.
     """
-    step = tf.minimum(room, doc_stride)
-    count = 1 + tf.maximum(tf.constant(0, tf.int64), -((room - num_pieces) // step))  # of windows, [texts]
+    step = tf.minimum(window_length, doc_stride)
+    # [texts]: the number of windows of each text
+    count = 1 + tf.maximum(tf.constant(0, tf.int64), -((window_length - num_pieces) // step))
     text = tf.repeat(tf.range(tf.size(count, tf.int64)), count)  # [windows]
     number = tf.range(tf.size(text, tf.int64)) - tf.gather(tf.cumsum(count, exclusive=True), text)
     first = number * tf.gather(step, text)
-    return GraphWindows(text, first, tf.minimum(tf.gather(room, text), tf.gather(num_pieces, text) - first))
+    return GraphWindows(text, first, tf.minimum(tf.gather(window_length, text), tf.gather(num_pieces, text) - first))
 
 
 def is_max_context(
     place: tf.Tensor, length: tf.Tensor, in_window: tf.Tensor, piece: tf.Tensor, num_pieces: tf.Tensor
 ) -> tf.Tensor:
-    """Window.is_max_context of each token, bool [windows, seq]; of several windows that are equally good the first.
+    """Window.is_max_context of each token, bool [windows, seq]. On a tie, the first window has it.
 
     Args:
-      place: int64 [windows or 1, seq], where a token is in its window; any number outside of it.
-      length: int64 [windows, 1], pieces of each window.
+      place: int64 [windows or 1, seq], the index of a token in its window; any number outside the window.
+      length: int64 [windows, 1], the number of pieces of each window.
       in_window: bool [windows, seq], whether a token is a piece of the window.
-      piece: int64 [windows, seq], the number of the token's piece among those of all texts; num_pieces for others.
-      num_pieces: int64 [], of all texts.
+      piece: int64 [windows, seq], the index of the token's piece among the pieces of all texts; num_pieces for tokens
+        that are not pieces.
+      num_pieces: int64 [], the number of pieces of all texts.
     """
     score = tf.cast(tf.minimum(place, length - 1 - place), tf.float64) + 0.01 * tf.cast(length, tf.float64)
     score = tf.where(in_window, score, tf.constant(-1.0, tf.float64))

@@ -1,9 +1,10 @@
 """Batches of a FeatureTable, padded to the smallest bucket that holds them.
 
-Padding costs as much as text does. So examples of about one length come together, in training within a window of
-batches of one epoch (length_order.py), and a batch is padded to one of a few lengths. The step has one program for each
-of these lengths. Which examples a step gets does not depend on the buckets: --pad_to_max_length changes the padding and
-nothing else. As in data/batching.py, the order is a pure function of (seed, step).
+A padding token costs as much time as any other. So a batch has examples of similar length, and is padded to one of a
+few lengths, the buckets. In training, examples are sorted by length within a window of batches of one epoch
+(length_order.py). The training step is compiled once per bucket. Which examples a step gets does not depend on the
+buckets: --pad_to_max_length changes the padding and nothing else. As in data/batching.py, the order is a pure function
+of (seed, step).
 
     buckets = bucket_lengths(max_seq_length)
     training_batches(table, batch_size, buckets, seed, first_step, context)
@@ -20,7 +21,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_order import LengthOrder
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
-# Batches among which examples are sorted by length.
+# The number of batches within which examples are sorted by length.
 WINDOW = 50
 
 
@@ -28,8 +29,8 @@ def bucket_lengths(max_seq_length: int, pad_to_max_length: bool = False) -> tupl
     """The lengths that batches are padded to, shortest first.
 
     Args:
-      max_seq_length: the last one.
-      pad_to_max_length: whether it is the only one (the release's way).
+      max_seq_length: the largest length.
+      pad_to_max_length: whether to pad all batches to max_seq_length, as in the release.
     """
     shorter = () if pad_to_max_length else tuple(length for length in _LENGTHS if length < max_seq_length)
     return (*shorter, max_seq_length)
@@ -39,21 +40,21 @@ def training_batches(
     table: FeatureTable, batch_size: int, buckets: tuple[int, ...], seed: int, first_step: int,
     context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
-    """Endless batches, from that of `first_step` on; each epoch is shuffled in its own way.
+    """An endless data set of batches that begins with the batch of `first_step`. Each epoch has its own order.
 
     No batch has an example twice, unless there are fewer examples than batch_size (see epochs.endless_batches).
 
     Args:
       table: the examples.
-      batch_size: over all replicas.
-      buckets: of bucket_lengths.
-      seed: of the order.
-      first_step: steps that were taken before.
-      context: says which rows of each batch this process and its replicas have.
+      batch_size: examples of a batch, over all replicas.
+      buckets: the result of bucket_lengths.
+      seed: seed of the order.
+      first_step: number of steps that have been done before.
+      context: decides which rows of each batch belong to this process and its replicas.
     """
     order = LengthOrder(table.lengths, batch_size, WINDOW, seed)
     batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, WINDOW)
-    # Several workers keep the static batch size only of a data set that says that it has no end.
+    # With several workers, only a data set of infinite cardinality keeps its static batch size.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return _padded(batches, table, batch_size, buckets, context).apply(endless)
 
@@ -61,10 +62,10 @@ def training_batches(
 def evaluation_batches(
     table: FeatureTable, batch_size: int, buckets: tuple[int, ...], context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """All examples once, by length. The last batch is filled up.
+    """Batches of all examples, once and in the order of their lengths. The last batch is filled up with other examples.
 
-    Args: as training_batches; batches have, besides the features, example, int64 [batch]: the row of the table, or -1
-      where it only fills up.
+    Arguments are those of training_batches. A batch has the features, and example, int64 [batch]: the row in the table,
+    or -1 for an example that fills up the last batch.
     """
     order = np.argsort(table.lengths, kind="stable")
     order = np.concatenate([order, np.full(-len(order) % batch_size, -1, order.dtype)])
@@ -73,7 +74,7 @@ def evaluation_batches(
 
 
 def _padded(batches: tf.data.Dataset, table: FeatureTable, batch_size: int, buckets, context) -> tf.data.Dataset:
-    """Batches of rows to batches of features; a bucket is that of the whole batch, the same for all replicas."""
+    """Turns batches of row numbers into batches of features. All replicas pad to the bucket of the global batch."""
     lengths, buckets = tf.constant(table.lengths), tf.constant(buckets)
 
     def with_bucket(rows):

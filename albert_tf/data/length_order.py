@@ -1,4 +1,4 @@
-"""A random order of training examples in which the examples of a batch are of about one length."""
+"""A random order of training examples in which the examples of a batch have similar lengths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LengthOrder:
       lengths: int32 [examples].
       batch_size: examples of a batch.
       window: the largest number of batches among which examples are sorted by length.
-      seed: of the order.
+      seed: seed of the order.
     """
 
     def __init__(self, lengths: np.ndarray, batch_size: int, window: int, seed: int):
@@ -43,11 +43,11 @@ class LengthOrder:
         return (tf.random.experimental.stateless_shuffle(batches, seed=[self._seed, -1 - first_step]),)
 
     def _quantile(self, epoch: tf.Tensor) -> tf.Tensor:
-        """From 0 to 1, for the batch in which an epoch begins."""
+        """A random number from 0 to 1 for each epoch: the quantile of the lengths at the epoch's start."""
         return tf.random.stateless_uniform([], tf.random.experimental.stateless_fold_in([self._seed, epoch], 1))
 
     def _similar_first(self, order: tf.Tensor, count: tf.Tensor | int, quantile: tf.Tensor) -> tf.Tensor:
-        """Moves `count` examples of about one length to the front; they are chosen from the first window."""
+        """Moves `count` examples of similar length, chosen from the first window, to the front."""
         pool = order[: self._window * self._batch_size]
         by_length = tf.argsort(tf.gather(self._lengths, pool), stable=True)
         last = tf.maximum(tf.size(pool, tf.int64) - count, 0)

@@ -1,10 +1,10 @@
-"""Minimal pairs: two sentences that differ in one thing, of which the first one is grammatical.
+"""Minimal pairs: a grammatical sentence, and an ungrammatical one that differs from it in one thing.
 
 Files are JSON lines as in BLiMP (Warstadt et al., 2020):
 
     {"sentence_good": "The cats annoy Tim.", "sentence_bad": "The cats annoys Tim.", "field": "morphology"}
 
-field may be left out. Other keys are ignored.
+"field" is optional. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _ENDING = ".jsonl"
 
 
 class MinimalPair(NamedTuple):
-    """A pair.
+    """A minimal pair.
 
     Args:
-      good, bad: the sentences.
-      file: name of its file, without the ending.
-      field: of linguistics, as BLiMP has them; None if the file does not say.
-      place: file and line.
+      good, bad: the grammatical and the ungrammatical sentence.
+      file: name of its file, without the extension.
+      field: the field of linguistics, as in BLiMP; None if the file does not say.
+      place: file and line of the pair.
     """
 
     good: str
@@ -39,17 +39,21 @@ class MinimalPair(NamedTuple):
 
 
 def read_minimal_pairs(paths: str) -> list[MinimalPair]:
-    """The pairs of all files that a comma-separated list of files, globs and folders (their .jsonl files) names.
+    """Reads the pairs of several files.
+
+    Args:
+      paths: comma-separated list of files, globs and folders. Of a folder, all .jsonl files are read.
 
     Raises:
-      ValueError: there is no such file, two have the same name, one has no pairs, or a line is not a pair.
+      ValueError: a file does not exist or has no pairs, two files have the same name, or a line is not a pair.
     """
     pairs: list[MinimalPair] = []
     path_of: dict[str, str] = {}
     for path in _files(paths):
         name = os.path.basename(path).removesuffix(_ENDING)
         if name in path_of:
-            raise ValueError(f"{path_of[name]} and {path} have the same name, by which accuracies are reported")
+            raise ValueError(f"{path_of[name]} and {path} have the same name: accuracies are reported by file name, so "
+                             "rename one of them")
         path_of[name] = path
         of_file = [_pair(values, name, f"{path} line {line}") for line, values in read_json_lines(path)]
         if not of_file:

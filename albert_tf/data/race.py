@@ -1,4 +1,4 @@
-"""RACE's files (Lai et al., 2017), as they are distributed, one JSON per passage, or in the release's all.txt."""
+"""Reads RACE (Lai et al., 2017): the original files, one JSON per passage, or the release's all.txt."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["LEVELS", "convert_examples_to_features", "read_examples"]
 
 LEVELS = ("middle", "high")
 _ALL = "all.txt"
-# The keys of a passage, and what their values are.
+# The keys of a passage, and the types of their values.
 _KEYS = dict(article=(str, "a text"), questions=(list, "a list"), options=(list, "a list"), answers=(list, "a list"))
 
 
 def read_examples(
     data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
 ) -> list[MultipleChoiceExample]:
-    """The questions of a split, those for middle schools first.
+    """Reads the questions of a split, those for middle schools first.
 
     Args:
-      data_dir: the folder in which RACE is, or RACE itself. Under RACE/SPLIT/LEVEL there is all.txt, with a passage in
-        each line, or a .txt file for each passage; these are read in the order of their names.
+      data_dir: the folder RACE, or the folder that contains it. RACE/SPLIT/LEVEL has either all.txt with one passage
+        per line, or one .txt file per passage. The latter are read in the order of their names.
       split: "train", "dev" or "test".
-      high_only, middle_only: leave out the questions of the other level.
+      high_only, middle_only: whether to read only the questions of this level.
 
     Raises:
-      ValueError: a folder is missing or has no passages or questions, a passage is not as it should be (file and line
-        are named), or both high_only and middle_only are asked for.
+      ValueError: a folder is missing or has no passages or questions, a passage is malformed (file and line are named),
+        or both high_only and middle_only are set.
     """
     if high_only and middle_only:
-        raise ValueError("high_only and middle_only leave no question together: give one of them")
+        raise ValueError("high_only and middle_only exclude each other: set at most one of them")
     levels = ("high",) if high_only else ("middle",) if middle_only else LEVELS
     inner = os.path.join(data_dir, "RACE")
     split_dir = os.path.join(inner if tf.io.gfile.isdir(inner) else data_dir, split)
@@ -48,7 +48,7 @@ def read_examples(
 
 
 def _passages(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The passages of a level, and the place of each for errors."""
+    """The passages of a level. Each has its file and line, for error messages."""
     if not tf.io.gfile.isdir(folder):
         raise ValueError(f"no such folder: {folder}")
     in_one = os.path.join(folder, _ALL)

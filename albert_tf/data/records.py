@@ -1,8 +1,8 @@
-"""TFRecord files with a manifest beside them, and the release's record features.
+"""TFRecord files with manifests, and the release's record features.
 
-A TFRecord file that was cut between two records reads as a shorter one without an error. So a file here is written
-under a temporary name and renamed when whole, and x.manifest.json beside x.tfrecord says how many records and bytes
-there are and what they were made from. Files without a manifest (the release's) are taken, with one warning.
+A TFRecord file that was truncated between two records reads as a shorter file, without an error. So files are written
+under a temporary name and renamed when complete, and x.manifest.json next to x.tfrecord has the number of records, the
+size in bytes and the origin of the records. Files without a manifest (the release's) are accepted, with one warning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from albert_tf.files import check_is_file
 from albert_tf.json_files import read_json_object
 from albert_tf.manifests import manifest_path, written_with_manifest
 
-# A TFRecord has a length of 8 bytes and two checksums of 4, beside its content.
+# Besides its content, a TFRecord has a length (8 bytes) and two checksums (4 bytes each).
 _SMALLEST_RECORD = 16
 
 
@@ -37,14 +37,14 @@ class CountingWriter:
 
 @contextlib.contextmanager
 def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
-    """Gives a writer of the records of `path`. File and manifest appear when the block ends without an error.
+    """Yields a writer of records. File and manifest appear at `path` when the block ends without an error.
 
     Args:
-      path: the file to be.
-      made_from: what a reader may want to know: sequence length, objective, source. JSON values.
+      path: path of the new file.
+      made_from: the origin of the records as JSON values: sequence length, objective, source files.
 
     Raises:
-      ValueError: there is another file at `path`, see check_output.
+      ValueError: there is a file at `path` that is not an earlier output (see check_output).
 
     Example:
       with record_writer("x.tfrecord", dict(max_seq_length=128)) as writer:
@@ -59,7 +59,7 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
 
 @contextlib.contextmanager
 def all_or_none(paths: list[str]) -> Iterator[None]:
-    """Removes files and manifests when the block that writes them ends with an error: a part is no data set."""
+    """Removes files and their manifests if the block that writes them raises, so that no incomplete set remains."""
     try:
         yield
     except BaseException:
@@ -71,7 +71,7 @@ def all_or_none(paths: list[str]) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFile:
-    """A TFRecord file that has been checked: count is None, and made_from empty, where it has no manifest."""
+    """A TFRecord file that has been checked. Without a manifest, count is None and made_from is empty."""
 
     path: str
     count: int | None
@@ -89,12 +89,12 @@ def check_records(paths: list[str]) -> list[RecordFile]:
     """Compares each file with its manifest.
 
     Raises:
-      ValueError: a file is empty, has another size than its manifest says, or its manifest cannot be read.
+      ValueError: a file is empty, its size is not that of its manifest, or its manifest cannot be read.
     """
     files = [_check(path) for path in paths]
     without = [file.path for file in files if file.count is None]
     if without:
-        logging.warning("%d record file(s) without a manifest, such as %s: a cut file would not be noticed",
+        logging.warning("%d record file(s) have no manifest, such as %s: a truncated file would not be noticed",
                         len(without), without[0])
     return files
 
@@ -109,8 +109,8 @@ def _check(path: str) -> RecordFile:
         return RecordFile(path, None, {})
     count, expected, made_from = _manifest(beside)
     if size != expected:
-        raise ValueError(f"{path} has {size:,} bytes and its manifest says {expected:,}: it was cut or changed; "
-                         "make it anew")
+        raise ValueError(f"{path} has {size:,} bytes but its manifest says {expected:,}: it was truncated or changed; "
+                         "make it again")
     return RecordFile(path, count, made_from)
 
 
@@ -118,20 +118,20 @@ def _manifest(path: str) -> tuple[int, int, dict]:
     try:
         manifest = read_json_object(path)
     except ValueError as error:
-        raise ValueError(f"{error}; make the records anew") from error
+        raise ValueError(f"{error}; make the records again") from error
     count, size, made_from = (manifest.get(key, -1) for key in ("count", "size", "made_from"))  # -1: refused below
     are_numbers = all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in (count, size))
     if not are_numbers or not isinstance(made_from, dict):
-        raise ValueError(f"{path} is no manifest of records: 'count' and 'size' must be whole numbers, and 'made_from' "
-                         "an object; make the records anew")
+        raise ValueError(f"{path} is not a manifest of records: 'count' and 'size' must be whole numbers, and "
+                         "'made_from' an object; make the records again")
     if count * _SMALLEST_RECORD > size:
-        raise ValueError(f"{path} says that {size:,} bytes hold {count:,} records, and a record has at least "
-                         f"{_SMALLEST_RECORD} bytes: make the records anew")
+        raise ValueError(f"{path} says that {size:,} bytes hold {count:,} records, but a record has at least "
+                         f"{_SMALLEST_RECORD} bytes: make the records again")
     return count, size, made_from
 
 
 def shard_paths(path: str, num_shards: int) -> list[str]:
-    """x.tfrecord -> x-00000-of-00008.tfrecord, ...; one shard is the path itself."""
+    """The paths of shards: x.tfrecord -> x-00000-of-00008.tfrecord, ...; a single shard has the path itself."""
     if num_shards == 1:
         return [path]
     stem, ending = os.path.splitext(path)
@@ -141,7 +141,7 @@ def shard_paths(path: str, num_shards: int) -> list[str]:
 def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> dict[str, tf.io.FixedLenFeature]:
     """The features of a pre-training record (release: create_pretraining_data.py), for tf.io.parse_example.
 
-    next_sentence_labels holds the sentence-order label: 1 where the segments are swapped.
+    next_sentence_labels is the sentence-order label: 1 if the segments are swapped.
     """
     tokens = tf.io.FixedLenFeature([max_seq_length], tf.int64)
     predictions = tf.io.FixedLenFeature([max_predictions_per_seq], tf.int64)

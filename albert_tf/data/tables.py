@@ -1,7 +1,7 @@
-"""Rows of TSV, CSV and JSON-lines files, as they are found: byte-order marks, CRLF, quotes that are none.
+"""Reads rows of TSV, CSV and JSON-lines files. Byte-order marks and CRLF line ends are accepted.
 
-TSV is what GLUE has: a quote is a character like any other. CSV is quoted. What a line lacks is an error that names
-file and line.
+In a TSV file, a quote is a plain character, as in GLUE. In a CSV file, fields may be quoted. An error names file and
+line.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
 _JSON_LINES = (".jsonl", ".json")
 
-# A column's place (negative: from the end of the row), or its name in the header or the JSON object.
+# A column's index (negative: from the end of the row), or its name in the header or the JSON object.
 Column = Union[int, str]
 
 
 class Row(NamedTuple):
-    """The wanted columns of one row, and the line of the file (from 1) that it ends on."""
+    """The requested columns of one row, and the line of the file (from 1) on which it ends."""
 
     line: int
     fields: dict[str, str]
@@ -40,16 +40,18 @@ class ShortRow(NamedTuple):
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True) -> Iterator[Row | ShortRow]:
-    """The rows of a file, by its ending: .tsv, .csv, or JSON lines (.jsonl, .json). Empty lines are left out.
+    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, or JSON lines (.jsonl, .json).
+
+    Empty lines are skipped.
 
     Args:
       path: the file.
-      columns: by the name that the field gets in Row, where it is.
-      has_header: whether the first line of a .tsv or .csv names the columns.
+      columns: maps each field name of Row.fields to its column.
+      has_header: whether the first line of a .tsv or .csv file has the names of the columns.
 
     Raises:
-      ValueError: the file is missing, empty or of another kind, a column that is asked for by name is not there, or
-        a line is not UTF-8, not CSV or not JSON.
+      ValueError: the file is missing or empty or has another extension, a named column does not exist, or a line is not
+        UTF-8, CSV or JSON.
     """
     ending = os.path.splitext(path)[1].lower()
     if ending in _JSON_LINES:
@@ -57,14 +59,14 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
     endings = ", ".join([*_DELIMITED, *_JSON_LINES])
-    raise ValueError(f"{path}: the ending says what a file is, and must be one of {endings}")
+    raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file with one on each line, and their lines (from 1).
+    """Reads the objects of a JSON-lines file, each with its line number (from 1).
 
     Raises:
-      ValueError: the file is missing or empty, or a line is no JSON object; file and line are named.
+      ValueError: the file is missing or empty, or a line is not a JSON object; file and line are named.
     """
     for number, line in enumerate(existing_lines(path), start=1):
         if line.strip():
@@ -72,7 +74,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def as_text(value: Any) -> str:
-    """A JSON value as a field: a text as it is, null as nothing, all else as JSON has it."""
+    """A JSON value as the text of a field: a string unchanged, null as "", any other value as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
@@ -82,7 +84,7 @@ def existing_lines(path: str) -> Iterator[str]:
     """The lines of a file, without line ends and byte-order mark.
 
     Raises:
-      ValueError: the file is missing, a folder or empty; a line is not UTF-8.
+      ValueError: the file is missing or empty or is a folder, or a line is not UTF-8.
     """
     lines = read_lines(path)
     first = next(lines, None)
@@ -100,7 +102,7 @@ def _json_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
-    # The reader wants to see line ends: a quoted field may go over several lines.
+    # The csv reader needs line ends, since a quoted field may span several lines.
     reader = csv.reader((line + "\n" for line in existing_lines(path)), **form)
     try:
         header = next(reader) if has_header else None
@@ -119,13 +121,13 @@ def _place(column: Column, header: list[str] | None, path: str) -> int:
     if isinstance(column, int):
         return column
     if header is None:
-        raise ValueError(f"{path}: column {column!r} has a name, and the file has no header: give its number, from 0")
+        raise ValueError(f"{path} has no header, so column {column!r} must be a number, from 0")
     if column not in header:
         raise ValueError(f"{path}: no column {column!r} in the header ({', '.join(header)})")
     return header.index(column)
 
 
 def _width(places, header: list[str] | None) -> int:
-    """How many columns a row needs: up to the last that is asked for; all, where one is counted from the end."""
+    """How many columns a row must have: up to the last requested one, or all if one is counted from the end."""
     from_the_end = [max(-place, len(header or ())) for place in places if place < 0]
     return max([*from_the_end, *(place + 1 for place in places)])

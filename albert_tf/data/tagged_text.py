@@ -1,10 +1,11 @@
-"""Files of tagged words: a word and its tag on each line, a blank line between sentences.
+"""Reads and writes files of tagged words: one word and its tag per line, and a blank line between sentences.
 
     Redondo   B-location
     Beach     I-location
 
-Columns are separated by tabs, or else by blanks. The lines of CoNLL-2003 have more columns, and -DOCSTART- begins
-a document. In a .conllu file, comments (#) and lines of multiword tokens (1-2) and empty nodes (1.1) are no words.
+Columns are separated by tabs, or by spaces in a line without tabs. CoNLL-2003 has more columns, and a line that begins
+with -DOCSTART- starts a document. In a .conllu file, comments (#), multiword tokens (1-2) and empty nodes (1.1) are
+skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _DOCUMENT_START = "-DOCSTART-"
 
 
 class Columns(NamedTuple):
-    """The places of word and tag on a line, from 0; negative ones count from the end."""
+    """The column indices of word and tag, from 0; negative indices count from the end of the line."""
 
     word: int = 0
     tag: int = -1
@@ -33,8 +34,8 @@ class Sentence(NamedTuple):
     """A sentence of a file.
 
     Args:
-      words: as in the file.
-      tags: one for each word; None where the file has words alone.
+      words: the words as in the file.
+      tags: one tag per word; None if the file has no tags.
       lines: the number of each word's line, from 1.
     """
 
@@ -45,12 +46,13 @@ class Sentence(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TaggedText:
-    """What a file holds.
+    """The content of a file of tagged words.
 
     Args:
-      path, columns: of the file.
-      lines: all of its lines.
-      sentences: in order; there is at least one.
+      path: path of the file.
+      columns: the columns of word and tag.
+      lines: all lines of the file.
+      sentences: the sentences in order, at least one.
     """
 
     path: str
@@ -60,30 +62,30 @@ class TaggedText:
 
     @property
     def has_tags(self) -> bool:
-        """Whether words have tags: all of a file have, or none."""
+        """Whether the words have tags. Either all words of a file have one, or none."""
         return self.sentences[0].tags is not None
 
     @property
     def num_words(self) -> int:
-        """The number of all words."""
+        """The number of words in all sentences."""
         return sum(len(sentence.words) for sentence in self.sentences)
 
     @property
     def tags(self) -> list[tuple[str, ...]]:
-        """The tags of each sentence; empty if the file has words alone."""
+        """The tags of each sentence; an empty list if the file has no tags."""
         return [sentence.tags for sentence in self.sentences if sentence.tags is not None]
 
     def check_has_tags(self) -> None:
-        """Raises ValueError if the file has words alone."""
+        """Raises ValueError if the file has no tags."""
         if not self.has_tags:
             raise ValueError(f"{self.path} has no tags: each line must have a word and its tag")
 
     def write_with_tags(self, path: str, tags: Sequence[Sequence[str]]) -> None:
-        """Writes the file again with other tags, or with tags where it had none.
+        """Writes a copy of the file with other tags, or with tags added if it has none.
 
         Args:
-          path: the file to write.
-          tags: of each sentence.
+          path: path of the copy.
+          tags: the tags of each sentence.
         """
         lines = list(self.lines)
         for sentence, of_sentence in zip(self.sentences, tags):
@@ -93,15 +95,15 @@ class TaggedText:
 
 
 def read_tagged_text(path: str, columns: Columns = FIRST_AND_LAST) -> TaggedText:
-    """Reads a file.
+    """Reads a file of tagged words.
 
     Args:
       path: the file.
-      columns: where word and tag are. A line of a single column is a word without a tag.
+      columns: the columns of word and tag. A line with a single column is a word without a tag.
 
     Raises:
       ValueError: the file is missing or has no words, a line has too few columns, or some words have tags and others
-        have none; file and line are named.
+        do not; file and line are named.
     """
     lines = tuple(existing_lines(path))
     is_conllu = path.endswith(".conllu")
@@ -128,7 +130,7 @@ _BOUNDARY, _NO_WORD = object(), object()
 
 
 def _word(path: str, number: int, line: str, columns: Columns, is_conllu: bool) -> object:
-    """The word of a line, or what the line is in its place."""
+    """The _Word of a line, or _BOUNDARY or _NO_WORD for a line without one."""
     fields = _fields(line)
     if not line.strip() or fields[0] == _DOCUMENT_START:
         return _BOUNDARY
@@ -154,7 +156,7 @@ def _sentence(path: str, words: list[_Word]) -> Sentence:
 
 
 def _mixed(path: str, line: int, has_tag: bool, other_line: int) -> str:
-    return (f"{path} line {line}: a word {'with' if has_tag else 'without'} a tag, and that of line {other_line} has "
+    return (f"{path} line {line}: this word has {'a' if has_tag else 'no'} tag, but the word of line {other_line} has "
             f"{'none' if has_tag else 'one'}")
 
 
@@ -171,7 +173,7 @@ def _with_tag(line: str, tag: str, columns: Columns) -> str:
 
 
 def label_names(texts: Sequence[TaggedText]) -> tuple[str, ...]:
-    """The tags of files, sorted."""
+    """The distinct tags of all files, sorted."""
     return tuple(sorted({tag for text in texts for tags in text.tags for tag in tags}))
 
 

@@ -1,10 +1,11 @@
-"""Tagged sentences -> features, and a file of them as a FeatureTable, by way of cached records.
+"""Converts tagged sentences to features, and makes FeatureTables of files of them, with cached records.
 
-A row is [CLS] pieces [SEP]. Each word is tokenized on its own. A sentence that is too long is read through windows that
-overlap, and each piece counts in the window where it has most context. Beside the release's features, a token has
+A row is [CLS] pieces [SEP]. Each word is tokenized on its own. A sentence that is too long for a row is split into
+overlapping windows, and each piece is labelled only in the window where it has the most context. Besides input_ids,
+input_mask and segment_ids, a row has
 
-  word_pieces   1 on the first piece of a word, 2 on its other pieces if they count too, 0 on tokens that do not count
-  tag_ids       the number of the word's tag, from 1; 0 on tokens that do not count, or if the tag is not known
+  word_pieces   1 for the first piece of a word, 2 for its other pieces if they are labelled, 0 for unlabelled tokens
+  tag_ids       the id of the word's tag, from 1; 0 for unlabelled tokens, and for an unknown tag
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from albert_tf.text.tokenization import FullTokenizer
 
 SPECIAL_TOKENS = 2
 FIRST_PIECE, OTHER_PIECE = 1, 2
-# Sentences that are tokenized together.
+# The number of sentences that are tokenized in one call.
 _CHUNK = 1000
 
 
@@ -35,12 +36,12 @@ class TaggingFeatureOptions:
     """How features are made.
 
     Args:
-      max_seq_length: tokens of a row at most.
+      max_seq_length: the largest number of tokens of a row.
       doc_stride: pieces from the start of a window to the start of the next; 0 for half a window.
-      label_all_pieces: whether all pieces of a word have its tag, or the first one alone.
+      label_all_pieces: whether all pieces of a word have its tag; if not, only the first piece has it.
 
     Raises:
-      ValueError: doc_stride is more than a window holds, so that pieces between two windows would be lost.
+      ValueError: doc_stride is larger than a window, so that pieces between two windows would be lost.
     """
 
     max_seq_length: int
@@ -49,19 +50,19 @@ class TaggingFeatureOptions:
 
     def __post_init__(self):
         bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1).check("max_seq_length", self.max_seq_length)
-        if not 0 <= self.doc_stride <= self.room:
-            raise ValueError(f"doc_stride must be from 0 to {self.room}, the pieces of a window. "
+        if not 0 <= self.doc_stride <= self.window_length:
+            raise ValueError(f"doc_stride must be from 0 to {self.window_length}, the pieces of a window. "
                              f"Received: {self.doc_stride}")
 
     @property
-    def room(self) -> int:
-        """Pieces of a window at most."""
+    def window_length(self) -> int:
+        """The largest number of pieces of a window."""
         return self.max_seq_length - SPECIAL_TOKENS
 
     @property
     def stride(self) -> int:
-        """doc_stride, with its default."""
-        return self.doc_stride or -(-self.room // 2)
+        """doc_stride, or half a window if doc_stride is 0."""
+        return self.doc_stride or -(-self.window_length // 2)
 
 
 def convert_sentences_to_features(
@@ -70,14 +71,14 @@ def convert_sentences_to_features(
     """The rows of each sentence, in order.
 
     Args:
-      sentences: of a file.
-      label_names: the tags that are known, in the order of their numbers.
-      tokenizer: of the model.
-      options: see there.
+      sentences: the sentences of a file.
+      label_names: the known tags, in the order of their ids.
+      tokenizer: the model's tokenizer.
+      options: how features are made.
 
     Returns:
-      an iterator of dicts: input_ids, input_mask, segment_ids, word_pieces and tag_ids, lists of one length; sentence,
-      the number of the sentence.
+      an iterator of dicts: input_ids, input_mask, segment_ids, word_pieces and tag_ids, lists of equal length;
+      sentence, the index of the sentence.
     """
     tag_ids = {name: number for number, name in enumerate(label_names, start=1)}
     special_tokens, remaining = SpecialTokens(tokenizer), enumerate(sentences)
@@ -89,7 +90,7 @@ def convert_sentences_to_features(
 
 
 def _pieces_of_words(tokenizer: FullTokenizer, words: set[str]) -> dict[str, list[int]]:
-    """The ids of each word; a word that normalisation leaves nothing of is an unknown piece, so that it has a tag."""
+    """The ids of each word. A word that is empty after normalisation becomes an unknown piece, so that it has a tag."""
     ordered = sorted(words)
     return {word: ids.tolist() or [tokenizer.unk_id] for word, ids in zip(ordered, tokenizer.encode_batch(ordered))}
 
@@ -103,7 +104,7 @@ def _rows(
     other = OTHER_PIECE if options.label_all_pieces else 0
     marks = np.array([mark for pieces in of_words for mark in [FIRST_PIECE] + [other] * (len(pieces) - 1)])
     tags = np.repeat([tag_ids.get(tag, 0) for tag in sentence.tags or [""] * len(of_words)], list(map(len, of_words)))
-    for window in windows(len(ids), options.room, options.stride):
+    for window in windows(len(ids), options.window_length, options.stride):
         here = slice(window.first, window.first + window.length)
         word_pieces = np.where(window.is_max_context, marks[here], 0)
         row = special_tokens.around(ids[here])
@@ -118,13 +119,13 @@ def _between_special_tokens(values: np.ndarray) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class TaggingTables:
-    """Makes the tables of files.
+    """Makes the feature tables of files of tagged words.
 
     Args:
-      label_names: the tags that are known.
-      tokenizer: of the model.
-      options: of the features.
-      cached_dir: where records are kept.
+      label_names: the known tags.
+      tokenizer: the model's tokenizer.
+      options: how features are made.
+      cached_dir: folder of the cached records.
     """
 
     label_names: tuple[str, ...]
@@ -137,7 +138,7 @@ class TaggingTables:
 
         Args:
           text: the file.
-          split: "train", "dev" or "test", for the name of the records.
+          split: "train", "dev" or "test", part of the name of the cached file.
         """
         content = repr([(sentence.words, sentence.tags) for sentence in text.sentences])
         made_from = dict(sentences=digest(content.encode("utf-8", "surrogatepass")), label_names=list(self.label_names),

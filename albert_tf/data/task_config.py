@@ -1,4 +1,4 @@
-"""A task of one's own, from a JSON file in the place of code (--task_config):
+"""Reads a classification or regression task from a JSON file (--task_config):
 
     {"name": "reviews",
      "files": {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
@@ -6,10 +6,11 @@
      "labels": ["bad", "good"],
      "metrics": ["eval_accuracy", "f1"]}
 
-Files are .tsv (a quote is a plain character), .csv or JSON lines, under --data_dir. Columns are names from the header
-or of the JSON object, or numbers from 0: text_a and label, and where there are, text_b and guid. "regression": true
-stands in the place of labels. "has_header": false says that the first line is a row. "test_columns" gives the columns
-of the test file where they are others; its labels are not read. The first metric chooses the best checkpoint.
+"files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON lines. "columns" maps text_a
+and label, and optionally text_b and guid, to a name in the header or the JSON object, or to a number from 0. For a
+regression, write "regression": true instead of "labels". "has_header": false means that the first line is a row.
+"test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
+by the first of "metrics".
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_
 
 
 def load_task_config(path: str) -> Task:
-    """A task of one's own, from a JSON file as this module's description shows it.
+    """Reads a task from a JSON file (see the description of this module).
 
     Raises:
-      ValueError: the file is missing or no JSON, or a key is unknown, missing or has a value that makes no sense.
+      ValueError: the file is missing or not JSON, or a key is unknown, is missing or has an invalid value.
     """
     config = read_json_object(path)
     try:
@@ -79,24 +80,24 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     if is_regression == ("labels" in config):
         raise ValueError('give "labels", or "regression": true, and not both')
     if not is_regression and not len(set(map(as_text, labels))) == len(labels) > 1:
-        raise ValueError(f"labels must be a list of at least two different ones. Received: {reprlib.repr(labels)}")
+        raise ValueError(f"labels must be a list of at least two different labels. Received: {reprlib.repr(labels)}")
     allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
     metrics = config.get("metrics", allowed[:1])
     if not metrics or not all(metric in allowed for metric in metrics):
         raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
     if metrics[0] == "MSE":
-        raise ValueError("MSE cannot be the first of the metrics: it chooses the best checkpoint, by the highest value")
+        raise ValueError("MSE cannot be the first metric: the best checkpoint is the one with the highest first metric")
     if "f1" in metrics and len(labels) != 2:
-        raise ValueError("f1 is for two labels, the second of which is the positive one")
+        raise ValueError("f1 needs exactly two labels; the second one is the positive class")
     return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)
 
 
-def _check_keys(what: str, given: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
-    for key in given:
+def _check_keys(what: str, values: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
+    for key in values:
         if key not in allowed:
             raise ValueError(f"unknown {what}: {key!r} (allowed: {', '.join(allowed)})")
     for key in required:
-        if key not in given:
+        if key not in values:
             raise ValueError(f"missing {what}: {key!r}")
 
 

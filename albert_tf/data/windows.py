@@ -1,6 +1,6 @@
-"""A text that is too long for a sequence is read through windows that overlap (release: doc_spans).
+"""Splits a text that is too long for a sequence into overlapping windows (release: doc_spans).
 
-data/graph_windows.py is the same as TensorFlow ops.
+data/graph_windows.py does the same with TensorFlow ops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 class Window(NamedTuple):
     """Pieces first to first + length - 1 of a text.
 
-    is_max_context, bool [length]: whether a piece has more context here than in any other window.
+    is_max_context, bool [length]: whether a piece has more context in this window than in any other.
     """
 
     first: int
@@ -23,21 +23,21 @@ class Window(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def windows(num_pieces: int, room: int, doc_stride: int) -> tuple[Window, ...]:
-    """The windows over a text.
+def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Window, ...]:
+    """The windows of a text.
 
-    The pieces that have most context in a window follow those that have it in the window before.
+    The pieces with is_max_context form one run per window, and the runs of consecutive windows follow each other.
 
     Args:
-      num_pieces: of the text.
-      room: pieces of a window.
-      doc_stride: pieces from the start of one to the start of the next.
+      num_pieces: the number of pieces of the text.
+      window_length: the largest number of pieces of a window.
+      doc_stride: pieces from the start of one window to the start of the next.
     """
-    if num_pieces <= room:
+    if num_pieces <= window_length:
         return (Window(0, num_pieces, np.ones(num_pieces, bool)),) if num_pieces else ()
-    step = min(room, doc_stride)
-    num_windows = 1 + -(-(num_pieces - room) // step)
-    spans = [(i * step, min(room, num_pieces - i * step)) for i in range(num_windows)]
+    step = min(window_length, doc_stride)
+    num_windows = 1 + -(-(num_pieces - window_length) // step)
+    spans = [(i * step, min(window_length, num_pieces - i * step)) for i in range(num_windows)]
     best_score, best_window = np.full(num_pieces, -1.0), np.zeros(num_pieces, np.int32)
     for i, (first, length) in enumerate(spans):
         here = slice(first, first + length)

@@ -1,9 +1,9 @@
-"""Work shared by processes, a few tasks under way at a time, so that their number costs no memory.
+"""A pool of worker processes. Only a few tasks are in progress at a time, so memory does not grow with their number.
 
-A worker is a new Python process. A fork of this one would copy locks that TensorFlow's threads hold at that moment;
-multiprocessing's "spawn" would run the script's file in each worker, and so import TensorFlow there, which takes
-seconds. Tasks go to a worker's stdin and results come from its stdout, both pickled. A worker whose stdin is closed
-ends at once, and so it never outlives this process, however that ends.
+A worker is a new Python process. A fork of this process would copy locks that TensorFlow's threads hold at that moment.
+multiprocessing's "spawn" would run the script's file in each worker and so import TensorFlow, which takes seconds.
+Tasks are sent to a worker's stdin and results are read from its stdout, both pickled. A worker ends as soon as its
+stdin is closed, so it never outlives this process, however this process ends.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from albert_tf.data.worker_pool 
 
 @contextlib.contextmanager
 def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[Run]:
-    """Gives run(function, tasks): for each task, a tuple of arguments, the function's result, in the tasks' order.
+    """Yields a function run(function, tasks) that returns the results of all tasks, in the order of the tasks.
 
-    Functions, arguments, results and errors are pickled. The modules of the functions should not import TensorFlow.
+    A task is a tuple of arguments of the function. Functions, arguments, results and errors are pickled. The modules of
+    the functions should not import TensorFlow.
 
     Args:
-      num_workers: processes, each started when there is a task for it. One worker is this process itself.
-      initialize: called with `arguments` in each worker before its first task.
+      num_workers: number of processes, each started when there is a task for it. With 1, tasks run in this process.
+      initialize: function that is called with `arguments` in each worker before its first task.
 
     Raises:
-      ValueError: num_workers is out of its bounds.
-      OSError: a worker was ended from outside.
+      ValueError: num_workers is out of range.
+      OSError: a worker was killed.
     """
     bounds.WORKERS.check("num_workers", num_workers)
     if num_workers == 1:
@@ -69,7 +70,7 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
 
 
 class _Workers:
-    """The processes of a pool; each thread that calls one has it for itself meanwhile."""
+    """The processes of a pool. A process runs the task of one thread at a time."""
 
     def __init__(self, initialize: Callable, arguments: tuple):
         self._start = (initialize, arguments)
@@ -114,14 +115,14 @@ class _Worker:
         self._results = cast(BinaryIO, self._process.stdout)
 
     def call(self, function: Callable, task: tuple) -> Any:
-        """The function's result, or its error."""
+        """Returns the function's result, or raises its error."""
         try:
             pickle.dump((function, task), self._tasks, pickle.HIGHEST_PROTOCOL)
             self._tasks.flush()
             result, error, place = pickle.load(self._results)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as cause:
             status = self._process.wait()
-            raise OSError(f"a worker process was ended from outside by signal {-status}, perhaps for want of memory"
+            raise OSError(f"a worker process was killed by signal {-status}, perhaps because memory ran out"
                           if status < 0 else f"a worker process ended with status {status}") from cause
         if error is not None:
             raise error from RuntimeError(f"in a worker process:\n{place}")
@@ -139,10 +140,10 @@ class _Worker:
 
 
 def serve() -> None:
-    """Runs the tasks that come from stdin one by one until stdin is closed."""
+    """Runs the tasks that arrive on stdin, one by one, until stdin is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a task prints does not come between the results
+    os.dup2(2, 1)  # what a task prints goes to stderr and does not mix with the results
     tasks: queue.SimpleQueue[tuple[Callable, tuple]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
     while True:
@@ -161,7 +162,7 @@ def _pickled(*answer: Any) -> bytes:
 
 
 def _receive(tasks: queue.SimpleQueue) -> None:
-    """Takes tasks from stdin; ends the process, in the middle of a task too, when the main process has ended."""
+    """Receives tasks from stdin. When the main process has ended, ends this process, even during a task."""
     try:
         while True:
             tasks.put(pickle.load(sys.stdin.buffer))

@@ -1,4 +1,4 @@
-"""Raw texts to a batch of a model's inputs: what calling a tokenizer does."""
+"""Turns raw texts into a batch of model inputs (FullTokenizer.__call__)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ def pack_texts(
     tokenizer: FullTokenizer, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None, max_seq_length: int,
     padding: str, return_offsets: bool,
 ) -> dict[str, np.ndarray]:
-    """FullTokenizer.__call__."""
+    """Implements FullTokenizer.__call__; arguments, result and errors are described there."""
     if padding not in PADDINGS:
         raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Received: {padding!r}")
     texts = _as_list("texts", texts)
     pairs = [""] * len(texts) if text_pairs is None else _as_list("text_pairs", text_pairs)
     if len(texts) != len(pairs):
-        raise ValueError(f"there must be one text_pairs for each of texts. Received: {len(pairs)} and {len(texts)}")
+        raise ValueError("texts and text_pairs must have the same length. "
+                         f"Received: {len(texts)} texts and {len(pairs)} text_pairs")
     packer = PairPacker(tokenizer, max_seq_length, pad=False)
     encoded = [_encode(tokenizer, each, return_offsets) for each in (texts, pairs)]
     rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
@@ -46,10 +47,10 @@ def _as_list(name: str, texts: str | Sequence[str]) -> list[str]:
 
 
 def _encode(tokenizer: FullTokenizer, texts: list[str], with_offsets: bool):
-    """Ids and, where they are wanted, offsets of each text."""
+    """The ids of each text, and the offsets of its pieces (None if with_offsets is False)."""
     if not with_offsets:
         return tokenizer.encode_batch(texts), [None] * len(texts)
-    from albert_tf.text.origins import trace_pieces  # which imports the tokenizer
+    from albert_tf.text.origins import trace_pieces  # here, since that module imports the tokenizer
 
     traced = trace_pieces(tokenizer, texts)
     return [each.ids for each in traced], [each.offsets for each in traced]

@@ -1,8 +1,9 @@
-"""Text normalisation as TensorFlow ops: a table of what the normalisation in Python makes of each character.
+"""Text normalisation as TensorFlow ops: a table that maps each character to its normalised form.
 
-NFKD, the loss of combining characters, lower case and the rest do their work on each character alone, with one
-exception: the Greek capital sigma, whose lower case depends on its neighbours. So a table made by the function itself
-does what the function does, whatever Unicode version and locale the server has. Each character's origin is kept.
+Every step of the normalisation (NFKD, removal of combining characters, lower-casing) treats each character on its own.
+The one exception is the Greek capital sigma, whose lower case depends on its neighbours. So a table that is filled by
+the Python function gives the same results as the function, whatever Unicode version and locale a server has. The offset
+of each character in the original text is kept.
 """
 
 from __future__ import annotations
@@ -13,45 +14,49 @@ import numpy as np
 import tensorflow as tf
 
 _NUM_CODES = 0x110000
-# Planes 4 to 13 have no characters, 15 and 16 private ones: a normalisation leaves all of these as they are.
+# Planes 4 to 13 have no characters, and planes 15 and 16 have private ones only: normalisation does not change those.
 _CODES = (*range(0x40000), *range(0xE0000, 0xF0000))
 _PAGE = 256
-_BLANK = 0x20
-# Stands between characters while they are normalised together: no letter, no mark, and none of _CODES.
+_SPACE = 0x20
+# Separates characters that are normalised in one call. It is not a letter, not a mark, and not one of _CODES.
 _SEPARATOR = "\U0010ffff"
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = (ord(character) for character in "Σσς")
-# What Unicode keeps free of characters for ever. TensorFlow cannot write these; a private character stands for them,
-# which no vocabulary has either.
+# Unicode's noncharacters. TensorFlow cannot encode them, so a private character replaces them. No vocabulary has
+# either.
 _NONCHARACTERS = (*range(0xFDD0, 0xFDF0), *range(0xFFFE, _NUM_CODES, 0x10000), *range(0xFFFF, _NUM_CODES, 0x10000))
 _STAND_IN = "\U0010fffd"
 _CASED, _IGNORABLE = 1, 2
 
 
 class NormalizedTexts(NamedTuple):
-    """Normalised texts, and the way back. Their bytes, one text after the other, count from 0 over all texts.
+    """Normalised texts, and the origin of each of their bytes.
+
+    Bytes are numbered from 0 over all texts, one text after the other. A non-space byte is any byte but 0x20.
 
     Args:
       texts: string [texts].
-      byte_splits: int64 [texts + 1], where the bytes of each text begin.
-      solid_before: int64 [bytes + 1], how many bytes before each are not blanks: the numbers of the solid bytes.
-      starts, ends: int64 [solid bytes + 1], for each solid byte the first byte of the character that it came from, in
-        the original text, and the first byte behind that character. The last entry is 0.
+      byte_splits: int64 [texts + 1], the number of the first byte of each text.
+      num_non_space_before: int64 [bytes + 1], the number of non-space bytes before each byte.
+      starts, ends: int64 [non-space bytes + 1]. For each non-space byte, the span in the original text (first byte, and
+        one past the last) of the character that it came from. The last entry is 0.
     """
 
     texts: tf.Tensor
     byte_splits: tf.Tensor
-    solid_before: tf.Tensor
+    num_non_space_before: tf.Tensor
     starts: tf.Tensor
     ends: tf.Tensor
 
 
 class GraphNormalization:
-    """A normalisation of texts, as ops.
+    """A normalisation function as TensorFlow ops.
+
+    Two results differ from those of `normalize`: runs of spaces may have another length, and Unicode's 66 noncharacters
+    become U+10FFFD.
 
     Args:
-      normalize: from str to str; it must treat each character alone, but for capital sigmas, and leave private and
-        unassigned characters above U+3FFFF as they are. White space becomes blanks; how many there are of them in a
-        row does not matter, and differs here. So do Unicode's 66 noncharacters, which become U+10FFFD.
+      normalize: a function from str to str. It must treat each character on its own (except capital sigmas), must turn
+        white space into spaces, and must not change private and unassigned characters above U+3FFFF.
     """
 
     def __init__(self, normalize: Callable[[str], str]):
@@ -64,7 +69,7 @@ class GraphNormalization:
         self._cases = _PagedTable(_cases_of_characters()) if normalize("Σ") != "Σ" else None
 
     def __call__(self, texts: tf.Tensor) -> NormalizedTexts:
-        """Normalises UTF-8 texts, string [texts]. What is not UTF-8 counts as U+FFFD, once for each such sequence."""
+        """Normalises UTF-8 texts, string [texts]. Each invalid byte sequence is read as one U+FFFD."""
         codes, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
         ends = _ends(starts, texts)
         rows = self._rows.lookup(codes.values)
@@ -77,11 +82,11 @@ class GraphNormalization:
             tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
         if self._cases is not None:
             characters = characters.with_values(_settled_sigmas(characters, self._cases))
-        return _with_way_back(characters, tf.gather(starts.values, source), tf.gather(ends, source))
+        return _with_origins(characters, tf.gather(starts.values, source), tf.gather(ends, source))
 
 
 class _PagedTable:
-    """A small number for each code point, 0 for most; pages of 256 that are alike are kept once."""
+    """Maps each code point to a small number, mostly 0. Equal pages of 256 code points are stored once."""
 
     def __init__(self, values: dict[int, int]):
         table = np.zeros([_NUM_CODES // _PAGE, _PAGE], np.int32)
@@ -94,9 +99,9 @@ class _PagedTable:
 
 
 def _settled_sigmas(characters: tf.RaggedTensor, cases: _PagedTable) -> tf.Tensor:
-    """Lower case of capital sigmas, as in str.lower: final behind a cased letter, unless one is ahead.
+    """Lower-cases capital sigmas as str.lower does.
 
-    Between them, case-ignorable characters do not count.
+    A sigma becomes final (ς) if a cased letter precedes it and none follows it, not counting case-ignorable characters.
     """
     codes, texts = characters.values, characters.value_rowids()
     case = cases.lookup(codes)
@@ -109,48 +114,48 @@ def _settled_sigmas(characters: tf.RaggedTensor, cases: _PagedTable) -> tf.Tenso
 
 
 def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int, str]:
-    """What becomes of code points. A capital sigma stays one, where its lower case is for the context to say."""
+    """The normalised form of each code point that changes. A capital sigma is kept if its context decides its case."""
     outputs = _apart(normalize)
     for code in [code for code, output in outputs.items() if "σ" in output]:
-        behind_a_letter = normalize(f"a{chr(code)}")[1:]
-        if behind_a_letter != outputs[code]:
-            outputs[code] = behind_a_letter.replace("ς", "Σ")
+        after_a_letter = normalize(f"a{chr(code)}")[1:]
+        if after_a_letter != outputs[code]:
+            outputs[code] = after_a_letter.replace("ς", "Σ")
     for code in _NONCHARACTERS:
         outputs[code] = _STAND_IN
     return {code: output for code, output in outputs.items() if output != chr(code)}
 
 
 def _cases_of_characters() -> dict[int, int]:
-    """Which characters are case-ignorable, and which are cased and are not: what str.lower asks around a sigma."""
+    """_IGNORABLE for case-ignorable characters, _CASED for other cased ones: the classes that str.lower uses."""
     alone = _apart(str.lower, after="Σ")
     return {code: _CASED if alone[code].endswith("ς") else _IGNORABLE
             for code, lowered in _apart(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
 
 
 def _apart(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
-    """What a function makes of each of _CODES between two strings; all of them in one call, which is fast."""
+    """The function's result for each of _CODES, placed between two strings. One call for all codes is fast."""
     rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in _CODES)
     return dict(zip(_CODES, function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]))
 
 
-def _with_way_back(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> NormalizedTexts:
-    """Characters [texts, (characters)] as texts, with where in the original each came from [characters]."""
+def _with_origins(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> NormalizedTexts:
+    """Encodes characters [texts, (characters)]; starts and ends [characters] are their spans in the original texts."""
     codes = characters.values
     sizes = 1 + sum(tf.cast(codes >= first, tf.int64) for first in (0x80, 0x800, 0x10000))  # of UTF-8
     character_of, _ = _repeated(sizes)  # [bytes]
-    is_solid = tf.gather(codes, character_of) != _BLANK
-    solid = tf.boolean_mask(character_of, is_solid)
+    is_non_space = tf.gather(codes, character_of) != _SPACE
+    of_non_space = tf.boolean_mask(character_of, is_non_space)
     return NormalizedTexts(
         tf.strings.unicode_encode(characters, "UTF-8"),
         tf.gather(_cumulated(sizes), characters.row_splits),
-        _cumulated(tf.cast(is_solid, tf.int64)),
-        tf.pad(tf.gather(starts, solid), [[0, 1]]),
-        tf.pad(tf.gather(ends, solid), [[0, 1]]),
+        _cumulated(tf.cast(is_non_space, tf.int64)),
+        tf.pad(tf.gather(starts, of_non_space), [[0, 1]]),
+        tf.pad(tf.gather(ends, of_non_space), [[0, 1]]),
     )
 
 
 def _ends(starts: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor:
-    """The first byte behind each character: where the next one starts, or where the text ends. [characters]"""
+    """One past the last byte of each character, [characters]: the start of the next one, or the end of the text."""
     text = starts.value_rowids()
     is_last = tf.concat([text[1:], [-1]], axis=0) != text
     return tf.where(is_last, tf.gather(tf.cast(tf.strings.length(texts), tf.int64), text),
@@ -158,12 +163,15 @@ def _ends(starts: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor:
 
 
 def _cumulated(lengths: tf.Tensor) -> tf.Tensor:
-    """int64 [n] -> [n + 1]: where each begins, and where the last ends."""
+    """Lengths int64 [n] -> [n + 1]: the start of each part, and the end of the last."""
     return tf.pad(tf.cumsum(lengths), [[1, 0]])
 
 
 def _repeated(lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """For lengths int64 [n]: which of the n each of the parts belongs to, and its number among them. [parts] each"""
+    """For lengths int64 [n]: the owner of each part (0 to n - 1) and the part's index within its owner, [parts] each.
+
+    Example: lengths [2, 0, 3] give owners [0, 0, 2, 2, 2] and indices [0, 1, 0, 1, 2].
+    """
     splits = _cumulated(lengths)
     owner = tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
     return owner, tf.range(splits[-1]) - tf.gather(splits, owner)

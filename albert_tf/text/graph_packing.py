@@ -1,4 +1,4 @@
-"""[CLS] a [SEP] b [SEP] as TensorFlow ops: PairPacker for SavedModels that take text."""
+"""Packs [CLS] a [SEP] b [SEP] with TensorFlow ops: PairPacker for SavedModels that take text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from albert_tf.text.packing import SPECIAL_TOKENS
 def pack_texts(
     tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor | None = None
 ) -> dict:
-    """One or two texts in each row, cut as PairPacker does, padded to the longest row of the batch.
+    """Packs one or two texts per row, truncated as by PairPacker and padded to the longest row of the batch.
 
     Args:
-      tokenizer: of the texts.
-      max_seq_length: what is longer is cut to it.
-      text_a: string [batch].
-      text_b: string [batch]; a row whose second text has no pieces is as if it had none.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a row.
+      text_a: the first texts, string [batch].
+      text_b: the second texts, string [batch]. A row whose second text has no pieces is packed as a single text.
 
     Returns:
       input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), int32 [batch, seq].
@@ -30,12 +30,12 @@ def pack_ids(
     tokenizer: GraphTokenizer, max_seq_length: int | tf.Tensor, ids_a: tf.RaggedTensor,
     ids_b: tf.RaggedTensor | None = None, padded_length: int | tf.Tensor | None = None,
 ) -> dict:
-    """`pack_texts` of ids, int32 [batch, (pieces)]; with padded_length, all rows are padded to that."""
+    """`pack_texts` for ids, int32 [batch, (pieces)]. With padded_length, all rows are padded to that length."""
     if ids_b is None:
         ids_b = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), tf.zeros_like(ids_a.row_lengths()))
     has_b = tf.cast(ids_b.row_lengths() > 0, tf.int64)  # [batch]
-    room = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - has_b
-    length_a, length_b = _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), room)
+    max_pieces = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - has_b
+    length_a, length_b = _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), max_pieces)
     ids, segments = with_special_tokens(tokenizer, cut(ids_a, length_a), cut(ids_b, length_b), has_b)
     shape = None if padded_length is None else tf.stack([tf.constant(-1, tf.int64), tf.cast(padded_length, tf.int64)])
     return dict(input_ids=ids.to_tensor(tokenizer.pad_id, shape=shape), segment_ids=segments.to_tensor(0, shape=shape),
@@ -50,7 +50,7 @@ def with_special_tokens(
     Args:
       tokenizer: gives the special ids.
       ids_a, ids_b: int32 [batch, (pieces)].
-      has_b: int64 [batch], 0 where a row ends with the [SEP] after a.
+      has_b: int64 [batch], 1 if a row has a second text, and 0 if it ends with the [SEP] after a.
     """
     one = tf.ones_like(has_b)
     parts = [  # ids and segment of each part of a row
@@ -72,11 +72,11 @@ def cut(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(kept, lengths, validate=False)
 
 
-def _truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, room: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """packing.truncated_lengths, for int64 [batch] each."""
-    half = room // 2
-    return (tf.minimum(length_a, tf.maximum(room - length_b, room - half)),
-            tf.minimum(length_b, tf.maximum(room - length_a, half)))
+def _truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """packing.truncated_lengths for tensors, int64 [batch] each."""
+    half = max_length // 2
+    return (tf.minimum(length_a, tf.maximum(max_length - length_b, max_length - half)),
+            tf.minimum(length_b, tf.maximum(max_length - length_a, half)))
 
 
 def _repeated(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:

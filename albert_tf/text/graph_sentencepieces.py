@@ -1,13 +1,16 @@
 """The release's SentencePiece tokenization as tensorflow-text ops: pieces, and its rule about commas after digits.
 
-tensorflow-text has SentencePiece twice. SentencepieceTokenizer gives offsets, but it compares scores in float64, as the
-library did up to version 0.2.1. The library compares them in float32 since 0.2.2, as it did when ALBERT was released.
-Where two ways to cut a word have the same score but for rounding, the two can differ (ee e in place of e ee).
-FastSentencepieceTokenizer compares in float32, but it gives no offsets, and it corrupts the memory of its process
-beyond 32,767 pieces a call. So the pieces come from the second one, text by text, and the offsets from the first one.
+tensorflow-text has two SentencePiece tokenizers, and this module needs both:
+- SentencepieceTokenizer returns offsets, but it compares scores in float64, as the sentencepiece library did up to
+  version 0.2.1. Since 0.2.2 the library compares them in float32, as it did when ALBERT was released. If two
+  segmentations of a word differ in score by a rounding error only, float32 and float64 can choose different ones
+  ("ee e" instead of "e ee").
+- FastSentencepieceTokenizer compares in float32. It returns no offsets, and it corrupts its process's memory if one
+  call returns more than 32,767 pieces.
+So the pieces come from FastSentencepieceTokenizer, one text per call, and the offsets from SentencepieceTokenizer.
 
-The second one also subtracts the penalty of an unknown character once per byte, and the library once per character. All
-scores after that character then round differently. So it gets each unknown character as one byte.
+FastSentencepieceTokenizer also subtracts the penalty of an unknown character once per byte; the library subtracts it
+once per character. All later scores would then round differently. So each unknown character is replaced by one byte.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from albert_tf.text.graph_normalization import NormalizedTexts
 from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
 
 _TO_THE_END = np.iinfo(np.int64).max // 2
-# Of a text that FastSentencepieceTokenizer gets, so that even one piece for each byte is far from its bound.
+# The largest text, in bytes, for FastSentencepieceTokenizer. One piece per byte would stay far below its limit.
 _LONGEST_TEXT = 16_000
-# Stands for an unknown character: a byte that occurs in no UTF-8 text, and so in no piece.
+# Replaces an unknown character. This byte occurs in no UTF-8 text, and so in no piece.
 _UNKNOWN_BYTE = b"\xff"
 
 
@@ -34,13 +37,14 @@ class GraphSentencePieces(tf.Module):
       sp_model: the SentencePiece model.
 
     Raises:
-      ValueError: the model does not take runs of blanks for one.
+      ValueError: the model does not treat several spaces as one.
     """
 
     def __init__(self, sp_model: sentencepiece.SentencePieceProcessor):
         super().__init__()
         if sp_model.encode("  a  a ") != sp_model.encode("a a"):
-            raise ValueError("the SentencePiece model tells two blanks from one: its text cannot be taken in a graph")
+            raise ValueError("the SentencePiece model distinguishes two spaces from one, which a tokenizer in a graph "
+                             "does not support")
         serialized, self._unk_id = sp_model.serialized_model_proto(), sp_model.unk_id()
         self._with_offsets = tf_text.SentencepieceTokenizer(serialized, out_type=tf.int32)
         self._surfaces = tf_text.SentencepieceTokenizer(serialized, out_type=tf.string)
@@ -58,23 +62,23 @@ class GraphSentencePieces(tf.Module):
         self._begins, self._ends = tf.unstack(tf.constant(spans, tf.int64), axis=1)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The pieces' ids, int32 [texts, (pieces)], and where each piece stands.
+        """The ids of the pieces, int32 [texts, (pieces)], and the span of each piece.
 
-        That is its first solid byte and the one behind its last, int64 [pieces]. The blank before a word does not
-        count.
+        A span is the first byte of the piece and one past its last, int64 [pieces] each, counted in non-space bytes
+        (see NormalizedTexts). The space before a word does not count.
         """
         placed, begins, ends = self._with_offsets.tokenize_with_offsets(normalized.texts)
         first_byte = tf.gather(normalized.byte_splits, placed.value_rowids())
-        begins, ends = (tf.gather(normalized.solid_before, first_byte + tf.cast(offsets.values, tf.int64))
+        begins, ends = (tf.gather(normalized.num_non_space_before, first_byte + tf.cast(offsets.values, tf.int64))
                         for offsets in (begins, ends))
         ids = self._chosen(normalized.texts, placed)
         return self._with_digit_commas(ids, *self._places(ids.values, placed.values, begins, ends))
 
-    # In a graph also where the caller is not: the loop over the texts would be one in Python.
+    # Always a graph, also in an eager call: otherwise the loop over the texts would run in Python.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string),
                                                    tf.RaggedTensorSpec([None, None], tf.int32)])
     def _chosen(self, texts: tf.Tensor, placed: tf.RaggedTensor) -> tf.RaggedTensor:
-        """The ids that the library gives; those of `placed` for a text that is too long to be asked about."""
+        """The library's ids of each text. For a text over _LONGEST_TEXT bytes, the ids of `placed`."""
         is_long = tf.strings.length(texts) > _LONGEST_TEXT
         chosen = tf.map_fn(lambda text: self._as_the_library.tokenize(text[None]).values,
                            self._with_unknown_bytes(tf.where(is_long, "", texts)),
@@ -84,9 +88,9 @@ class GraphSentencePieces(tf.Module):
         return tf.concat([chosen, tf.RaggedTensor.from_row_lengths(long_ones, lengths, validate=False)], axis=1)
 
     def _with_unknown_bytes(self, texts: tf.Tensor) -> tf.Tensor:
-        """The texts after the model's own normalization, with one byte for each character that no piece has.
+        """The texts after the model's own normalization, each unknown character replaced by one byte.
 
-        The normalization comes first, since it can compose characters: two unknown jamo are one unknown syllable.
+        The normalization comes first, since it can compose characters: two unknown jamo become one unknown syllable.
         """
         normalized = tf.strings.reduce_join(self._surfaces.tokenize(texts), axis=-1)
         normalized = tf.strings.regex_replace(normalized, self._first_word_start, "")
@@ -95,9 +99,10 @@ class GraphSentencePieces(tf.Module):
     def _places(
         self, ids: tf.Tensor, placed: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """First and last byte of the pieces `ids`, from those of the pieces `placed` of the same texts.
+        """Start and end of the pieces `ids`, from begins and ends of `placed`, another segmentation of the same texts.
 
-        Mostly they are where the same piece stands, else so many bytes behind where another one begins.
+        If `placed` has the same piece, its span is copied. If not, a byte is located by its distance from the start of
+        the piece in `placed` that contains it.
         """
         is_unknown = placed == self._unk_id
         sizes = tf.where(is_unknown, ends - begins, tf.gather(self._sizes, placed))
@@ -110,7 +115,7 @@ class GraphSentencePieces(tf.Module):
         first = last - sizes
         begins = tf.concat([begins, ends[-1:]], axis=0)
 
-        def holder(byte):  # the number of the piece in `placed` that has it
+        def holder(byte):  # the index of the piece in `placed` that contains the byte
             return tf.searchsorted(bounds[1:], byte, side="right")
 
         def place(byte, of):
@@ -137,18 +142,18 @@ class GraphSentencePieces(tf.Module):
 
 
 def _unknown_character(sp_model: sentencepiece.SentencePieceProcessor) -> str:
-    """A regular expression of the characters that occur in no piece."""
+    """A regular expression that matches a character which occurs in no piece."""
     pieces = (sp_model.id_to_piece(i) for i in range(sp_model.vocab_size()) if not sp_model.is_control(i))
     codes = sorted({ord(character) for piece in pieces for character in piece})
     return f"[^{''.join(f'{chr(92)}x{{{code:x}}}' for code in codes)}]"
 
 
 def _size(piece: str) -> int:
-    """Bytes of a piece, the word start not counted."""
+    """The bytes of a piece, not counting the word-start mark."""
     return len(piece.replace(WORD_START, "").encode("utf-8"))
 
 
 def _spans(pieces: list[str]) -> list[tuple[int, int]]:
-    """Which bytes of a piece its parts have, the word start not counted; the last part has all that is left."""
+    """The byte span of each part within its piece, not counting the word-start mark. The last span is open-ended."""
     bounds = [0, *np.cumsum([_size(piece) for piece in pieces[:-1]], dtype=int).tolist(), _TO_THE_END]
     return list(zip(bounds, bounds[1:]))

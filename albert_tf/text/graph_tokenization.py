@@ -15,16 +15,17 @@ from albert_tf.text.wordpiece import basic_tokens
 
 
 class GraphTokenizer(tf.Module):
-    """Raw text to ids, in a graph: the ids that FullTokenizer.encode gives.
+    """Converts raw text to ids in a graph. The ids are those of FullTokenizer.encode.
 
-    In a text that is not UTF-8, each sequence of bytes that stands for no character is taken as U+FFFD. An empty text
-    has no pieces. In an XLA-compiled function it does not work: the ops have no XLA kernels.
+    In a text that is not valid UTF-8, each invalid byte sequence is read as U+FFFD. An empty text has no pieces. The
+    ops have no XLA kernels, so they do not work in an XLA-compiled function.
 
-    One thing differs: in a text of over 16,000 bytes, the choice among ways to cut a word whose scores are the same but
-    for rounding. (FullTokenizer makes that choice in float32 with sentencepiece 0.2.2 and later, as the release did.)
+    One result can differ: in a text of over 16,000 bytes, if two segmentations of a word have scores that differ by a
+    rounding error only, this class may choose the other one. (FullTokenizer compares scores in float32 with
+    sentencepiece 0.2.2 and later, as the release did.)
 
     Args:
-      tokenizer: what to do the same as.
+      tokenizer: the tokenizer whose results are reproduced.
 
     Example:
       tokenizer = GraphTokenizer(FullTokenizer(spm_model_file="30k-clean.model"))
@@ -41,9 +42,9 @@ class GraphTokenizer(tf.Module):
                        else GraphWordPieces(tokenizer.vocab))
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """preprocess_text of texts, string [texts]; as they are, where there is no SentencePiece model.
+        """preprocess_text for texts, string [texts]. With a WordPiece vocabulary, texts are returned unchanged.
 
-        Runs of blanks stay, which the SentencePiece model takes for one.
+        Runs of spaces are kept; the SentencePiece model treats them as one space.
         """
         return tf.strings.strip(self._normalization(texts).texts) if self._is_sentencepiece else texts
 
@@ -52,15 +53,15 @@ class GraphTokenizer(tf.Module):
         return self.tokenize_with_offsets(texts)[0]
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Texts to ids and to where the pieces stand in the texts.
+        """Converts texts to ids, and to the byte span of each piece in its text.
 
         Args:
           texts: string [texts], UTF-8.
 
         Returns:
-          ids, int32 [texts, (pieces)], and of the same shape, int64, the first byte of each piece in its text and the
-          one behind its last: bytes of the text as it was given, before any normalisation. The blank in front of a
-          word is left out, so that a piece of nothing but a word start has no bytes.
+          ids, int32 [texts, (pieces)]; starts and ends, int64 of the same shape: the first byte of each piece and one
+          past its last, in the raw text before any normalisation. The space in front of a word is not included, so a
+          piece that is only a word-start mark has no bytes.
         """
         normalized = self._normalization(tf.convert_to_tensor(texts))
         ids, begins, ends = self._model.pieces(normalized)

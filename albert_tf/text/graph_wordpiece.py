@@ -9,11 +9,11 @@ from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_normalization import NormalizedTexts
 from albert_tf.text.wordpiece import LONGEST_WORD, UNKNOWN
 
-_UTF8_BYTES = 4  # of a character, at most
+_UTF8_BYTES = 4  # the most bytes of a character
 
 
 class GraphWordPieces(tf.Module):
-    """Pieces of normalised texts, in which a blank stands between any two basic tokens.
+    """Pieces of normalised texts, whose basic tokens must be separated by spaces.
 
     Args:
       vocab: piece -> id.
@@ -27,9 +27,10 @@ class GraphWordPieces(tf.Module):
                                                      token_out_type=tf.int32, unknown_token=UNKNOWN)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The pieces' ids, int32 [texts, (pieces)], and where each piece stands.
+        """The ids of the pieces, int32 [texts, (pieces)], and the span of each piece.
 
-        That is its first solid byte and the one behind its last, int64 [pieces].
+        A span is the first byte of the piece and one past its last, int64 [pieces] each, counted in non-space bytes
+        (see NormalizedTexts).
         """
         words = tf.strings.split(normalized.texts)
         sizes = tf.cast(tf.strings.length(words.values), tf.int64)

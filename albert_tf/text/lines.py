@@ -1,4 +1,4 @@
-"""Text as the release reads it: UTF-8, split at newline only, and without any carriage return. It may be compressed."""
+"""Lines of text as the release reads them: UTF-8, split at newlines only. Carriage returns are removed."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ _DECOMPRESSORS: dict[str, Callable[[Any], BinaryIO]] = {
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file is read through a decompressor, by the ending of its name: .gz or .bz2."""
+    """Whether a file is compressed, by the extension of its name: .gz or .bz2."""
     return os.path.splitext(path)[1] in _DECOMPRESSORS
 
 
 def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
-    """The lines of a file, or those of them that begin in a range of its bytes.
+    """The lines of a file, or the lines that begin in a range of its bytes.
+
+    Consecutive ranges that cover a file give every line once.
 
     Args:
-      path: of the file. A name that ends in .gz or .bz2 is that of a compressed file.
-      start: first byte of the range; of a compressed file always 0.
-      stop: the byte behind the range; by default the end of the file. Ranges that follow each other have every line
-        once.
+      path: the file. A file whose name ends in .gz or .bz2 is decompressed.
+      start: the first byte of the range. It must be 0 for a compressed file.
+      stop: one past the last byte of the range; None for the end of the file.
 
     Raises:
-      ValueError: there is no such file, a line is not UTF-8 (file and line are named), or a compressed file is damaged.
+      ValueError: the file does not exist, a line is not UTF-8 (file and line are named), or a compressed file is
+        damaged.
     """
     check_is_file(path)
     with _opened(path) as file, _naming_damage(path):
-        if start:  # a line begins at `start` where the byte before ends one
+        if start:  # a line begins at `start` only if the byte before it is a newline
             file.seek(start - 1)
             file.readline()
             start = file.tell()
@@ -46,10 +48,10 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
 
 
 def read_standard_input() -> Iterator[str]:
-    """The lines of standard input, each as soon as it is there.
+    """The lines of standard input, each as soon as it arrives.
 
     Raises:
-      ValueError: a line is not UTF-8; its number is named.
+      ValueError: a line is not UTF-8; the message has its number.
     """
     return _decoded(sys.stdin.buffer, "standard input", lambda: 0)
 
@@ -71,11 +73,14 @@ def _naming_damage(path: str) -> Iterator[None]:
     except (EOFError, zlib.error, OSError) as error:
         if not is_compressed(path) or getattr(error, "errno", None):  # errors of the file system have a number
             raise
-        raise ValueError(f"{path} is cut, damaged or not compressed as its name says: {error}") from error
+        raise ValueError(f"{path} is truncated, damaged or not compressed as its extension says: {error}") from error
 
 
 def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
-    """The lines that begin before `stop`. The file tells its position: tf.io.gfile gives lines without "\r"."""
+    """The lines that begin before `stop`.
+
+    The position is read from the file, since tf.io.gfile removes carriage returns from the lines.
+    """
     if stop is None:
         yield from file
         return
@@ -93,7 +98,7 @@ def _decoded(lines: Iterable[bytes], path: str, lines_before: Callable[[], int])
 
 
 def _count_newlines(path: str, stop: int) -> int:
-    """Newlines among the first `stop` bytes of a file: they are counted for the message of an error alone."""
+    """Newlines among the first `stop` bytes of a file. They are counted only for an error message."""
     count = 0
     with tf.io.gfile.GFile(path, "rb") as file:
         for start in range(0, stop, 1 << 20):

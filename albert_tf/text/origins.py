@@ -1,7 +1,7 @@
-"""Pieces of a text, and the character of the original text that each of their characters came from.
+"""Pieces of a text, and the offset in the original text of each of their characters.
 
-The offsets are kept through every step: white space collapsed, NFKD, marks dropped, SentencePiece's own normalisation,
-the digit-comma rule. All of it is linear in the text.
+The offsets are carried through every step: white space, NFKD, removal of combining characters, SentencePiece's own
+normalisation, and the digit-comma rule. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from albert_tf.text.sentencepieces import WORD_START, split_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
 
 NOWHERE = -1
-_SOLID = re.compile(r"\S+")
+_WORD = re.compile(r"\S+")
 
 
 class TracedPieces(NamedTuple):
@@ -27,11 +27,11 @@ class TracedPieces(NamedTuple):
 
     Args:
       ids: int32 [pieces].
-      lengths: int32 [pieces], the characters of each in `surface`; none is empty.
-      surface: the pieces joined, with a blank where a word starts.
-      origins: int32 [characters of surface], where each comes from in the original text; NOWHERE for one that was put
-        in. They never go back.
-      forms: what each character of the original text is normalised to on its own, [characters of the text].
+      lengths: int32 [pieces], the number of characters of each piece in `surface`, at least 1.
+      surface: the joined pieces, with a space at the start of each word.
+      origins: int32 [characters of surface], the offset in the original text of each character, in ascending order;
+        NOWHERE for an inserted character.
+      forms: the normalised form of each character of the original text on its own, [characters of the text].
     """
 
     ids: np.ndarray
@@ -43,9 +43,9 @@ class TracedPieces(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """The original characters that each piece stands for: first and one past the last, int32 [pieces, 2].
+        """The span of each piece in the original text, int32 [pieces, 2]: first character, and one past the last.
 
-        A piece that stands for none, as a blank that was put in, has both at the end of the piece before it.
+        A piece without original characters (an inserted space) has an empty span at the end of the piece before it.
         """
         offsets, last_end, start = np.zeros([len(self.ids), 2], np.int32), 0, 0
         for i, length in enumerate(self.lengths):
@@ -57,7 +57,7 @@ class TracedPieces(NamedTuple):
 
 
 def trace_pieces(tokenizer: FullTokenizer, texts: list[str]) -> list[TracedPieces]:
-    """`tokenizer.encode_batch` of raw texts, with the origin of every character."""
+    """Like `tokenizer.encode_batch` for raw texts, with the origin of every character."""
     if tokenizer.sp_model is None:
         return [_traced_word_pieces(tokenizer, text) for text in texts]
     normal = [preprocess_text(text, lower=tokenizer.do_lower_case) for text in texts]
@@ -68,13 +68,13 @@ def trace_pieces(tokenizer: FullTokenizer, texts: list[str]) -> list[TracedPiece
 def _traced_sentence_pieces(tokenizer: FullTokenizer, text: str, normal: str, pieces: list[str]) -> TracedPieces:
     forms = _forms(text, tokenizer.do_lower_case)
     surface = "".join(pieces).replace(WORD_START, " ")
-    if surface[1:] == forms:  # nothing but a blank was put in front
+    if surface[1:] == forms:  # the only change of length is the space in front
         origins = np.arange(NOWHERE, len(text), dtype=np.int32)
     else:
         origins = _origins_of_surface(tokenizer.sp_model, text, normal, forms)
     if any(piece[-1] == "," and len(piece) > 1 for piece in pieces):
         replaced = [split_digit_comma(tokenizer.sp_model, piece) for piece in pieces]
-        origins = _with_put_in_blanks(pieces, replaced, origins)
+        origins = _with_inserted_spaces(pieces, replaced, origins)
         pieces = list(itertools.chain.from_iterable(replaced))
         surface = "".join(pieces).replace(WORD_START, " ")
     lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
@@ -83,7 +83,7 @@ def _traced_sentence_pieces(tokenizer: FullTokenizer, text: str, normal: str, pi
 
 
 def _forms(text: str, lower: bool) -> list[str] | str:
-    """What each character becomes on its own; one string where each becomes one character."""
+    """The normalised form of each character on its own; a single string if every form is one character."""
     if text.isascii():
         return text.lower() if lower else text
     form_of = {character: preprocess_text(character, remove_space=False, lower=lower) for character in set(text)}
@@ -92,16 +92,19 @@ def _forms(text: str, lower: bool) -> list[str] | str:
 
 
 def _origins_of_surface(sp_model: Any, text: str, normal: str, forms: list[str] | str) -> np.ndarray:
-    """Through both normalisations: SentencePiece's offsets into the normal text, and from there into the original."""
+    """Composes two maps: SentencePiece's offsets into the normalised text, and its offsets into the original text."""
     to_original = np.array([*_origins_of_normal(text, forms), NOWHERE], np.int32)
     _, to_normal = sp_model.normalize(normal, with_offsets=True)
     return to_original[np.array(to_normal[:-1], np.int64)]
 
 
 def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
-    """For each character of preprocess_text's result the original one; for a run of white space its first blank."""
+    """The original offset of each character of preprocess_text's result.
+
+    The space that replaces a run of white space has the offset of the run's first character whose form is a space.
+    """
     origins, end_of_last = [], None
-    for word in _SOLID.finditer(text):
+    for word in _WORD.finditer(text):
         start, end = word.span()
         if end_of_last is not None:
             origins.append(next((i for i in range(end_of_last, start) if forms[i] == " "), end_of_last))
@@ -111,8 +114,8 @@ def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
     return origins
 
 
-def _with_put_in_blanks(pieces: list[str], replaced: list[list[str]], origins: np.ndarray) -> np.ndarray:
-    """The digit-comma rule puts a blank in front of a piece that is encoded again inside a word."""
+def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins: np.ndarray) -> np.ndarray:
+    """Inserts the spaces of the digit-comma rule, which adds one before a piece that is encoded again inside a word."""
     lengths = np.array([len(piece) for piece in pieces])
     grown = np.array([sum(map(len, parts)) for parts in replaced]) - lengths
     return np.insert(origins, np.repeat(np.cumsum(lengths) - lengths, grown), NOWHERE)
@@ -132,7 +135,10 @@ def _traced_word_pieces(tokenizer: FullTokenizer, text: str) -> TracedPieces:
 
 
 def _origins_of_basic_tokens(text: str, lower: bool) -> list[int]:
-    """Basic tokens keep the order of characters: each character's own number of them is enough."""
+    """The original offset of each character of the basic tokens.
+
+    Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
+    """
     size_of = {}
     for character in set(text):
         form = wordpiece.clean(character).strip()

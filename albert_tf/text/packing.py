@@ -1,6 +1,6 @@
-"""[CLS] a [SEP] b [SEP], padded: how one or two texts become a row for the model (Lan et al., 2020, section 4.1).
+"""Packs one or two texts as [CLS] a [SEP] b [SEP] and pads the row (Lan et al., 2020, section 4.1).
 
-text/graph_packing.py is the same as TensorFlow ops.
+text/graph_packing.py does the same with TensorFlow ops.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import numpy as np
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
 
-Ids = Union[Sequence[int], np.ndarray]  # of one text, [tokens]
-SPECIAL_TOKENS = 3  # of a pair; a single text has one less
+Ids = Union[Sequence[int], np.ndarray]  # the token ids of one text, [tokens]
+SPECIAL_TOKENS = 3  # for a pair; a single text has one less
 
 
 def truncated_lengths(length_a: int, length_b: int, max_length: int) -> tuple[int, int]:
-    """The lengths of two texts after tokens were cut from the end of the longer one, of b on a tie, until they fit.
+    """The lengths of two texts after truncation to max_length tokens in total.
+
+    Tokens are removed one by one from the end of the longer text, or of b if both are equally long.
 
     Args:
-      length_a, length_b: tokens of each.
-      max_length: tokens of both together.
+      length_a, length_b: the number of tokens of each text.
+      max_length: the largest number of tokens of both texts together.
     """
     half = max_length // 2
     return (min(length_a, max(max_length - length_b, max_length - half)),
@@ -32,28 +34,28 @@ class SpecialTokens:
     """Puts [CLS] and [SEP] around ids.
 
     Args:
-      tokenizer: gives their ids.
+      tokenizer: provides the ids of [CLS] and [SEP].
     """
 
     def __init__(self, tokenizer: FullTokenizer):
         self._cls, self._sep = (np.array([token_id], np.int32) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
 
     def around(self, ids_a: Ids, ids_b: Ids | None = None) -> np.ndarray:
-        """[CLS] a [SEP] where ids_b is None, else [CLS] a [SEP] b [SEP]: int32 [tokens]."""
+        """[CLS] a [SEP] if ids_b is None, else [CLS] a [SEP] b [SEP]: int32 [tokens]."""
         second = () if ids_b is None else (ids_b, self._sep)
         return np.concatenate([self._cls, ids_a, self._sep, *second]).astype(np.int32, copy=False)
 
 
 class PairPacker:
-    """Packs ids for one tokenizer and length.
+    """Packs the ids of one or two texts into a row.
 
     Args:
-      tokenizer: gives the special ids.
-      max_seq_length: length of every row.
-      pad: whether rows that are shorter are filled up to it.
+      tokenizer: provides the ids of the special tokens.
+      max_seq_length: the largest number of tokens of a row.
+      pad: whether to pad every row to max_seq_length.
 
     Raises:
-      ValueError: max_seq_length leaves no token beside the special ones.
+      ValueError: max_seq_length is too small for any token besides the special ones.
     """
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, pad: bool = True):
@@ -69,7 +71,7 @@ class PairPacker:
         return truncated_lengths(length_a, length_b, self._max_seq_length - SPECIAL_TOKENS)
 
     def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list[int]]:
-        """One or two texts in a row; what is too long is cut by `truncated_lengths`.
+        """Packs one or two texts into a row, truncated as by `truncated_lengths`.
 
         Returns:
           input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), lists of one length.
@@ -79,7 +81,7 @@ class PairPacker:
         return self._row(ids.tolist(), first_length=length_a + 2)
 
     def padding(self) -> dict[str, list[int]]:
-        """A row with nothing in it: it fills up a batch, or stands for a choice that a question does not have."""
+        """A row of padding only, which fills up a batch, or a question that has fewer choices than others."""
         return self._row([], first_length=0)
 
     def _row(self, ids: list[int], first_length: int) -> dict[str, list[int]]:

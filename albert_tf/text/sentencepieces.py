@@ -1,8 +1,8 @@
-"""Pieces of the release's SentencePiece vocabularies, with its rule about commas after digits.
+"""SentencePiece tokenization with the release's digit-comma rule (release: tokenization.encode_pieces).
 
-A piece that ends in a digit and a comma is encoded again without the comma (and without its word-start mark), and the
-comma is put behind. What is encoded again gets a word-start mark of its own, as in the release under Python 3. The
-outcome depends on the piece alone, so it is looked up by the piece's id (release: tokenization.encode_pieces).
+The rule: a piece that ends in a digit and a comma is encoded again without the comma (and without its word-start mark),
+and the comma becomes a piece of its own. The pieces from the second encoding begin with a new word-start mark, as in
+the release under Python 3. The result depends on the piece alone, so a table has it by the piece's id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
     """Loads a SentencePiece model.
 
     Raises:
-      ValueError: the file is missing or is no SentencePiece model.
+      ValueError: the file is missing or is not a SentencePiece model.
     """
     model = read_bytes(path, "SentencePiece model")
     try:
@@ -29,11 +29,11 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
             raise RuntimeError("it is empty")
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
-        raise ValueError(f"{path} is no SentencePiece model") from error
+        raise ValueError(f"{path} is not a SentencePiece model") from error
 
 
 def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[str]:
-    """The pieces of a text that preprocess_text has been over, as the release gives them."""
+    """The pieces of a text, as in the release. The text must have been normalised by preprocess_text."""
     pieces = sp_model.encode(text, out_type=str)
     if not any(map(_ends_in_digit_comma, pieces)):
         return pieces
@@ -41,37 +41,37 @@ def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> 
 
 
 def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:
-    """The ids of encode_pieces."""
+    """The ids of the pieces that encode_pieces returns."""
     return [sp_model.piece_to_id(piece) for piece in encode_pieces(sp_model, text)]
 
 
 class DigitCommaTable:
-    """For each id of a vocabulary, what the digit-comma rule puts in its place.
+    """The digit-comma rule as a table.
 
-    `replacements` has the ids for each id of a piece that the rule splits.
+    `replacements` maps the id of each piece that the rule splits to the ids of its parts.
     """
 
     def __init__(self, sp_model: sentencepiece.SentencePieceProcessor):
         self._sp_model = sp_model
         self.replacements: dict[int, list[int]] = {}
-        self._needs_a_look = np.zeros(sp_model.vocab_size(), bool)
-        # An unknown piece stands for its own text, which only the text can tell.
-        self._needs_a_look[sp_model.unk_id()] = True
+        self._may_be_replaced = np.zeros(sp_model.vocab_size(), bool)
+        # The rule applies to the text of an unknown piece, which its id does not tell.
+        self._may_be_replaced[sp_model.unk_id()] = True
         for piece_id in range(sp_model.vocab_size()):
             piece = sp_model.id_to_piece(piece_id)
             if _ends_in_digit_comma(piece):
                 split = split_digit_comma(sp_model, piece)
                 self.replacements[piece_id] = [sp_model.piece_to_id(part) for part in split]
-                self._needs_a_look[piece_id] = True
+                self._may_be_replaced[piece_id] = True
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """encode_ids of each text, int32, at about SentencePiece's own speed."""
+        """encode_ids for several texts, int32 [pieces] each, at about SentencePiece's own speed."""
         encoded = self._sp_model.encode(texts, out_type=int)
         lengths = [len(ids) for ids in encoded]
         flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, count=sum(lengths))
         ends = np.cumsum(lengths)
         rows = np.split(flat, ends[:-1]) if texts else []
-        for row in np.unique(np.searchsorted(ends, np.flatnonzero(self._needs_a_look[flat]), side="right")):
+        for row in np.unique(np.searchsorted(ends, np.flatnonzero(self._may_be_replaced[flat]), side="right")):
             rows[row] = np.array(self._replace(texts[row], encoded[row]), np.int32)
         return rows
 
@@ -86,7 +86,7 @@ def _ends_in_digit_comma(piece: str) -> bool:
 
 
 def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
-    """What the digit-comma rule makes of a piece: itself alone, in most cases."""
+    """The parts into which the digit-comma rule splits a piece; most pieces are not split."""
     if not _ends_in_digit_comma(piece):
         return [piece]
     return sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str) + [","]

@@ -1,4 +1,4 @@
-"""FullTokenizer: text to pieces to ids, by a SentencePiece model or a WordPiece vocabulary."""
+"""FullTokenizer: converts text to pieces and ids, with a SentencePiece model or a WordPiece vocabulary."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ class FullTokenizer:
     """The release's tokenizer (tokenization.FullTokenizer).
 
     Args:
-      vocab_file: a WordPiece vocabulary. Not read where there is a SentencePiece model.
-      do_lower_case: whether the vocabulary is of lower-case text.
-      spm_model_file: a SentencePiece model.
+      vocab_file: path of a WordPiece vocabulary. It is ignored if spm_model_file is set.
+      do_lower_case: whether to lower-case texts.
+      spm_model_file: path of a SentencePiece model.
+
+    Attributes:
+      vocabulary_file: path of the file that was read.
+      vocab: dict from piece to id.
 
     Raises:
-      ValueError: neither file is given, one cannot be read, or the vocabulary lacks [CLS], [SEP], [MASK] or padding.
-
-    The file that was read is its vocabulary_file.
+      ValueError: neither path is set, the file cannot be read, or it lacks [CLS], [SEP], [MASK] or the padding piece.
 
     Example:
       tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
-      tokenizer.tokenize(preprocess_text("Hello, World", lower=True))     ["▁hello", ",", "▁world"]
-      inputs = tokenizer(["A text.", "Another one."])                     what every model here takes
+      tokenizer.tokenize(preprocess_text("Hello, World", lower=True))     # ["▁hello", ",", "▁world"]
+      inputs = tokenizer(["A text.", "Another one."])                     # a batch that a model can be called with
     """
 
     def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None):
@@ -54,22 +56,22 @@ class FullTokenizer:
         self, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None = None, max_seq_length: int = 512,
         padding: str = "longest", return_offsets: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Raw texts to a model's inputs, packed as the release packs them.
+        """Converts raw texts to a batch of model inputs, packed as in the release.
 
         Args:
-          texts: one text, or several for a batch.
-          text_pairs: the second text of each row; None or "" for a row without one.
-          max_seq_length: longer rows are cut, the longer text first.
+          texts: one text, or a list of texts for a batch.
+          text_pairs: the second text of each row; None if no row has one, or "" for a single row without one.
+          max_seq_length: the largest number of tokens of a row. Longer rows are truncated, the longer text first.
           padding: "longest" pads to the longest row of the batch, "max_length" to max_seq_length.
-          return_offsets: whether the result has the offsets of the pieces in the raw texts.
+          return_offsets: whether to return the offsets of the pieces in the raw texts.
 
         Returns:
           input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on the second text and its [SEP]), int32
           [batch, seq]. With return_offsets also offsets, int32 [batch, seq, 2]: the first character of each piece in
-          its own text and one past its last; (0, 0) for special tokens and padding.
+          its text and one past its last; (0, 0) for special tokens and padding.
 
         Raises:
-          ValueError: there are not as many pairs as texts, padding is unknown, or max_seq_length is too small.
+          ValueError: texts and text_pairs differ in length, padding is unknown, or max_seq_length is too small.
         """
         return pack_texts(self, texts, text_pairs, max_seq_length, padding, return_offsets)
 
@@ -79,9 +81,9 @@ class FullTokenizer:
         return len(self.vocab)
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of a text.
+        """Splits a text into pieces.
 
-        As in the release, a SentencePiece model takes text that preprocess_text has been over.
+        As in the release, text for a SentencePiece model must have been normalised by preprocess_text.
         """
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
@@ -89,7 +91,7 @@ class FullTokenizer:
         return [piece for word in words for piece in wordpiece.word_pieces(word, self.vocab)]
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
-        """The ids of pieces. SentencePiece has one for what it does not know.
+        """The ids of pieces. With a SentencePiece model, an unknown piece has the id of <unk>.
 
         Raises:
           ValueError: a piece is not in a WordPiece vocabulary.
@@ -109,32 +111,32 @@ class FullTokenizer:
         """
         out = [i for i in ids if int(i) not in self._pieces]
         if out:
-            raise ValueError(f"id {out[0]} is out of the vocabulary of {self.vocab_size} pieces")
+            raise ValueError(f"id {out[0]} is outside the vocabulary of {self.vocab_size} pieces")
         return [self._pieces[int(i)] for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, without [CLS], [SEP] and padding. What normalisation removed does not come back.
+        """The text of ids, without [CLS], [SEP] and padding. It is normalised text: case and accents may be lost.
 
         Raises:
           ValueError: an id is out of the vocabulary.
         """
-        left_out = (self.cls_id, self.sep_id, self.pad_id)
-        pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in left_out])
+        skipped = (self.cls_id, self.sep_id, self.pad_id)
+        pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in skipped])
         if self.sp_model:
             return "".join(pieces).replace(WORD_START, " ").strip()
         return " ".join(pieces).replace(" ##", "")
 
     def encode(self, text: str) -> list[int]:
-        """Raw text to ids: normalisation by the tokenizer's casing, pieces, ids."""
+        """Converts raw text to ids: normalises it (lower-cased if do_lower_case), splits it and looks up the ids."""
         return self.encode_batch([text])[0].tolist()
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """`encode` of many texts at once, as int32 arrays."""
+        """`encode` for several texts at once, int32 [pieces] each."""
         if self.sp_model:
             return self._digit_comma.encode_batch([preprocess_text(text, lower=self.do_lower_case) for text in texts])
         return [np.array(self.convert_tokens_to_ids(self.tokenize(text)), np.int32) for text in texts]
 
     def _special(self, piece: str) -> int:
         if piece not in self.vocab:
-            raise ValueError(f"{self.vocabulary_file} has no {piece}: it was not made for ALBERT")
+            raise ValueError(f"{self.vocabulary_file} has no {piece}: it is not a vocabulary for ALBERT")
         return self.vocab[piece]

@@ -1,4 +1,4 @@
-"""Training a SentencePiece vocabulary as the release's were trained."""
+"""Trains a SentencePiece vocabulary with the release's settings."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _OPTIONS = dict(
     input_sentence_size=10_000_000,
     shuffle_input_sentence=True,
 )
-# SentencePiece passes over longer sentences; a line of a megabyte is to be left out and not to end it.
+# In bytes. SentencePiece skips longer sentences, so a line of a megabyte does not stop the training.
 _LONGEST_SENTENCE = 16_384
 
 
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
                      do_lower_case: bool = True) -> None:
-    """Writes model_prefix.model, with its manifest, and model_prefix.vocab, each whole or not at all.
+    """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
 
     Args:
-      input_files: UTF-8 text, one sentence a line; it is normalised as preprocess_text does.
-      model_prefix: path without ending.
-      vocab_size: number of pieces, the special ones included.
-      do_lower_case: whether to lower the case of the text.
+      input_files: paths of UTF-8 text files, one sentence per line. The text is normalised by preprocess_text.
+      model_prefix: path of the outputs without the extension.
+      vocab_size: number of pieces, including the special ones.
+      do_lower_case: whether to lower-case the text.
 
     Raises:
-      ValueError: there is no text, it is not UTF-8, it is too small for the vocabulary, or an output would replace a
-        file that is not an earlier output.
+      ValueError: the files have no text, are not UTF-8 or are too small for vocab_size, or an output would replace a
+        file that this function did not write.
     """
     check_output(f"{model_prefix}.model", f"{model_prefix}.vocab")
     model = io.BytesIO()
@@ -50,15 +50,15 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     first = next(sentences, None)
     if first is None:
         raise ValueError(f"there is no text in {listed(input_files)}")
-    mistakes: list[ValueError] = []
+    reading_errors: list[ValueError] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_chain(first, sentences, mistakes), model_writer=model, vocab_size=vocab_size,
+            sentence_iterator=_chain(first, sentences, reading_errors), model_writer=model, vocab_size=vocab_size,
             max_sentence_length=_LONGEST_SENTENCE, minloglevel=1, **_OPTIONS)
     except RuntimeError as error:
-        if mistakes:  # SentencePiece has made a text of the error, with its stack trace
-            raise mistakes[0] from None
-        raise ValueError(f"no vocabulary of {vocab_size} pieces (--vocab_size) from the text of {listed(input_files)}: "
+        if reading_errors:  # SentencePiece's own error has this one as text, with its stack trace
+            raise reading_errors[0] from None
+        raise ValueError(f"cannot train a vocabulary of {vocab_size} pieces (--vocab_size) on {listed(input_files)}: "
                          f"{_reason(error)}") from error
     _write(model_prefix, model.getvalue(),
            dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case))
@@ -72,18 +72,18 @@ def _sentences(input_files: list[str], do_lower_case: bool) -> Iterator[str]:
                 yield sentence
 
 
-def _chain(first: str, rest: Iterator[str], mistakes: list[ValueError]) -> Iterator[str]:
-    """All sentences. An error while they are read is noted in `mistakes`, too."""
+def _chain(first: str, rest: Iterator[str], reading_errors: list[ValueError]) -> Iterator[str]:
+    """All sentences. A ValueError from reading them is also appended to `reading_errors`."""
     yield first
     try:
         yield from rest
     except ValueError as error:
-        mistakes.append(error)
+        reading_errors.append(error)
         raise
 
 
 def _reason(error: RuntimeError) -> str:
-    """What SentencePiece says without the place in its source."""
+    """SentencePiece's message without the location in its source code."""
     return str(error).rpartition("] ")[2].strip() or "SentencePiece gives no reason"
 
 

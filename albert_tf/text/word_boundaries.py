@@ -14,11 +14,11 @@ _ONLY_LETTERS_AND_MARKS = re.compile(f"[a-zA-Z{re.escape(_MARKS)}]*")
 
 
 def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
-    """For each id, whether its piece starts a word. Bool [vocab_size].
+    """Whether the piece of each id starts a word, bool [vocab_size].
 
-    SentencePiece: a piece that begins with U+2581 or "<", that is exactly one mark, or that has a character which is
-    neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. WordPiece: a piece
-    without "##".
+    A SentencePiece piece starts a word if it begins with U+2581 or "<", if it is a single punctuation mark, or if it
+    has a character that is neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. A
+    WordPiece piece starts a word if it does not begin with "##".
     """
     starts = np.zeros(max(tokenizer.vocab.values()) + 1, bool)
     rule = _starts_word if tokenizer.sp_model else lambda piece: not piece.startswith("##")

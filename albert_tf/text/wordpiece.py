@@ -14,24 +14,27 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 def load_vocab(path: str) -> dict[str, int]:
-    """Reads a vocabulary of one token a line.
+    """Reads a vocabulary with one token per line.
 
-    The first column counts, a repeated token takes no id, and a blank line is the token " ".
+    Only the first column is read. A repeated token gets no second id. A blank line is the token " ".
 
     Raises:
-      ValueError: the file is missing or not UTF-8, or has no [UNK].
+      ValueError: the file is missing, is not UTF-8, or has no [UNK].
     """
     vocab: dict[str, int] = {}
     for line in decode_utf8(read_bytes(path, "vocabulary file"), path).removesuffix("\n").split("\n"):
         columns = line.split()
         vocab.setdefault(columns[0] if columns else " ", len(vocab))
     if UNKNOWN not in vocab:
-        raise ValueError(f"{path} has no {UNKNOWN}: it is no WordPiece vocabulary")
+        raise ValueError(f"{path} has no {UNKNOWN}: it is not a WordPiece vocabulary")
     return vocab
 
 
 def basic_tokens(text: str, lower: bool) -> list[str]:
-    """Words, punctuation marks and CJK characters, each one token; control characters go; accents go with the case."""
+    """Splits a text into words, punctuation marks and CJK characters, one token each.
+
+    Control characters are removed. With `lower`, the text is lower-cased and accents are removed.
+    """
     cleaned = "".join(map(clean, text))
     tokens = []
     for word in cleaned.split():
@@ -43,7 +46,7 @@ def basic_tokens(text: str, lower: bool) -> list[str]:
 
 
 def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
-    """The pieces of a word, longest first; [UNK] where there is no way through, or for over 200 characters."""
+    """The pieces of a word by greedy longest match; [UNK] if no match covers it or it has over 200 characters."""
     if len(word) > LONGEST_WORD:
         return [UNKNOWN]
     pieces, start = [], 0
@@ -60,7 +63,7 @@ def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
 
 
 def clean(character: str) -> str:
-    """A character as it enters the text: nothing, a blank, itself, or itself between blanks."""
+    """The replacement of a character: nothing, a space, the character, or (for CJK) the character between spaces."""
     code = ord(character)
     if character in "\t\n\r":
         return " "

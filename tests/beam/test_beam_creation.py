@@ -190,7 +190,7 @@ def test_an_element_that_a_runner_loses_or_repeats_is_an_error(create, tmp_path,
 @pytest.mark.parametrize("content, values, message", [
     (b"", {}, "there is no text in .*text.txt"),
     (b"\n\n \n", {}, "there is no text in .*text.txt"),
-    (b"word\n\nword\n", {}, "no example came out"),
+    (b"word\n\nword\n", {}, "no examples were made"),
     (b"fine\n" * 100 + b"not \xff fine\n" + b"fine\n" * 100 + b"nor \xff this\n", {}, "text.txt line 101: not UTF-8"),
     (b"one document\nof two sentences\n", dict(objective="nsp"), "at least two documents"),
 ])

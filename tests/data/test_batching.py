@@ -108,9 +108,9 @@ def test_a_flipped_byte_names_the_file(files):
     data[-5] ^= 1
     with open(path, "wb") as file:
         file.write(data)
-    with pytest.raises(ValueError, match="b.tfrecord was cut or changed"):
+    with pytest.raises(ValueError, match="b.tfrecord was truncated or changed"):
         counted([RecordFile(path, None, {})])
-    with pytest.raises(ValueError, match="b.tfrecord was cut or changed"):
+    with pytest.raises(ValueError, match="b.tfrecord was truncated or changed"):
         with naming_changed_files(files):  # same size: the manifest does not tell
             batches(counted(check_records([path])), 4)
 

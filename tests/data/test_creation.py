@@ -152,7 +152,7 @@ def test_a_document_of_one_word_is_left_out_and_counted(text, create):
 @pytest.mark.parametrize("content, options, message", [
     (b"", {}, "there is no text"),
     (b"\n\n \n", {}, "there is no text"),
-    (b"word\n\nword\n", {}, "no example came out"),
+    (b"word\n\nword\n", {}, "no examples were made"),
     (b"fine\nnot \xff fine\n", {}, "text.txt line 2: not UTF-8"),
     (b"one document\nof two sentences\n", dict(objective="nsp"), "at least two documents"),
 ])

@@ -124,8 +124,8 @@ def changed(**changes):
     (changed(answers=["A", None]), "line 1, question 2: the answer must be a letter from A to C. Received: ''"),
     (changed(answers=["A"]), "line 1: 2 questions, 2 lists of options and 1 answers"),
     (changed(options=[["a", "b"]]), "line 1: 2 questions, 1 lists of options and 2 answers"),
-    (changed(options=[["a"], ["a", "b"]]), "question 1: there are 1 options, and there must be 2 to 10"),
-    (changed(options=[["a", "b"], ["a"] * 11]), "question 2: there are 11 options, and there must be 2 to 10"),
+    (changed(options=[["a"], ["a", "b"]]), "question 1: a question must have 2 to 10 options. Received: 1 options"),
+    (changed(options=[["a", "b"], ["a"] * 11]), "a question must have 2 to 10 options. Received: 11 options"),
     (changed(options=["ab", ["a", "b"]]), "question 1: the options must be a list of texts. Received: 'ab'"),
     (changed(article=" \n"), "line 1: the passage is empty"),
     (changed(article=None), "line 1: 'article' must be a text. Received: None"),
@@ -157,7 +157,7 @@ def test_folders_that_are_not_there_are_named(tmp_path):
         race.read_examples(str(write(tmp_path, "")), "dev")
     with pytest.raises(ValueError, match="high has neither all.txt nor a .txt file"):
         race.read_examples(str(write(tmp_path, "", name="read.me")), "train")
-    with pytest.raises(ValueError, match="high_only and middle_only leave no question"):
+    with pytest.raises(ValueError, match="high_only and middle_only exclude each other"):
         race.read_examples(str(tmp_path), "train", high_only=True, middle_only=True)
 
 
@@ -203,5 +203,5 @@ def test_records_of_other_questions_are_refused(golden, tokenizer, tmp_path):
     tables(golden / "race").table("dev", records)
     assert len(tables(golden / "race").table("test", records)) == 3  # ours say what they are of, and are made anew
     next(tmp_path.glob("*.manifest.json")).unlink()
-    with pytest.raises(ValueError, match="eval.tf_record has 3 questions, and the data set 5: remove it"):
+    with pytest.raises(ValueError, match="eval.tf_record has 3 questions, but the data set has 5: remove it"):
         tables(golden / "race").table("dev", records)

@@ -29,7 +29,7 @@ def records() -> list[bytes]:
 
 @pytest.mark.parametrize("changes, message", [
     (dict(input_ids=VOCAB_SIZE), f"x.tfrecord was made with another vocabulary: it has id {VOCAB_SIZE}, and"),
-    (dict(input_ids=-1), "x.tfrecord holds no pre-training records: input_ids must be from 0 to 59. Received: -1"),
+    (dict(input_ids=-1), "x.tfrecord does not hold pre-training records: input_ids must be from 0 to 59. Received: -1"),
     (dict(masked_lm_ids=2**40), "masked_lm_ids must be from 0 to 59. Received: 1099511627776"),
     (dict(masked_lm_positions=16), "masked_lm_positions must be from 0 to 15. Received: 16"),
     (dict(masked_lm_positions=-1), "masked_lm_positions must be from 0 to 15. Received: -1"),
@@ -51,7 +51,7 @@ def test_what_is_no_example_is_refused_by_file(tmp_path):
     with pytest.raises(ValueError, match="x.tfrecord does not hold pre-training records of max_seq_length 16"):
         open_records([path], 16, 3, VOCAB_SIZE)
     path = write(tmp_path / "junk.tfrecord", [JUNK])
-    with pytest.raises(ValueError, match="junk.tfrecord does not hold records .*: a record is no tf.Example$"):
+    with pytest.raises(ValueError, match="junk.tfrecord does not hold records .*: a record is not a tf.Example$"):
         FeatureTable.from_records(RecordFile(path, 1, {}), FeatureSchema(16, dict(label_ids=tf.int32)))
 
 

@@ -40,7 +40,7 @@ def test_a_file_that_was_cut_or_has_grown_is_refused(tmp_path, damage):
     path = tmp_path / "x.tfrecord"
     write(path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"x.tfrecord has .* bytes and its manifest says .*: it was cut or changed"):
+    with pytest.raises(ValueError, match=r"x.tfrecord has .* bytes but its manifest says .*: it was truncated or"):
         check_records([str(path)])
 
 
@@ -58,7 +58,7 @@ def test_an_empty_file_and_a_manifest_that_is_none_are_refused(tmp_path):
         check_records([str(tmp_path / "empty.tfrecord")])
     write(tmp_path / "x.tfrecord")
     (tmp_path / "x.manifest.json").write_text("[]")
-    with pytest.raises(ValueError, match="x.manifest.json: expected a JSON object, .*; make the records anew"):
+    with pytest.raises(ValueError, match="x.manifest.json: expected a JSON object, .*; make the records again"):
         check_records([str(tmp_path / "x.tfrecord")])
 
 

@@ -91,7 +91,7 @@ def test_of_two_files_one_that_was_cut_is_made_anew(golden, tokenizer, tmp_path,
 @pytest.mark.parametrize("which", ["mine.tfrecord", "mine.jsonl"])
 def test_a_file_of_someone_else_is_not_replaced(golden, tokenizer, tmp_path, which):
     (tmp_path / which).write_text("precious, " * 10)
-    with pytest.raises(ValueError, match=f"{which} (exists, and no|was cut or changed, or is no TFRecord file)"):
+    with pytest.raises(ValueError, match=f"{which} (exists, and no|was truncated or changed, or is not a TFRecord)"):
         prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path), str(tmp_path / "mine.tfrecord"),
                          str(tmp_path / "mine.jsonl"))
     assert (tmp_path / which).read_text() == "precious, " * 10

@@ -43,7 +43,7 @@ def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found
     notes = ReadingNotes()
     ((example,),) = read_paragraphs(path, is_training=True, notes=notes)
     assert example.start_position == found and notes.found_nearby == 1
-    assert "1 answers found beside their answer_start" in str(notes)
+    assert "1 answers found near their answer_start" in str(notes)
 
 
 @pytest.mark.parametrize("answer, rule", [(("Bob", 0), "find"), (("Ada", 1), "leave_out"), (("", 0), "find")])
@@ -81,8 +81,8 @@ def test_a_file_without_answers_is_known(tmp_path):
 
 
 @pytest.mark.parametrize("answers, message", [
-    (7, r"qas\[0\]: 'answers' should be a list"), (dict(text=["Ada"], answer_start=[0]), "'answers' should be a list"),
-    (["Ada"], r"answers\[0\]: 'text' should be a text"), ([dict(answer_start=0)], r"'text' should be a text")])
+    (7, r"qas\[0\]: 'answers' must be a list"), (dict(text=["Ada"], answer_start=[0]), "'answers' must be a list"),
+    (["Ada"], r"answers\[0\]: 'text' must be a string"), ([dict(answer_start=0)], r"'text' must be a string")])
 def test_answers_that_cannot_be_scored_with_are_told_at_once(tmp_path, answers, message):
     with pytest.raises(ValueError, match=message):
         survey(file_of(tmp_path, dict(question(), answers=answers)))
@@ -121,18 +121,18 @@ def test_what_stands_beside_the_data_does_not_matter(tmp_path):
 
 
 @pytest.mark.parametrize("content, message", [
-    (b"", "is no SQuAD file: expected '{'"), (b"[1]", "is no SQuAD file: expected '{'"),
+    (b"", "is not a SQuAD file: expected '{'"), (b"[1]", "is not a SQuAD file: expected '{'"),
     (b"{}", "no articles in \"data\""),
     (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was cut"),
-    (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' should be a list. Received: 'None'"),
-    (b'{"data": [7]}', r"data\[0\]: 'paragraphs' should be a list"),
-    (b'{"data": 7}', r"data\[0\]: 'paragraphs' should be a list"),
+    (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: 'None'"),
+    (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
+    (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": []} {"data": []}', "expected its end and got '{"), (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
     (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8"),
-    (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' should be a text"),
-    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' should be a text"),
+    (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' must be a string"),
+    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
-     r"qas\[0\]: 'question' should be a text"),
+     r"qas\[0\]: 'question' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context': '.ud83d' is half of a")])
 def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
     path = raw(tmp_path, content)
@@ -142,18 +142,18 @@ def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
 
 
 @pytest.mark.parametrize("wrong, message", [
-    (question(answer=None), r"qas\[0\]: no answer to train on; one without an answer has \"is_impossible\": true"),
-    (question(answer=("Ada", "0")), r"answers\[0\]: 'answer_start' should be a whole number. Received: '0'"),
-    (question(is_impossible="false"), r"qas\[0\]: 'is_impossible' should be true or false. Received: 'false'"),
-    (question(answer=("Ada", True)), r"'answer_start' should be a whole number. Received: 'True'"),
-    (question(answer=(None, 0)), r"answers\[0\]: 'text' should be a text")])
+    (question(answer=None), r"qas\[0\]: no answer to train on; a question without an answer needs"),
+    (question(answer=("Ada", "0")), r"answers\[0\]: 'answer_start' must be a whole number. Received: '0'"),
+    (question(is_impossible="false"), r"qas\[0\]: 'is_impossible' must be true or false. Received: 'false'"),
+    (question(answer=("Ada", True)), r"'answer_start' must be a whole number. Received: 'True'"),
+    (question(answer=(None, 0)), r"answers\[0\]: 'text' must be a string")])
 def test_training_questions_without_a_usable_answer_are_told(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):
         read_squad_examples(file_of(tmp_path, wrong), is_training=True)
 
 
 def test_an_id_that_is_there_twice_is_told(tmp_path):
-    with pytest.raises(ValueError, match=r"qas\[1\]: the id 'a' is there twice"):
+    with pytest.raises(ValueError, match=r"qas\[1\]: another question has the same id, 'a'"):
         read_squad_examples(file_of(tmp_path, question(), question()), is_training=False)
 
 

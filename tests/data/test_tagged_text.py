@@ -82,8 +82,8 @@ def test_words_alone_get_a_column_of_tags(tmp_path):
     ("Ada\tO\n\nNo\tx\n", Columns(0, 2), "line 1: expected at least 3 columns, got 2"),
     ("Ada\tO\nNo\t\n", Columns(), "line 2: the tag is empty"),
     ("\tO\n", Columns(), "line 1: the word is empty"),
-    ("Ada\tO\nNo\n", Columns(), "line 2: a word without a tag, and that of line 1 has one"),
-    ("Ada\n\nNo\tO\n", Columns(), "line 3: a word with a tag, and that of line 1 has none")])
+    ("Ada\tO\nNo\n", Columns(), "line 2: this word has no tag, but the word of line 1 has one"),
+    ("Ada\n\nNo\tO\n", Columns(), "line 3: this word has a tag, but the word of line 1 has none")])
 def test_a_wrong_line_is_named(tmp_path, content, columns, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, content, columns)

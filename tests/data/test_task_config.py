@@ -102,7 +102,7 @@ def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
     (dict(labels=["a"]), "labels must be a list of at least two different ones"),
     (dict(labels=["a", "a"]), "labels must be a list of at least two different ones"),
     (dict(metrics=["accuracy"]), "metrics must be some of eval_accuracy, f1, matthew_corr"),
-    (dict(labels=["a", "b", "c"]), "f1 is for two labels"),
+    (dict(labels=["a", "b", "c"]), "f1 needs exactly two labels"),
     (dict(labels=None, regression=True, metrics=["MSE", "pearson"]), "MSE cannot be the first"),
 ])
 def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, message):
@@ -116,7 +116,7 @@ def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, messa
     ("x.jsonl", '{"review": "fine"\n', r"x.jsonl line 1: not JSON"),
     ("x.jsonl", '["fine"]\n', r"x.jsonl line 1: expected a JSON object"),
     ("x.jsonl", '{"review": "fine"}\n', r"x.jsonl line 1: no 'verdict' among 'review'"),
-    ("x.txt", "fine\n", r"x.txt: the ending says what a file is, and must be one of .tsv, .csv, .jsonl, .json"),
+    ("x.txt", "fine\n", r"x.txt: unknown file format; the file's extension must be one of .tsv, .csv, .jsonl, .json"),
 ])
 def test_a_file_that_is_not_what_its_ending_says_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)

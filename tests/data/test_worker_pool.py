@@ -57,7 +57,7 @@ def test_an_error_is_raised_here(num_workers):
 
 
 def test_a_worker_that_was_killed_is_told():
-    with pytest.raises(OSError, match="ended from outside"):
+    with pytest.raises(OSError, match="was killed by signal"):
         with worker_pool(2, set_base, 0) as run:
             list(run(end, [(number,) for number in range(5)]))
 

@@ -189,7 +189,7 @@ def test_a_model_that_tells_two_blanks_from_one_is_refused(tmp_path):
         sentence_iterator=texts, model_prefix=str(tmp_path / "m"), vocab_size=25, remove_extra_whitespaces=False,
         pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols=["[CLS]", "[SEP]", "[MASK]"], hard_vocab_limit=False,
         minloglevel=2)
-    with pytest.raises(ValueError, match="tells two blanks from one"):
+    with pytest.raises(ValueError, match="distinguishes two spaces from one"):
         GraphTokenizer(FullTokenizer(spm_model_file=str(tmp_path / "m.model")))
 
 

@@ -42,7 +42,7 @@ def test_a_compressed_file_has_the_lines_of_its_text(file, name, compress):
                                     lambda content: content[:20] + b"xxxxx" + content[25:]])
 def test_a_damaged_compressed_file_is_named(file, name, compress, damage):
     path = file(name, damage(compress(TEXT)))
-    with pytest.raises(ValueError, match=f"{name} is cut, damaged or not compressed as its name says"):
+    with pytest.raises(ValueError, match=f"{name} is truncated, damaged or not compressed as its extension says"):
         list(read_lines(path))
 
 

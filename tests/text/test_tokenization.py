@@ -110,7 +110,7 @@ def test_a_wordpiece_starts_a_word_unless_it_goes_on_with_one():
     (dict(spm_model_file="", vocab_file=""), "needs spm_model_file or vocab_file"),
     (dict(spm_model_file="nowhere.model"), "no such SentencePiece model: nowhere.model"),
     (dict(vocab_file="nowhere.txt"), "no such vocabulary file: nowhere.txt"),
-    (dict(spm_model_file=__file__), "is no SentencePiece model"),
+    (dict(spm_model_file=__file__), "is not a SentencePiece model"),
     (dict(vocab_file=str(GOLDEN / "wordpiece/vocab_odd.txt")), r"has no \[CLS\]"),
     (dict(vocab_file=str(GOLDEN / "tiny_spm/tiny.vocab")), r"has no \[UNK\]"),
 ])
@@ -120,7 +120,7 @@ def test_a_wrong_file_is_named(files, message):
 
 
 def test_what_is_not_in_the_vocabulary_is_named(tiny):
-    with pytest.raises(ValueError, match="out of the vocabulary"):
+    with pytest.raises(ValueError, match="outside the vocabulary"):
         tiny.convert_ids_to_tokens([tiny.vocab_size])
     with pytest.raises(ValueError, match="'kettel' is not in"):
         FullTokenizer(vocab_file=str(GOLDEN / "wordpiece/vocab.txt")).convert_tokens_to_ids(["kettel"])

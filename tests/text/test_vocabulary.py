@@ -46,8 +46,8 @@ def test_case_stays_where_it_is_asked_to(tmp_path, text):
 @pytest.mark.parametrize("content, size, message", [
     (b"", 60, "there is no text in .*text.txt"),
     (b"\n \n", 60, "there is no text in .*text.txt"),
-    (TEXT.encode(), 5000, r"no vocabulary of 5000 pieces \(--vocab_size\) from the text of .*text.txt: "),
-    (TEXT.encode(), 20, r"no vocabulary of 20 pieces \(--vocab_size\) from the text of .*text.txt: "),
+    (TEXT.encode(), 5000, r"cannot train a vocabulary of 5000 pieces \(--vocab_size\) on .*text.txt: "),
+    (TEXT.encode(), 20, r"cannot train a vocabulary of 20 pieces \(--vocab_size\) on .*text.txt: "),
     (b"fine\n\xff\n", 60, r"^[^ ]*text.txt line 2: not UTF-8 \(invalid start byte\)$"),
 ])
 def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message):

@@ -1,1 +1,1 @@
-"""Pre-training: texts to records, and records to batches."""
+"""Pre-training data: converts texts to records, and records to batches."""

@@ -1,6 +1,6 @@
-"""A corpus as token ids on disk: tokenised once, in parallel, and then read by every worker piece by piece.
+"""A corpus as token ids on disk. It is tokenised once, in parallel, and then each worker reads the parts that it needs.
 
-Text is one sentence a line, with a blank line between documents (release: create_pretraining_data.py).
+Text has one sentence per line and a blank line between documents (release: create_pretraining_data.py).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import numpy as np
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 
-# Bytes of text that one call to a tokenising worker takes.
+# Bytes of text per call to a tokenising worker.
 _BATCH_BYTES = 1 << 20
 _DOCUMENT_END = -1
-# Documents whose ends are looked at together.
+# The number of documents whose ends are in memory at a time.
 _BLOCK = 1 << 20
 
-# The type of a value of each column, and the shape of a row.
+# The data type and the row shape of each column.
 COLUMNS: dict[str, tuple[type, tuple[int, ...]]] = dict(
     ids=(np.int32, ()),  # [tokens], all sentences one after the other
-    sentence_ends=(np.int64, ()),  # [sentences], where each ends in ids
-    document_ends=(np.int64, (2,)),  # [documents, 2], where each ends in sentence_ends, and in ids
+    sentence_ends=(np.int64, ()),  # [sentences], the end of each sentence in ids
+    document_ends=(np.int64, (2,)),  # [documents, 2], the end of each document in sentence_ends and in ids
 )
 
 
 class TokenizedBatch(NamedTuple):
-    """Tokens of some lines that follow each other. Sentences and tokens are counted from the start of the batch.
+    """The tokens of consecutive lines. Sentences and tokens are counted from the start of the batch.
 
     Args:
       ids: int32 [tokens].
-      sentence_ends: int64 [sentences], where each ends in ids.
-      document_ends: int64 [ends, 2], where documents end in sentence_ends, and in ids; each place once. An end at 0
-        belongs to a document of an earlier batch, if one is open there.
+      sentence_ends: int64 [sentences], the end of each sentence in ids.
+      document_ends: int64 [ends, 2], the distinct ends of documents in sentence_ends and in ids. An end at 0 closes a
+        document that an earlier batch has begun, if there is one.
     """
 
     ids: np.ndarray
@@ -45,13 +45,16 @@ class TokenizedBatch(NamedTuple):
 
     @property
     def counts(self) -> BatchCounts:
-        """How much the batch holds."""
+        """The size of the batch."""
         ends = self.document_ends[[0, -1], 0].tolist() if len(self.document_ends) else [_NO_END, _NO_END]
         return BatchCounts(len(self.ids), len(self.sentence_ends), len(self.document_ends), *ends)
 
 
 class BatchCounts(NamedTuple):
-    """How much a TokenizedBatch holds; first_end and last_end are those of documents, in sentences, or -1."""
+    """The size of a TokenizedBatch.
+
+    first_end and last_end are the ends of its first and last document, in sentences; -1 if no document ends in it.
+    """
 
     tokens: int
     sentences: int
@@ -64,19 +67,19 @@ _NO_END = -1
 
 
 class Position(NamedTuple):
-    """How much of a corpus lies before a batch; open_document is the first sentence of the document that goes on."""
+    """How much of a corpus precedes a batch. open_document is the first sentence of the document that is not closed."""
 
     tokens: int = 0
     sentences: int = 0
     documents: int = 0
-    open_document: int = 0  # == sentences where no document is open
+    open_document: int = 0  # equal to sentences if no document is open
 
     def skipped_ends(self, counts: BatchCounts) -> int:
-        """How many of a batch's document ends, 1 or 0, end no document: of two blank lines, or one at the start."""
+        """How many of a batch's document ends (0 or 1) close no document, such as that of a second blank line."""
         return int(counts.first_end == 0 and self.open_document == self.sentences)
 
     def after(self, counts: BatchCounts) -> Position:
-        """The position behind a batch."""
+        """The position after a batch."""
         has_end = counts.last_end != _NO_END
         return Position(self.tokens + counts.tokens, self.sentences + counts.sentences,
                         self.documents + counts.document_ends - self.skipped_ends(counts),
@@ -84,17 +87,17 @@ class Position(NamedTuple):
 
 
 class Column(Protocol):
-    """An array of which slices are read."""
+    """An array that can be sliced."""
 
     def __len__(self) -> int:
         """The number of rows."""
 
     def __getitem__(self, piece: slice) -> np.ndarray:
-        """Some rows that follow each other."""
+        """Consecutive rows."""
 
 
 class Part(NamedTuple):
-    """A stretch of one document: sentences from `first` to before `last`, counted over the whole corpus."""
+    """Sentences `first` to `last` - 1 of one document, numbered over the whole corpus."""
 
     document: int
     first: int
@@ -102,10 +105,10 @@ class Part(NamedTuple):
 
 
 class Corpus:
-    """Documents of sentences of token ids. Nothing of it stays in memory.
+    """Documents, which consist of sentences, which consist of token ids. The columns are not kept in memory.
 
     Args:
-      ids, sentence_ends, document_ends: the columns, see COLUMNS.
+      ids, sentence_ends, document_ends: the columns (see COLUMNS).
     """
 
     def __init__(self, ids: Column, sentence_ends: Column, document_ends: Column):
@@ -116,33 +119,33 @@ class Corpus:
 
     @property
     def num_sentences(self) -> int:
-        """Sentences of all documents."""
+        """The number of sentences in all documents."""
         return len(self._sentence_ends)
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all documents."""
+        """The number of tokens in all documents."""
         return len(self._ids)
 
     def parts(self, documents: range, longest: int) -> list[Part]:
-        """Each of some documents as one part, or as several of `longest` sentences where it has more."""
+        """Each of the documents as one part, or as several parts if it has more than `longest` sentences."""
         starts = self._ends(documents.start - 1, documents.stop)[:, 0].tolist()
         return [Part(document, start, min(start + longest, last))
                 for document, first, last in zip(documents, starts, starts[1:])
                 for start in range(first, last, longest)]
 
     def tasks(self, tokens: int, longest: int, documents: range | None = None) -> Iterator[list[Part]]:
-        """The parts of documents: those of small ones together, about `tokens` of them, and others one by one.
+        """Divides documents into tasks. A task is several small documents of about `tokens` tokens, or one part.
 
         Args:
-          tokens: of one task.
-          longest: see parts.
-          documents: of which the parts are; by default all.
+          tokens: tokens of a task with several documents.
+          longest: the largest number of sentences of a part.
+          documents: indices of the documents; None for all.
         """
         documents = range(len(self)) if documents is None else documents
         for first in range(documents.start, documents.stop, _BLOCK):
             last = min(first + _BLOCK, documents.stop)
-            # Two documents go together when both begin and both end between the same multiples of `tokens`.
+            # Two documents are in one task if both begin and both end between the same multiples of `tokens`.
             ends = self._ends(first - 1, last)[:, 1] // tokens
             starts = (np.flatnonzero(np.diff(ends[:-1] + ends[1:], prepend=-1)) + first).tolist()
             for start, stop in zip(starts, [*starts[1:], last]):
@@ -150,54 +153,54 @@ class Corpus:
                 yield from [parts] if stop - start > 1 else [[part] for part in parts]
 
     def sentences(self, part: Part) -> tuple[np.ndarray, list[int]]:
-        """The ids of a part, int32, and where its sentences end in them, with a 0 in front."""
+        """The ids of a part, int32, and [0, end of sentence 1, end of sentence 2, ...] within these ids."""
         start, ends = self._token_ends(part.first, part.last)
         return self._ids[start : start + ends[-1]], [0, *ends.tolist()]
 
     def random_sentences(self, rng: np.random.Generator, index: int, length: int) -> np.ndarray:
-        """Sentences of another document than `index`, from a random one on until they have `length` tokens.
+        """Consecutive sentences with at least `length` tokens, from a random place of a document other than `index`.
 
-        A corpus of one document has no other one: it is taken from itself.
+        They have fewer tokens if the document ends before. A corpus of one document uses that document.
         """
         if len(self) > 1:
             other = int(rng.integers(len(self) - 1))
             index = other + (other >= index)
         (first, _), (last, _) = self._ends(index - 1, index + 1).tolist()
         first = int(rng.integers(first, last))
-        start, ends = self._token_ends(first, min(first + length, last))  # no sentence is without a token
+        start, ends = self._token_ends(first, min(first + length, last))  # each sentence has at least one token
         return self._ids[start : start + ends[min(int(np.searchsorted(ends, length)), len(ends) - 1)]]
 
     def _token_ends(self, first: int, last: int) -> tuple[int, np.ndarray]:
-        """Where sentence `first` begins in ids, and where each from there to before `last` ends, counted from there."""
+        """The start of sentence `first` in ids, and the ends of sentences `first` to `last` - 1 relative to it."""
         ends = self._sentence_ends[max(first - 1, 0) : last]
         start, ends = (int(ends[0]), ends[1:]) if first else (0, ends)
         return start, ends - start
 
     def _ends(self, first: int, last: int) -> np.ndarray:
-        """Where documents from `first` to before `last` end, int64 [documents, 2]; document -1 ends at 0."""
+        """The ends of documents `first` to `last` - 1, int64 [documents, 2]; document -1 ends at 0."""
         ends = self._document_ends[max(first, 0) : last]
         return ends if first >= 0 else np.concatenate([[[0, 0]], ends])
 
 
 def row_bytes(name: str) -> int:
-    """Bytes of a row of a column."""
+    """The size in bytes of a row of a column."""
     dtype, row_shape = COLUMNS[name]
     return np.dtype(dtype).itemsize * int(np.prod(row_shape))
 
 
 def open_corpus(folder: str) -> Corpus:
-    """The corpus in a folder that write_corpus filled."""
+    """Opens the corpus that write_corpus wrote to a folder."""
     return Corpus(*(FileColumn(open(os.path.join(folder, name), "rb", buffering=0), name) for name in COLUMNS))
 
 
 class FileColumn:
-    """A column in a file. A memory map would count as memory what it has seen.
+    """A column in a file. (The pages that a memory map has read would count as memory of the process.)
 
     Args:
-      file: opened without a buffer, at a local path.
-      name: of the column.
-      start: of the column in the file, in bytes.
-      length: rows; by default all to the end of the file.
+      file: a local file, opened without a buffer.
+      name: name of the column.
+      start: start of the column in the file, in bytes.
+      length: number of rows; None for all rows to the end of the file.
     """
 
     def __init__(self, file: BinaryIO, name: str, start: int = 0, length: int | None = None):
@@ -212,17 +215,17 @@ class FileColumn:
         values: np.ndarray = np.empty((max(piece.stop - piece.start, 0), *self._row_shape), self._dtype)
         self._file.seek(self._start + piece.start * self._row_bytes)
         if self._file.readinto(values.reshape(-1).view(np.uint8).data) != values.nbytes:  # type: ignore[attr-defined]
-            raise OSError(f"{self._file.name} is shorter than it was")
+            raise OSError(f"{self._file.name} has become shorter since it was opened")
         return values
 
 
 def line_batches(paths: list[str]) -> Iterator[list[str]]:
-    """The lines of all files in batches of about a megabyte; an empty line ends a document, and so does a file."""
+    """The lines of all files in batches of about a megabyte. An empty line is added at the end of each file."""
     return in_batches((line for path in paths for line in itertools.chain(read_lines(path), [""])), _BATCH_BYTES)
 
 
 def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lines without the space around them, in batches of at least `size` characters; the last batch has the rest."""
+    """Stripped lines in batches of at least `size` characters; the last batch may be smaller."""
     batch, batch_size = [], 0
     for line in lines:
         batch.append(line.strip())
@@ -234,35 +237,36 @@ def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> TokenizedBatch:
-    """The tokens of some lines. An empty line ends a document, and a line without ids is left out."""
+    """Tokenizes lines. An empty line ends a document, and a line without ids is skipped."""
     encoded = tokenizer.encode_batch(lines)
     lengths = np.array([len(ids) if line else _DOCUMENT_END for line, ids in zip(lines, encoded)], np.int64)
     return batch_of(np.concatenate([np.empty(0, np.int32), *encoded]).astype(np.int32), lengths[lengths != 0])
 
 
 def batch_of(ids: np.ndarray, lengths: np.ndarray) -> TokenizedBatch:
-    """A batch.
+    """Makes a TokenizedBatch.
 
     Args:
       ids: int32 [tokens], all sentences one after the other.
-      lengths: int64 [sentences and ends of documents], tokens of each sentence, or -1 where a document ends.
+      lengths: int64 [sentences + document ends], the number of tokens of each sentence, or -1 for the end of a
+        document.
     """
     is_sentence = lengths != _DOCUMENT_END
-    ends = np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # of what was before, and of each sentence
-    document_ends = np.unique(np.cumsum(is_sentence)[~is_sentence])  # of two blank lines, one ends a document
+    ends = np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # 0, and the end of each sentence
+    document_ends = np.unique(np.cumsum(is_sentence)[~is_sentence])  # several blank lines are one end
     return TokenizedBatch(ids, ends[1:], np.stack([document_ends, ends[document_ends]], axis=1))
 
 
 def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str = "the input files") -> Corpus:
-    """Writes a corpus, batch after batch, to a folder.
+    """Writes a corpus to a folder, batch by batch.
 
     Args:
-      batches: of all lines, in their order.
-      folder: gets the files of the corpus.
-      name: of the text, for the error.
+      batches: the batches of all lines, in order.
+      folder: folder for the files of the corpus.
+      name: name of the text, for the error message.
 
     Raises:
-      ValueError: there is no token in it.
+      ValueError: the batches have no tokens.
     """
     position = Position()
     with contextlib.ExitStack() as files:
@@ -279,6 +283,6 @@ def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str = "th
 
 
 def check_has_text(num_tokens: int, name: str) -> None:
-    """Raises ValueError where a corpus has no token; `name` is the text's."""
+    """Raises ValueError if a corpus has no tokens. `name` is the name of its text."""
     if not num_tokens:
         raise ValueError(f"there is no text in {name}")

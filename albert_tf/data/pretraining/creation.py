@@ -1,10 +1,10 @@
-"""Text to pre-training records, in three passes over files: tokenise once, make examples, shuffle them all.
+"""Converts text to pre-training records in three passes over files: tokenise, make examples, shuffle.
 
     text --(workers)--> Corpus on disk --(workers: segments, masking, examples)--> buckets --> TFRecords
 
-What the workers do is in worker.py. Every example is a function of the seed, of its place in the corpus and of how
-often the corpus was used before, so the number of workers changes nothing; and no pass holds more than a few megabytes
-of the data.
+worker.py has the work of the workers. An example depends on the seed, on its position in the corpus and on the number
+of the pass over the corpus (see dupe_factor) only, so the number of workers does not change the records. No pass has
+more than a few megabytes of the data in memory.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     """Writes pre-training records, shuffled over all output files.
 
     Args:
-      input_files: UTF-8 text, one sentence a line, a blank line between documents; compressed where a name ends in .gz
-        or .bz2.
-      output_files: TFRecord files to write; each appears when it is whole, with its manifest.
-      tokenizer: of the model's vocabulary.
-      options: what to make.
-      num_workers: processes.
+      input_files: UTF-8 text files with one sentence per line and a blank line between documents. A file whose name
+        ends in .gz or .bz2 is decompressed.
+      output_files: TFRecord files to write. Each appears with its manifest when it is complete.
+      tokenizer: the model's tokenizer.
+      options: how examples are made.
+      num_workers: number of processes.
 
     Returns:
-      counts: documents, examples, tokens, masked, swapped, short, left_out (chunks of one word).
+      the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples) and left_out
+      (chunks of one word).
 
     Raises:
       ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective, or an output would
-        replace a file that is not an earlier output.
+        replace a file that this function did not write.
       OSError: a file cannot be written.
     """
     if len(set(output_files)) < len(output_files):
-        raise ValueError("an output file is named twice")
+        raise ValueError("two output files have the same path")
     for path in output_files:
         check_output(path)
     with _working_directory(output_files[0]) as work:
@@ -69,7 +70,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
 
 
 def summary(statistics: collections.Counter) -> str:
-    """What was made, for a person."""
+    """The statistics as a readable text."""
     examples, tokens = statistics["examples"], statistics["tokens"]
     return (f"{statistics['documents']:,} documents, {examples:,} examples, {tokens / examples:.1f} tokens on average, "
             f"{statistics['swapped'] / examples:.1%} swapped or of another document, "
@@ -80,19 +81,19 @@ def summary(statistics: collections.Counter) -> str:
 
 @contextlib.contextmanager
 def _working_directory(output_file: str) -> Iterator[str]:
-    """A folder beside the output, where there is room for it, or in the system's place where the output is remote."""
+    """A temporary folder: next to the output, where disk space is expected, or the system's if the output is remote."""
     directory = os.path.dirname(local_place(output_file))
     with temporary_folder(os.path.join(directory, "create_pretraining_data")) as work:
         try:
             yield work
         except OSError as error:
             if error.errno and not error.filename:
-                error.filename = os.path.dirname(work) or os.curdir  # a full disk does not say which one
+                error.filename = os.path.dirname(work) or os.curdir  # the error of a full disk has no path
             raise
 
 
 def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
-    # How much text a compressed file holds is not known before it is read.
+    # The size of a compressed file's text is unknown before it is read.
     size = None if any(map(is_compressed, input_files)) else sum(tf.io.gfile.stat(path).length for path in input_files)
     tasks = ((lines,) for lines in corpus_files.line_batches(input_files))
     with progress("tokenising", size, "B") as done:

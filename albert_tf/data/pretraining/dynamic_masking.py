@@ -1,8 +1,9 @@
-"""New masks for the same records each time that they are read: masking.py's rules as TensorFlow ops on batches.
+"""Dynamic masking: draws new masks each time that a record is read, by masking.py's rules, as TensorFlow ops on
+batches.
 
-The masks that a record came with are undone by masked_lm_ids, and new ones are drawn from token_boundary. An example's
-masks are a function of the seed and of its number in the endless order of the data, so they differ from epoch to
-epoch, and neither a restart nor the number of replicas changes them.
+A record's original masks are undone with masked_lm_ids; token_boundary tells which pieces start a word. The new masks
+of an example depend only on the seed and on the example's number in the endless order of the data. So they differ from
+epoch to epoch, and neither a restart nor the number of replicas changes them.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ import tensorflow as tf
 from albert_tf.data.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
 
-# Records whose masks are looked at to find the id of [MASK].
+# The number of records from which the id of [MASK] is inferred.
 _RECORDS_TO_FIND_MASK = 200
 
 
 def dynamic_masking(
     options: MaskingOptions, mask_id: int, vocab_size: int, seed: int
 ) -> Callable[[dict, tf.Tensor], dict]:
-    """A function that masks a parsed batch anew.
+    """Returns a function that replaces the masks of a parsed batch by new ones.
 
     Args:
-      options: what is masked; nothing is permuted.
+      options: how tokens are chosen; `permutation` is ignored.
       mask_id: id of [MASK].
-      vocab_size: random pieces are drawn from all of it.
-      seed: of the masks.
+      vocab_size: size of the vocabulary, from which random pieces are drawn.
+      seed: seed of the masks.
 
     Returns:
-      For a batch (pretraining_features, int32 and float32) and the examples' numbers, int64 [rows]: the batch with
-      other input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights.
+      A function of a batch (pretraining_features, int32 and float32) and the numbers of its examples, int64 [rows]. It
+      returns the batch with new input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights.
     """
 
     def mask(batch: dict, numbers: tf.Tensor) -> dict:
         ids = original_ids(batch)  # [rows, seq]
         rows, seq = tf.shape(ids)[0], ids.shape[1]
-        # One draw per example for all that chance decides: words' order, n-grams' sizes, tokens' fates, random pieces.
+        # One draw per example for all random choices: order of words, sizes of n-grams, replacements, random pieces.
         chance = tf.map_fn(lambda number: tf.random.stateless_uniform([4, seq], [seed, number]), numbers,
                            fn_output_signature=tf.TensorSpec([4, seq], tf.float32))
         chance = tf.ensure_shape(chance, [ids.shape[0], 4, seq])
@@ -47,7 +48,7 @@ def dynamic_masking(
         masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
 
         predictions = batch["masked_lm_positions"].shape[1]
-        outside = tf.fill([rows, predictions], seq)  # more columns than there may be tokens
+        outside = tf.fill([rows, predictions], seq)  # there may be fewer masked tokens than predictions
         positions = tf.sort(tf.concat([tf.where(masked, tf.range(seq), seq), outside], axis=1))[:, :predictions]
         used = positions < seq
         positions = tf.where(used, positions, 0)
@@ -68,7 +69,7 @@ def original_ids(batch: dict) -> tf.Tensor:
     """input_ids [rows, seq] as they were before masking."""
     ids = batch["input_ids"]
     rows, seq = tf.shape(ids)[0], ids.shape[1]
-    # What fills up the predictions goes into a column of its own.
+    # The padding of the predictions is written to an extra column, which is cut off at the end.
     columns = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_positions"], seq)  # [rows, predictions]
     row_of = tf.broadcast_to(tf.range(rows)[:, None], tf.shape(columns))
     wider = tf.concat([ids, tf.zeros([rows, 1], ids.dtype)], axis=1)
@@ -76,10 +77,10 @@ def original_ids(batch: dict) -> tf.Tensor:
 
 
 def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
-    """The masking that records were made with, by the first manifest; without one, the release's defaults.
+    """The masking options of records according to the first manifest; the release's defaults if there is none.
 
     Raises:
-      ValueError: the manifest says what MaskingOptions refuses; it is named.
+      ValueError: the manifest has an invalid value; the message names the manifest.
     """
     known = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
     made_from = {name: files[0].made_from[name] for name in known if name in files[0].made_from}
@@ -90,10 +91,10 @@ def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int
 
 
 def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
-    """The id of [MASK]: what most masked positions of the first records hold, since they hold it four times in five.
+    """The id of [MASK]: the most frequent id at masked positions of the first records (80 % of them are [MASK]).
 
     Raises:
-      ValueError: nothing is masked in them.
+      ValueError: these records have no masked tokens.
     """
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     records = tf.data.TFRecordDataset([file.path for file in files]).batch(_RECORDS_TO_FIND_MASK)
@@ -101,41 +102,41 @@ def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictio
     at_masked = tf.gather(batch["input_ids"], batch["masked_lm_positions"], batch_dims=1)
     at_masked = at_masked[batch["masked_lm_weights"] > 0]
     if not len(at_masked):
-        raise ValueError(f"{files[0].path}: nothing is masked in its first records, and so the id of [MASK] is unknown")
+        raise ValueError(f"{files[0].path}: its first records have no masked tokens, so the id of [MASK] is unknown")
     return int(tf.argmax(tf.math.bincount(tf.cast(at_masked, tf.int32))))
 
 
 def _maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-    """Bool [rows, seq]: all tokens but [CLS] and [SEP], the first token and those equal to the last one."""
+    """Which tokens may be masked, bool [rows, seq]: all but [CLS] (the first one) and [SEP] (equal to the last one)."""
     last = tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1
     sep_ids = tf.gather(ids, last, batch_dims=1)  # [rows, 1]
     return (input_mask > 0) & (ids != sep_ids) & (tf.range(ids.shape[1]) > 0)
 
 
 def _goals(input_mask: tf.Tensor, options: MaskingOptions) -> tf.Tensor:
-    """int32 [rows]: MaskingOptions.goal of each row's length; both round halves to even."""
+    """MaskingOptions.goal of each row's length, int32 [rows]; both round halves to even."""
     lengths = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64)
     goals = tf.cast(tf.round(lengths * tf.constant(options.masked_lm_prob, tf.float64)), tf.int32)
     return tf.minimum(tf.maximum(goals, 1), options.max_predictions_per_seq)
 
 
 def _words(boundary: tf.Tensor, free: tf.Tensor, options: MaskingOptions) -> tf.Tensor:
-    """int32 [rows, seq]: which word of its row a token belongs to, from 0. At specials and padding it means nothing."""
+    """The index of each token's word in its row, int32 [rows, seq]; undefined for special tokens and padding."""
     starts = free & (boundary > 0) if options.whole_words else free
-    # The first token that is free starts a word, whatever the record says.
+    # The first maskable token always starts a word, whatever token_boundary says.
     starts |= free & (tf.cumsum(tf.cast(free, tf.int32), axis=1) == 1)
     return tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
 
 
 def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> tf.Tensor:
-    """Which tokens are masked, bool [rows, seq]: n-grams at words in random order, until the goal is reached.
+    """Which tokens are masked, bool [rows, seq]: n-grams of words in random order, until the goal is reached.
 
-    An n-gram is shortened where it would pass the goal, and left out where it meets one that was taken before.
+    An n-gram is shortened if it would exceed the goal, and skipped if it overlaps one that was taken before.
     """
     seq = free.shape[1]
     num_words = tf.reduce_max(tf.where(free, words + 1, 0), axis=1)  # [rows]
     lengths = tf.math.bincount(words, weights=tf.cast(free, tf.int32), minlength=seq, maxlength=seq, axis=-1)
-    lengths = tf.ensure_shape(lengths, free.shape)  # which bincount does not know
+    lengths = tf.ensure_shape(lengths, free.shape)  # bincount loses the static shape
     before = tf.pad(tf.cumsum(lengths, axis=1), [[0, 0], [1, options.ngram]])  # tokens before each word
     index = tf.range(seq)
     order = tf.argsort(tf.where(index < num_words[:, None], order, 2.0), axis=1)
@@ -148,7 +149,7 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
 
     def visit(visited, taken, missing):
         first = order[:, visited][:, None]  # [rows, 1]
-        last = first + grams  # [rows, ngram]: where an n-gram of 1, 2, ... words would end
+        last = first + grams  # [rows, ngram]: the end of an n-gram of 1, 2, ... words
         tokens = tf.gather(before, last, batch_dims=1) - tf.gather(before, first, batch_dims=1)
         fits = (grams <= sizes[:, visited][:, None]) & (last <= num_words[:, None]) & (tokens <= missing[:, None])
         size = tf.reduce_sum(tf.cast(fits, tf.int32), axis=1, keepdims=True)  # [rows, 1]

@@ -1,4 +1,4 @@
-"""From a pair of segments to a serialized tf.Example in the release's record format."""
+"""Converts a pair of segments to a serialized tf.Example in the release's record format."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ExampleMaker:
     """Masks pairs and serializes them.
 
     Args:
-      tokenizer: gives the special ids.
-      starts_word: bool [vocab_size].
-      max_seq_length: length of the token features.
-      options: the masking.
+      tokenizer: provides the ids of the special tokens.
+      starts_word: bool [vocab_size], whether the piece of each id starts a word.
+      max_seq_length: length of the per-token features.
+      options: which tokens are masked.
     """
 
     def __init__(self, tokenizer: FullTokenizer, starts_word: np.ndarray, max_seq_length: int, options: MaskingOptions):
@@ -31,7 +31,7 @@ class ExampleMaker:
         self._masker = Masker(options, tokenizer.mask_id, len(starts_word))
 
     def make(self, pair: Pair, rng: np.random.Generator, statistics: collections.Counter) -> bytes:
-        """The record of a pair; what it holds is added to the statistics."""
+        """Makes the record of a pair, and adds its counts to the statistics."""
         ids = self._special_tokens.around(pair.a, pair.b)
         length, second = len(ids), len(pair.a) + 2
         special = np.zeros(length, bool)

@@ -1,8 +1,8 @@
 """n-gram masking of whole words (Lan et al., 2020, section 4.1; release: create_masked_lm_predictions).
 
-Words are visited in random order, and at each an n-gram of 1 to `ngram` words is drawn with P(n) ~ 1/n. It is shortened
-where it would pass the goal of 15 % of the tokens, and skipped where it overlaps one that was taken before. Of the
-tokens taken, 80 % become [MASK], 10 % stay and 10 % become a random piece.
+Words are visited in random order. At each word an n-gram of 1 to `ngram` words is drawn with P(n) ~ 1/n. The n-gram is
+shortened if it would exceed the goal of 15 % of the tokens, and skipped if it overlaps one that was taken before. Of
+the chosen tokens, 80 % become [MASK], 10 % are kept and 10 % become a random piece.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ AS_MASK, AS_ITSELF = 0.8, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class MaskingOptions:
-    """What is masked.
+    """How tokens are chosen for masking.
 
     Args:
-      max_predictions_per_seq: masked tokens of an example at most.
-      masked_lm_prob: share of the tokens, specials included, that are the goal.
-      ngram: longest n-gram, in words.
-      favor_shorter_ngram: whether P(n) ~ 1/n; else the longest is the likeliest, in the same proportions.
-      whole_words: whether a word is masked as a whole; else every piece counts as one.
-      permutation: whether a second set of spans, as large, is permuted among itself.
+      max_predictions_per_seq: the largest number of masked tokens of an example.
+      masked_lm_prob: share of the tokens (including special ones) to mask.
+      ngram: the longest n-gram, in words.
+      favor_shorter_ngram: whether P(n) ~ 1/n; if False, the probabilities are reversed and the longest is most likely.
+      whole_words: whether to mask whole words; if False, each piece counts as a word.
+      permutation: whether to choose a second set of n-grams of the same size, whose tokens are permuted at random.
 
     Raises:
       ValueError: a value is out of its range.
@@ -51,19 +51,19 @@ class MaskingOptions:
 
     @property
     def record_predictions(self) -> int:
-        """Length of the masked_lm features: the permuted positions are predicted too."""
+        """Length of the masked_lm features. Permuted positions are predicted too."""
         return self.max_predictions_per_seq * (2 if self.permutation else 1)
 
     @functools.cached_property
     def ngram_bounds(self) -> np.ndarray:
-        """What cuts [0, 1) into the probabilities of n-grams of 1, 2, ... words; [ngram - 1]."""
+        """Cumulative probabilities of n-grams of 1, 2, ... words without the final 1, [ngram - 1]."""
         weights = 1.0 / np.arange(1, self.ngram + 1)
         if not self.favor_shorter_ngram:
             weights = weights[::-1]
         return np.cumsum(weights / weights.sum())[:-1]
 
     def goal(self, length: int) -> int:
-        """How many of `length` tokens, specials included, are to be masked."""
+        """How many of `length` tokens (including special ones) to mask."""
         return min(self.max_predictions_per_seq, max(1, round(length * self.masked_lm_prob)))
 
 
@@ -72,16 +72,16 @@ class Masked(NamedTuple):
 
     input_ids: np.ndarray  # int32 [length]
     positions: np.ndarray  # [masked], ascending
-    labels: np.ndarray  # [masked], the ids that were at positions
+    labels: np.ndarray  # [masked], the original ids at these positions
 
 
 class Masker:
     """Masks examples.
 
     Args:
-      options: what is masked.
+      options: how tokens are chosen.
       mask_id: id of [MASK].
-      vocab_size: random pieces are drawn from all of it.
+      vocab_size: size of the vocabulary, from which random pieces are drawn.
     """
 
     def __init__(self, options: MaskingOptions, mask_id: int, vocab_size: int):
@@ -92,14 +92,15 @@ class Masker:
 
         Args:
           ids: int32 [length], with [CLS] and [SEP].
-          starts: bool [length], whether a token starts a word; at specials it does not matter.
-          special: bool [length], what is never masked.
-          rng: the only source of chance.
+          starts: bool [length], whether a token starts a word; ignored for special tokens.
+          special: bool [length], whether a token is a special one, which is never masked.
+          rng: source of all random numbers.
         """
         tokens = np.flatnonzero(~special)
         word_of_token = np.cumsum(starts[tokens]) if self._options.whole_words else np.arange(1, len(tokens) + 1)
         word_of_token = word_of_token - word_of_token[0]
-        word_ends = np.searchsorted(word_of_token, np.arange(word_of_token[-1] + 2))  # tokens before each word, and all
+        # [words + 1]: the number of tokens before each word, and the number of all tokens
+        word_ends = np.searchsorted(word_of_token, np.arange(word_of_token[-1] + 2))
         word_ends, taken = word_ends.tolist(), [False] * (len(word_ends) - 1)
         goal = self._options.goal(len(ids))
 
@@ -119,13 +120,13 @@ class Masker:
         return Masked(output, positions[order], ids[positions[order]])
 
     def draw_spans(self, word_ends: list[int], taken: list[bool], goal: int, rng) -> list[tuple[int, int]]:
-        """N-grams of words that are free yet, of `goal` tokens or a few less, as (first word, end).
+        """Draws n-grams of untaken words, `goal` tokens or slightly fewer in total, as (first word, end).
 
         Args:
-          word_ends: tokens before each word, and of all.
-          taken: of each word, whether it is taken; those drawn now are noted here too.
-          goal: how many tokens there are to be.
-          rng: the only source of chance.
+          word_ends: [words + 1], the number of tokens before each word, and the number of all tokens.
+          taken: [words], whether each word is taken. Words that are drawn are marked here.
+          goal: the number of tokens to draw.
+          rng: source of all random numbers.
         """
         spans, num_words, missing = [], len(taken), goal
         sizes = (np.searchsorted(self._options.ngram_bounds, rng.random(num_words), side="right") + 1).tolist()
@@ -144,7 +145,7 @@ class Masker:
 
 
 def _in_spans(spans: list[tuple[int, int]], num_words: int) -> np.ndarray:
-    """bool [num_words]"""
+    """Whether each word is in one of the spans, bool [num_words]."""
     inside = np.zeros(num_words, bool)
     for first, last in spans:
         inside[first:last] = True

@@ -1,7 +1,7 @@
-"""The masked-LM loss that words and pairs of neighbours explain, without any other context.
+"""The masked-LM loss of a baseline that knows token frequencies and neighbouring tokens, but no other context.
 
-Pre-training first reaches about this loss and stays there for a long time: the plateau. A model with a lower loss has
-learned to use more of the sentence. docs/pretraining.md says how to get there.
+Pre-training first reaches about this loss and stays there for a long time (the plateau). A model with a lower loss has
+learned to use more of the sentence. docs/pretraining.md explains how to leave the plateau.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from albert_tf.data.pretraining.reading import parser
 from albert_tf.data.records import CountedFile
 from albert_tf.lazy import scipy_sparse as sparse
 
-# Of the records, this many tokens are counted and this many masked tokens are predicted: a few seconds of work.
+# How many tokens are counted, and how many masked tokens are predicted. This takes a few seconds.
 _COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 1_000
-# The weight of a token's overall frequency beside the counts of a neighbour, as if the neighbour had been seen this
-# much more often. Of 10, 30 and 100, the one with the lowest loss on English novels with 8,000 pieces.
+# The pseudo-count of the prior: the counts of a neighbour are smoothed as if it had been seen this many more times,
+# with tokens drawn by overall frequency. Of 10, 30 and 100, this value has the lowest loss on English novels (8,000
+# pieces).
 _PRIOR_COUNT = 100.0
-_ROWS_AT_ONCE = 100  # of [masked tokens, vocabulary] in memory
+_ROWS_AT_ONCE = 100  # rows of [masked tokens, vocabulary] that are in memory at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class NeighbourBaseline:
-    """Cross entropies in nats of masked tokens.
+    """Mean cross entropies of masked tokens, in nats.
 
     Args:
-      frequency_loss: of the tokens' frequencies.
-      neighbour_loss: of the frequencies and the pairs with the token before and the token after.
+      frequency_loss: the loss if tokens are predicted by their frequencies.
+      neighbour_loss: the loss if tokens are predicted by their frequencies and by the tokens before and after them.
     """
 
     frequency_loss: float
     neighbour_loss: float
 
     def explains(self, masked_lm_loss: float) -> bool:
-        """Whether a model with this loss may have learned no more than frequencies and neighbours."""
+        """Whether the baseline explains a model's loss: the model is not better than frequencies and neighbours."""
         return masked_lm_loss >= self.neighbour_loss
 
 
@@ -45,7 +46,7 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
                        max_predictions_per_seq: int, vocab_size: int) -> NeighbourBaseline:
     """Counts tokens and pairs in training records, and predicts masked tokens of evaluation records from them.
 
-    A masked token w between l and r gets the probability P(w | l) P(w | r) / P(w), divided by its sum over all w.
+    The probability of a masked token w between l and r is P(w | l) P(w | r) / P(w), divided by its sum over all w.
     """
     parse = parser(max_seq_length, max_predictions_per_seq)
     counted = _first_batch(training_files, _COUNTED_TOKENS // max_seq_length, parse)
@@ -53,7 +54,7 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     ids, real = original_ids(counted).numpy(), counted["input_mask"].numpy() > 0
     frequencies = np.bincount(ids[real], minlength=vocab_size) + 1.0
     frequencies /= frequencies.sum()
-    pairs = real[:, 1:]  # the mask's ones are a prefix, so both tokens of such a pair are real
+    pairs = real[:, 1:]  # padding is at the end only: if the second token of a pair is real, the first one is too
     before, after = ids[:, :-1][pairs], ids[:, 1:][pairs]
     followers = sparse.csr_matrix((np.ones(len(before)), (before, after)), shape=(vocab_size, vocab_size))
     leaders = followers.T.tocsr()
@@ -64,16 +65,16 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     inputs = predicted["input_ids"].numpy()  # [CLS] and [SEP] are never masked: both neighbours exist
     probabilities = []
     for part in np.array_split(np.arange(len(labels)), -(-len(labels) // _ROWS_AT_ONCE)):
-        by_left = _given_neighbour(followers, inputs[rows[part], positions[part] - 1], frequencies)
-        by_right = _given_neighbour(leaders, inputs[rows[part], positions[part] + 1], frequencies)
+        by_left = _token_probabilities(followers, inputs[rows[part], positions[part] - 1], frequencies)
+        by_right = _token_probabilities(leaders, inputs[rows[part], positions[part] + 1], frequencies)
         joint = by_left * by_right / frequencies  # [rows, vocabulary]
         probabilities.append(joint[np.arange(len(part)), labels[part]] / joint.sum(axis=1))
     return NeighbourBaseline(-float(np.log(frequencies[labels]).mean()),
                              -float(np.log(np.concatenate(probabilities)).mean()))
 
 
-def _given_neighbour(counts: sparse.csr_matrix, neighbours: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """P(token | neighbour), float64 [neighbours, vocabulary]: counts with a prior of the overall frequencies."""
+def _token_probabilities(counts: sparse.csr_matrix, neighbours: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+    """P(token | neighbour), float64 [neighbours, vocabulary]: counts smoothed with the overall frequencies."""
     rows = counts[neighbours].toarray()
     return (rows + _PRIOR_COUNT * frequencies) / (rows.sum(axis=1, keepdims=True) + _PRIOR_COUNT)
 

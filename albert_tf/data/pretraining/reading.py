@@ -1,4 +1,4 @@
-"""Pre-training records to batches."""
+"""Reads pre-training records: checks the files and parses batches."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from albert_tf.data import batching
 from albert_tf.data.pretraining.segments import OBJECTIVES
 from albert_tf.data.records import CountedFile, check_records, manifest_path, pretraining_features
 
-# Records of each file that are looked at before a run.
-_LOOKED_AT = 200
+# The number of records of each file that are checked before a run.
+_NUM_CHECKED = 200
 
 
 def open_records(
     paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
 ) -> list[CountedFile]:
-    """Checks that records are whole and fit the given lengths and vocabulary, and counts them.
+    """Checks that record files are complete and match the lengths and the vocabulary, and counts their records.
 
     Raises:
-      ValueError: a file was cut or changed; or its first records have other lengths, ids beyond the vocabulary or
-        positions beyond the sequence, or are no pre-training records.
+      ValueError: a file was truncated or changed; or its first records have other lengths, ids outside the vocabulary
+        or positions outside the sequence, or are not pre-training records.
     """
     files = batching.counted(check_records(paths))
     for file in files:
@@ -34,19 +34,19 @@ def open_records(
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         with batching.naming_changed_files([file]):
-            records = next(iter(tf.data.TFRecordDataset(file.path).batch(_LOOKED_AT)))
+            records = next(iter(tf.data.TFRecordDataset(file.path).batch(_NUM_CHECKED)))
         try:
             batch = tf.io.parse_example(records, features)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
-            found = _lengths(records[0].numpy())
+            lengths = _lengths(records[0].numpy())
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
-                             f"max_predictions_per_seq {max_predictions_per_seq}: {found}") from error
+                             f"max_predictions_per_seq {max_predictions_per_seq}: {lengths}") from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
     return files
 
 
 def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
-    """A function that parses serialized records [rows] to a batch of int32 and float32 tensors."""
+    """Returns a function that parses serialized records [rows] into a batch of int32 and float32 tensors."""
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
 
     def parse(records, numbers):
@@ -62,13 +62,13 @@ def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, v
     largest_id = int(tf.reduce_max(batch["input_ids"]))
     if largest_id >= vocab_size:
         raise ValueError(f"{path} was made with another vocabulary: it has id {largest_id}, "
-                         f"and the config's vocab_size is {vocab_size}")
+                         f"but the config's vocab_size is {vocab_size}")
     ends = dict(input_ids=vocab_size, masked_lm_ids=vocab_size, masked_lm_positions=max_seq_length, input_mask=2,
                 token_boundary=2, next_sentence_labels=2)
     for name, end in ends.items():
         wrong = tf.boolean_mask(batch[name], (batch[name] < 0) | (batch[name] >= end))
         if tf.size(wrong):
-            raise ValueError(f"{path} holds no pre-training records: {name} must be from 0 to {end - 1}. "
+            raise ValueError(f"{path} does not hold pre-training records: {name} must be from 0 to {end - 1}. "
                              f"Received: {int(wrong[0])}")
 
 
@@ -76,8 +76,9 @@ def _lengths(record: bytes) -> str:
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError:
-        return "a record is no tf.Example"
-    found = {name: len(features[name].int64_list.value) for name in ("input_ids", "masked_lm_ids") if name in features}
-    if not found:
+        return "a record is not a tf.Example"
+    lengths = {name: len(features[name].int64_list.value)
+               for name in ("input_ids", "masked_lm_ids") if name in features}
+    if not lengths:
         return "a record has other features"
-    return "a record has " + " and ".join(f"{length} {name}" for name, length in found.items())
+    return "a record has " + " and ".join(f"{length} {name}" for name, length in lengths.items())

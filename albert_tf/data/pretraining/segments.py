@@ -1,8 +1,10 @@
-"""From a document to pairs of segments, as the sentence objectives want them (Lan et al., 2020, section 3.1).
+"""Divides documents into pairs of segments for the sentence objectives (Lan et al., 2020, section 3.1).
 
-Sentences are packed into a chunk of about max_seq_length - 3 tokens, the chunk is cut at a sentence into A and B, and
-what is too long is trimmed. Sentence order ("sop"): half the time A and B are swapped. Next sentence ("nsp"): half the
-time B comes from another document. "none": A and B stay as they are, and the label is 0.
+Consecutive sentences form a chunk of about max_seq_length - 3 tokens. The chunk is split between two sentences into
+segments A and B, which are trimmed if they are too long together. Objectives:
+  sop (sentence order)  A and B are swapped in half of the pairs (label 1)
+  nsp (next sentence)   B is from another document in half of the pairs (label 1)
+  none                  A and B are not changed, and the label is 0
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(NUM_SPECIALS + 2)
 
 @dataclasses.dataclass(frozen=True)
 class SegmentOptions:
-    """How documents are cut.
+    """How documents are divided into pairs.
 
     Args:
-      max_seq_length: tokens of an example at most, specials included.
-      short_seq_prob: share of the examples with a random shorter target length.
+      max_seq_length: the largest number of tokens of an example, including special tokens.
+      short_seq_prob: share of the examples that have a random shorter target length.
       objective: "sop", "nsp" or "none".
-      release_compatible: as the release: the short length is drawn per document, a chunk of one sentence is paired with
-        a random document and labelled 1, and a trimmed segment may begin inside a word.
+      release_compatible: whether to do as the release does: the short length is drawn once per document, a chunk of one
+        sentence is paired with a random document and labelled 1, and a trimmed segment may begin inside a word.
 
     Raises:
-      ValueError: max_seq_length is out of its bounds, or there is no such objective.
+      ValueError: max_seq_length is out of range, or the objective is unknown.
     """
 
     max_seq_length: int
@@ -50,7 +52,7 @@ class SegmentOptions:
 
 
 class Pair(NamedTuple):
-    """Two segments, int32 ids, and their label: 1 where they are swapped, or B is from another document."""
+    """Two segments, int32 ids, and their label: 1 if they are swapped or B is from another document."""
 
     a: np.ndarray
     b: np.ndarray
@@ -59,29 +61,28 @@ class Pair(NamedTuple):
 
 
 class Segmenter:
-    """Cuts documents into pairs.
+    """Divides documents into pairs.
 
     Args:
-      options: how.
-      starts_word: bool [vocab_size].
-      random_sentences: for a generator, the index of a document and a number of tokens, the ids of so many tokens or a
-        few more: whole sentences of another document, from a random one on.
+      options: how documents are divided.
+      starts_word: bool [vocab_size], whether the piece of each id starts a word.
+      random_sentences: Corpus.random_sentences.
     """
 
     def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_sentences: Callable):
         self._options = options
         self._starts_word = starts_word
         self._random_sentences = random_sentences
-        self._room = options.max_seq_length - NUM_SPECIALS
+        self._max_tokens = options.max_seq_length - NUM_SPECIALS  # of A and B together
 
     def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
-        """The pairs of a document; None for a chunk that was left out because it is one word.
+        """The pairs of a document; None for a chunk that is skipped since it has one word only.
 
         Args:
-          index: the document's, so that a random one is another.
-          ids: int32 [tokens].
-          ends: where each sentence ends in ids, with a 0 in front.
-          rng: the only source of chance.
+          index: index of the document, so that random sentences come from another one.
+          ids: int32 [tokens], the ids of the document.
+          ends: [0, end of sentence 1, end of sentence 2, ...], positions in ids.
+          rng: source of all random numbers.
         """
         first, last = 0, len(ends) - 1
         target, is_short = self._target_length(rng)
@@ -94,7 +95,7 @@ class Segmenter:
             first = end
             if self._takes_random_b(len(b), rng):
                 b, label = self._random_sentences(rng, index, max(target - len(a), 1)), 1
-                first = cut  # the sentences that B would have had are used again
+                first = cut  # the next pair begins with the sentences that B would have had
             elif not len(b):
                 a, b, label = *self._cut_at_word(a, rng), 0
             else:
@@ -108,8 +109,8 @@ class Segmenter:
 
     def _target_length(self, rng) -> tuple[int, bool]:
         if rng.random() < self._options.short_seq_prob:
-            return int(rng.integers(2, self._room + 1)), True
-        return self._room, False
+            return int(rng.integers(2, self._max_tokens + 1)), True
+        return self._max_tokens, False
 
     def _takes_random_b(self, b_length: int, rng) -> bool:
         if b_length == 0 and self._options.release_compatible and self._options.objective != "none":
@@ -117,19 +118,22 @@ class Segmenter:
         return self._options.objective == "nsp" and rng.random() < 0.5
 
     def _cut_at_word(self, sentence: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
-        """One sentence as two segments; the second is empty where there is only one word."""
+        """Splits one sentence into two segments between words. The second one is empty if there is only one word."""
         words = np.flatnonzero(self._starts_word[sentence[1:]]) + 1
         cut = int(rng.choice(words)) if len(words) else len(sentence)
         return sentence[:cut], sentence[cut:]
 
     def _trim(self, a: np.ndarray, b: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
-        """Takes tokens off random ends of the longer segment, one by one, until both fit: all at once."""
-        excess = len(a) + len(b) - self._room
+        """Trims both segments to max_seq_length.
+
+        The result is that of removing tokens one by one from a random end of the longer segment.
+        """
+        excess = len(a) + len(b) - self._max_tokens
         if excess <= 0:
             return a, b
         longer_by = len(a) - len(b)
-        alone = min(excess, abs(longer_by))  # the longer one loses until both are as long
-        both = excess - alone  # then they take turns, B first
+        alone = min(excess, abs(longer_by))  # the longer one loses tokens until both have the same length
+        both = excess - alone  # then they lose tokens in turn, B first
         from_a, from_b = both // 2, both - both // 2
         if longer_by > 0:
             from_a += alone
@@ -140,7 +144,7 @@ class Segmenter:
     def _take_off(self, segment: np.ndarray, count: int, rng) -> np.ndarray:
         front = int(rng.binomial(count, 0.5)) if count else 0
         if front and not self._options.release_compatible:
-            # A segment begins with a word: the front keeps the one that would lose a part, and the back gives more.
+            # A segment begins at a word: fewer tokens are removed in front to keep a word whole, and more at the end.
             starts = np.flatnonzero(self._starts_word[segment[: front + 1]])
             front = int(starts[-1]) if len(starts) else 0
         return segment[front : len(segment) - (count - front)]

@@ -1,7 +1,7 @@
-"""A global shuffle of more records than memory holds: each record has a random key, and the files are sorted by it.
+"""A global shuffle of more records than fit into memory: each record has a random key, and records are sorted by key.
 
-Writers append to bucket files by ranges of the key; then each bucket is sorted in memory, one after the other. The
-order depends on the keys alone, and so not on how many processes wrote them.
+Each bucket file has the records of a range of keys. Writers append to these files, and then each bucket is sorted in
+memory, one after the other. The order depends on the keys only, not on the number of writers.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Iterator
 
 _HEADER = struct.Struct("<QI")  # key, length of the record
 _KEY_BITS = 63
-# Each writer keeps about this much before it appends to the buckets.
+# A writer appends to the buckets when it has about this many bytes in memory.
 _BUFFER_BYTES = 16 << 20
 
 
 def bucket_of(key: int, num_buckets: int) -> int:
-    """The number of the bucket that takes a key, where all keys are cut into `num_buckets` ranges of one size."""
+    """The bucket of a key. Each of the `num_buckets` buckets has a range of keys of the same size."""
     return key * num_buckets >> _KEY_BITS
 
 
 def packed(key: int, record: bytes) -> bytes:
-    """A key and a record as a bucket holds them, one after the other.
+    """Encodes a key and a record for a bucket file.
 
     Args:
-      key: a random whole number below 2**63.
-      record: serialized.
+      key: a random integer from 0 to 2**63 - 1.
+      record: a serialized record.
     """
     return _HEADER.pack(key, len(record)) + record
 
@@ -46,8 +46,8 @@ class BucketWriter:
     """Appends records to the bucket files of a folder, under names that no other process uses.
 
     Args:
-      folder: where.
-      num_buckets: how many ranges the keys are cut into.
+      folder: folder of the bucket files.
+      num_buckets: the number of buckets.
     """
 
     def __init__(self, folder: str, num_buckets: int):
@@ -56,7 +56,7 @@ class BucketWriter:
         self._buffered = 0
 
     def write(self, key: int, record: bytes) -> None:
-        """Key: a random whole number below 2**63."""
+        """Adds a record. The key is a random integer from 0 to 2**63 - 1."""
         buffer = self._buffers.setdefault(bucket_of(key, self._num_buckets), bytearray())
         buffer += packed(key, record)
         self._buffered += len(record)
@@ -64,7 +64,7 @@ class BucketWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Appends what is in memory to the buckets' files."""
+        """Appends the records in memory to the bucket files."""
         for bucket, buffer in self._buffers.items():
             with open(os.path.join(self._folder, f"{bucket:06d}.{os.getpid()}"), "ab") as file:
                 file.write(buffer)
@@ -73,7 +73,7 @@ class BucketWriter:
 
 
 def sorted_records(folder: str, buckets: range) -> Iterator[bytes]:
-    """The records of some buckets, bucket after bucket, each sorted by key; a bucket's files are removed when read."""
+    """The records of several buckets in the order of their keys. A bucket's files are removed once they are read."""
     for bucket in buckets:
         records: list[tuple[int, bytes]] = []
         for path in glob.glob(os.path.join(glob.escape(folder), f"{bucket:06d}.*")):

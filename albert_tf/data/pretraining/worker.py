@@ -1,6 +1,6 @@
-"""What the worker processes of creation.py do: text lines to token ids, and stretches of the corpus to records.
+"""The functions that creation.py's worker processes run: lines to token ids, and parts of the corpus to records.
 
-No module that is imported here may import TensorFlow: every worker would load it.
+No module that is imported here may import TensorFlow, since every worker would load it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from albert_tf.text.word_boundaries import word_starts
 
 @dataclasses.dataclass(frozen=True)
 class CreationOptions:
-    """What create_pretraining_data makes.
+    """How create_pretraining_data makes examples.
 
     Args:
-      segments: how documents are cut.
-      masking: what is masked.
-      dupe_factor: how often the corpus is used, each time cut and masked anew.
-      random_seed: all chance comes from it.
+      segments: how documents are divided into pairs of segments.
+      masking: how tokens are chosen for masking.
+      dupe_factor: number of passes over the corpus, each with new random segments and masks.
+      random_seed: seed of all random numbers.
 
     Raises:
-      ValueError: a value is out of its bounds, or more tokens are to be masked than an example has.
+      ValueError: a value is out of range, or max_predictions_per_seq is larger than max_seq_length.
     """
 
     segments: SegmentOptions
@@ -53,10 +53,10 @@ class RecordMaker:
     """Makes the records of parts of a corpus.
 
     Args:
-      corpus: the whole of it: pairs with random documents take theirs from anywhere.
-      tokenizer: of the corpus.
-      starts_word: bool [vocab_size].
-      options: what to make.
+      corpus: the whole corpus, since a random segment B comes from any document.
+      tokenizer: the tokenizer of the corpus.
+      starts_word: bool [vocab_size], whether the piece of each id starts a word.
+      options: how examples are made.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: FullTokenizer, starts_word: np.ndarray, options: CreationOptions):
@@ -65,12 +65,14 @@ class RecordMaker:
         self._maker = ExampleMaker(tokenizer, starts_word, options.segments.max_seq_length, options.masking)
 
     def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
-        """The key and the serialized record of each example of a part: a function of the seed, of dupe and part.
+        """The sorting key and the serialized record of each example of a part.
+
+        They depend on the seed, `dupe` and `part` only.
 
         Args:
-          dupe: how often the corpus was used before.
-          part: of the corpus.
-          statistics: those of create_pretraining_data, and sentences; those of the part are added to them.
+          dupe: number of the pass over the corpus, from 0.
+          part: a part of the corpus.
+          statistics: the counts of create_pretraining_data, and sentences. The counts of this part are added.
         """
         rng = np.random.default_rng([self._random_seed, dupe, part.first])
         statistics["sentences"] += part.last - part.first
@@ -83,11 +85,11 @@ class RecordMaker:
                 yield int(rng.integers(1 << 63, dtype=np.uint64)), record
 
 
-_worker: Worker  # of this process; start_worker sets it
+_worker: Worker  # the state of this process; start_worker sets it
 
 
 class Worker:
-    """What a process keeps between its tasks."""
+    """The state that a process keeps between its tasks."""
 
     def __init__(self, tokenizer: FullTokenizer, work: str):
         self.tokenizer, self.work = tokenizer, work
@@ -99,21 +101,21 @@ def start_worker(tokenizer: FullTokenizer, work: str) -> None:
     """Makes the Worker of this process.
 
     Args:
-      tokenizer: of all its tasks.
-      work: the folder of the corpus and of the buckets.
+      tokenizer: the tokenizer of all tasks.
+      work: folder of the corpus and the buckets.
     """
     global _worker
     _worker = Worker(tokenizer, work)
 
 
 def tokenize_lines(lines: list[str]) -> tuple[TokenizedBatch, int]:
-    """The tokens of some lines, and how many bytes of text it was."""
+    """Tokenizes lines. Returns the tokens and the number of bytes of text."""
     return corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
 
 
 def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
                       ) -> collections.Counter[str]:
-    """Writes the records of parts to the buckets. Gives the statistics of create_pretraining_data, and sentences."""
+    """Writes the records of parts to the buckets. Returns the counts of create_pretraining_data, and sentences."""
     if _worker.corpus is None:
         _worker.corpus = open_corpus(_worker.work)
     statistics: collections.Counter[str] = collections.Counter()

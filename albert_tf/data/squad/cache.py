@@ -1,7 +1,7 @@
-"""SQuAD features as cached records, and for prediction beside them the questions that answers are cut out by.
+"""Caches SQuAD features as records. For prediction, a second file has the questions that map answers back to text.
 
-    squad_predict_1a2b3c.tfrecord            what the model reads
-    squad_predict_1a2b3c.questions.jsonl     see question_windows.py
+    squad_predict_1a2b3c.tfrecord            the model's inputs
+    squad_predict_1a2b3c.questions.jsonl     questions and offsets (see question_windows.py)
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _ANSWER = ("start_positions", "end_positions", "is_impossible")
 
 
 class FeatureSource(NamedTuple):
-    """What features are made of.
+    """Everything that features are made from.
 
     Args:
-      input_file: the JSON.
-      num_questions: its questions.
+      input_file: path of the SQuAD JSON file.
+      num_questions: number of questions in the file.
       tokenizer, options: see convert_examples_to_features.
       misplaced_answers: see read_squad_examples.
-      num_workers: processes.
+      num_workers: number of processes that make features.
     """
 
     input_file: str
@@ -52,7 +52,7 @@ class FeatureSource(NamedTuple):
     num_workers: int = 1
 
     def made_from(self) -> dict:
-        """What the features depend on; reads the whole file."""
+        """Everything that the features depend on, for the manifest. Reads the whole file."""
         options = self.options
         return dict(task="squad", input=fingerprint(self.input_file), **tokenizer_key(self.tokenizer),
                     max_seq_length=options.max_seq_length, doc_stride=options.doc_stride,
@@ -68,11 +68,11 @@ class FeatureSource(NamedTuple):
         return FeatureSchema(self.options.max_seq_length, scalars, _TOKEN_PADDING)
 
     def blocks(self) -> Iterator[FeatureBlock]:
-        """The features; what happened to questions is logged at the end."""
+        """The features in blocks. Logs the ReadingNotes at the end."""
         return (block for _, block in self.paragraphs_with_features())
 
     def paragraphs_with_features(self) -> Iterator[tuple[list[list[SquadExample]], FeatureBlock]]:
-        """The features with the paragraphs that they are of."""
+        """The features in blocks, each with its paragraphs."""
         notes, done = ReadingNotes(), 0
         paragraphs = read_paragraphs(self.input_file, self.options.is_training, self.misplaced_answers, notes)
         with progress("features", self.num_questions, " questions") as update:
@@ -84,15 +84,15 @@ class FeatureSource(NamedTuple):
 
 
 def training_table(source: FeatureSource, directory: str, path: str | None = None) -> FeatureTable:
-    """The features of a training file, from the cache or made.
+    """The features of a training file, from the cache if it has them.
 
     Args:
-      source: what they are made of.
-      directory: of the cache.
-      path: of records of the user's choice (--train_feature_file).
+      source: what the features are made from.
+      directory: folder of the cache.
+      path: path of the records (--train_feature_file); None for a file in the cache.
 
     Raises:
-      ValueError: the file is no SQuAD file, or records are of another kind.
+      ValueError: the file is not a SQuAD file, or the records do not match its schema.
     """
     made_from = source.made_from()
     path = path or cache_path(directory, "squad_train", made_from, source.schema)
@@ -102,16 +102,17 @@ def training_table(source: FeatureSource, directory: str, path: str | None = Non
 def prediction_table(
     source: FeatureSource, directory: str, path: str | None = None, questions_path: str | None = None
 ) -> tuple[FeatureTable | None, str]:
-    """The features of a file to predict (None: it has only empty contexts), and the path of its questions.
+    """The features of a file to predict (None if all contexts are empty), and the path of the questions file.
 
-    What is missing of both is made in one pass over the file.
+    If one or both are missing, they are made in one pass over the file.
 
     Args:
-      source, directory, path: as for training_table (--predict_feature_file).
-      questions_path: of JSON lines of the user's choice (--predict_feature_left_file).
+      source, directory: see training_table.
+      path: path of the records (--predict_feature_file); None for a file in the cache.
+      questions_path: path of the questions file (--predict_feature_left_file); None for a file next to the records.
 
     Raises:
-      ValueError: as training_table, or the two files do not belong together.
+      ValueError: see training_table; or the two files do not belong together.
     """
     made_from = source.made_from()
     path = path or cache_path(directory, "squad_predict", made_from, source.schema)
@@ -124,13 +125,13 @@ def prediction_table(
         return None, questions_path
     table = read_table(path, source.schema)
     if count != len(table):
-        raise ValueError(f"{path} has {len(table):,} features, and {source.input_file} gives {count:,}: they were made "
-                         "with other flags, or by the release, which wants --release_compatible")
+        raise ValueError(f"{path} has {len(table):,} features, but {source.input_file} gives {count:,}: they were made "
+                         "with other flags, or by the release (then set --release_compatible)")
     return table, questions_path
 
 
 def _make_prediction_files(source: FeatureSource, made_from: dict, questions_path: str, path: str | None) -> None:
-    """Makes the questions and, at `path`, the records; no file without any."""
+    """Makes the questions file and, at `path`, the records. Makes no record file if there are no features."""
     records, unique_id = None, FIRST_UNIQUE_ID
     with contextlib.ExitStack() as stack:
         questions = stack.enter_context(question_writer(questions_path, made_from))
@@ -150,11 +151,11 @@ def _training_records(source: FeatureSource) -> Iterator[dict]:
         yield from _records(source, block, unique_id)
         unique_id += len(block)
     if unique_id == FIRST_UNIQUE_ID:
-        raise ValueError(f"{source.input_file} has no question to train on: all were left out")
+        raise ValueError(f"{source.input_file} has no question to train on: all were left out (see the log)")
 
 
 def _records(source: FeatureSource, block: FeatureBlock, first_unique_id: int) -> Iterator[dict]:
-    """The features of a block as FeatureSchema.serialize takes them."""
+    """The features of a block as arguments of FeatureSchema.serialize."""
     padded = block.padded(source.options.max_seq_length, source.tokenizer.pad_id)
     columns = dict(padded, start_positions=block.start_position, end_positions=block.end_position,
                    is_impossible=block.is_impossible)

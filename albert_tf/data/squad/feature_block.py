@@ -1,7 +1,7 @@
-"""Features of SQuAD side by side.
+"""Blocks of SQuAD features.
 
-They are flat arrays, which go from process to process, and to records, without a Python object for each token. A
-SquadFeature is a view of one of them, with the release's field names.
+A block is a few flat arrays, which can be sent between processes and written to records without a Python object per
+token. A SquadFeature is a view of one feature, with the release's field names.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ NO_ANSWER = (-1, -1)
 
 @dataclasses.dataclass
 class FeatureBlock:
-    """Features side by side.
+    """Several features as flat arrays.
 
     Args:
-      qas_ids: [features], the question of each.
-      example_index, doc_span_index: int32 [features], the places of the question and of the window.
-      lengths, doc_offset: int32 [features], the tokens without padding, and the first of them that is the paragraph's.
-      start_position, end_position, is_impossible: int32 [features], the answer's tokens, 0 where it is not in the
-        window; they mean nothing in prediction.
+      qas_ids: [features], the id of each feature's question.
+      example_index, doc_span_index: int32 [features], the index of the question, and of the window in its paragraph.
+      lengths, doc_offset: int32 [features], the number of tokens without padding, and the index of the paragraph's
+        first token.
+      start_position, end_position: int32 [features], the answer's first and last token; 0 if the window does not have
+        the answer. Undefined in prediction.
+      is_impossible: int32 [features], 1 if the window does not have the answer. Undefined in prediction.
       token_ids: int32 [tokens of all features].
-      starts, ends, is_max_context: int32 and bool [pieces of all windows], see AlignedParagraph and Window.
+      starts, ends, is_max_context: int32 and bool [pieces of all windows]; see AlignedParagraph and Window.
     """
 
     qas_ids: list[str]
@@ -57,16 +59,16 @@ class FeatureBlock:
         is_token = place < lengths
         input_ids = np.full(is_token.shape, pad_id, np.int32)
         input_ids[is_token] = self.token_ids
-        behind_query = place >= doc_offset
-        p_mask = ~(behind_query & (place < lengths - 1))
-        p_mask[:, 0] = False  # [CLS] stands for no answer
-        masks = dict(input_mask=is_token, segment_ids=behind_query & is_token, p_mask=p_mask)
+        after_query = place >= doc_offset
+        p_mask = ~(after_query & (place < lengths - 1))
+        p_mask[:, 0] = False  # [CLS] means no answer
+        masks = dict(input_mask=is_token, segment_ids=after_query & is_token, p_mask=p_mask)
         return dict({name: mask.astype(np.int32) for name, mask in masks.items()}, input_ids=input_ids)
 
     def features(
         self, tokenizer: FullTokenizer, max_seq_length: int, first_unique_id: int, is_training: bool
     ) -> Iterator[SquadFeature]:
-        """Each feature by itself."""
+        """The features one by one."""
         tokens = np.cumsum([0, *self.lengths])
         pieces = np.cumsum([0, *(self.lengths - self.doc_offset - 1)])
         for i, qas_id in enumerate(self.qas_ids):
@@ -90,10 +92,10 @@ class FeatureBlock:
 
 
 class BlockBuilder:
-    """Puts a block together.
+    """Builds a block.
 
     Args:
-      tokenizer: gives the ids of [CLS] and [SEP].
+      tokenizer: provides the ids of [CLS] and [SEP].
     """
 
     def __init__(self, tokenizer: FullTokenizer):
@@ -107,7 +109,7 @@ class BlockBuilder:
 
     def add(self, qas_id: str, example_index: int, query: np.ndarray, paragraph: AlignedParagraph,
             answer: tuple[int, int], windows: Sequence[Window]) -> None:
-        """Adds a feature for each window. The answer is in pieces of the paragraph; query is int32 [pieces]."""
+        """Adds a feature per window. `answer` is its first and last piece in the paragraph; `query` is int32 [pieces]."""
         doc_offset = len(query) + 2
         for doc_span_index, window in enumerate(windows):
             of_window = slice(window.first, window.first + window.length)
@@ -122,8 +124,8 @@ class BlockBuilder:
             self._is_max_context.append(window.is_max_context)
 
     def block(self) -> FeatureBlock:
-        """The features that were added."""
-        scalars = np.array(self._scalars, np.int32).reshape(-1, 7)  # also where there are none
+        """The block of all features that were added."""
+        scalars = np.array(self._scalars, np.int32).reshape(-1, 7)  # [0, 7] if there are none
         example_index, doc_span_index, lengths, doc_offset, start_position, end_position, is_impossible = scalars.T
         return FeatureBlock(
             qas_ids=self._qas_ids,
@@ -142,7 +144,7 @@ class BlockBuilder:
 
 
 def _flat(arrays: list[np.ndarray], dtype: type) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype), *arrays])  # also where there are none
+    return np.concatenate([np.zeros(0, dtype), *arrays])  # the empty array is for no arrays
 
 
 @dataclasses.dataclass
@@ -150,16 +152,17 @@ class SquadFeature:
     """A question and a window of its paragraph, with the release's field names.
 
     Args:
-      unique_id: of the feature.
-      qas_id: the question's.
-      example_index: the question's place; None in training, as in the release.
-      doc_span_index: the window's place.
+      unique_id: id of the feature.
+      qas_id: id of the question.
+      example_index: index of the question; None in training, as in the release.
+      doc_span_index: index of the window in its paragraph.
       token_ids: int32 [tokens], without padding.
-      doc_offset: the first token of the paragraph.
-      starts, ends, is_max_context: [pieces of the window], see AlignedParagraph and Window.
-      start_position, end_position: tokens of the answer, 0 where it is not in the window; None in prediction.
-      is_impossible: in training, whether there is no answer in the window.
-      tokenizer, max_seq_length: of the lists below, which are made when they are asked for.
+      doc_offset: index of the paragraph's first token.
+      starts, ends, is_max_context: [pieces of the window]; see AlignedParagraph and Window.
+      start_position, end_position: first and last token of the answer, 0 if the window does not have it; None in
+        prediction.
+      is_impossible: in training, whether the window does not have the answer.
+      tokenizer, max_seq_length: used by the properties below, which pad token_ids and convert them to pieces.
     """
 
     unique_id: int
@@ -179,47 +182,47 @@ class SquadFeature:
 
     @property
     def paragraph_len(self) -> int:
-        """Tokens without padding."""
+        """The number of tokens without padding."""
         return len(self.token_ids)
 
     @property
     def tok_start_to_orig_index(self) -> list[int]:
-        """The first original character of each piece of the window."""
+        """The offset of the first original character of each piece of the window."""
         return self.starts.tolist()
 
     @property
     def tok_end_to_orig_index(self) -> list[int]:
-        """The last original character of each piece of the window."""
+        """The offset of the last original character of each piece of the window."""
         return self.ends.tolist()
 
     @property
     def token_is_max_context(self) -> dict[int, bool]:
-        """By token."""
+        """is_max_context by the index of the token."""
         return dict(enumerate(self.is_max_context.tolist(), start=self.doc_offset))
 
     @property
     def tokens(self) -> list[str]:
-        """The pieces of input_ids, padding included."""
+        """The pieces of input_ids, including padding."""
         return self.tokenizer.convert_ids_to_tokens(self.input_ids)
 
     @property
     def input_ids(self) -> list[int]:
-        """[max_seq_length], padded."""
+        """The padded token ids, [max_seq_length]."""
         return self.token_ids.tolist() + [self.tokenizer.pad_id] * self._padding
 
     @property
     def input_mask(self) -> list[int]:
-        """[max_seq_length], 1 at tokens and 0 at padding."""
+        """1 for tokens and 0 for padding, [max_seq_length]."""
         return [1] * self.paragraph_len + [0] * self._padding
 
     @property
     def segment_ids(self) -> list[int]:
-        """1 on the paragraph and its [SEP]."""
+        """1 for the paragraph and its [SEP], 0 for other tokens, [max_seq_length]."""
         return [0] * self.doc_offset + [1] * (self.paragraph_len - self.doc_offset) + [0] * self._padding
 
     @property
     def p_mask(self) -> list[int]:
-        """1 where no answer may start or end: question, [SEP], padding; [CLS] stands for no answer."""
+        """1 for tokens where no answer may start or end: question, [SEP] and padding. [CLS] (no answer) has 0."""
         return [0] + [1] * (self.doc_offset - 1) + [0] * len(self.starts) + [1] * (1 + self._padding)
 
     @property

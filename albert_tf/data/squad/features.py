@@ -1,7 +1,7 @@
-"""SQuAD questions -> features (release: squad_utils.convert_examples_to_features).
+"""Converts SQuAD questions to features (release: squad_utils.convert_examples_to_features).
 
-A row is [CLS] question [SEP] window of the paragraph [SEP]. A paragraph is tokenised and aligned once for all its
-questions, and several processes share the paragraphs.
+A row is [CLS] question [SEP] window of the paragraph [SEP]. A paragraph is tokenised and aligned once for all of its
+questions. Several processes can share the work.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from albert_tf.text.tokenization import FullTokenizer
 
 FIRST_UNIQUE_ID = 1000000000
 SPECIAL_TOKENS = 3
-# Questions that are worked on together.
+# The number of questions of a worker's task.
 _CHUNK = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureOptions:
-    """How features are cut.
+    """How features are made.
 
     Args:
       max_seq_length: tokens of a row.
-      doc_stride: pieces from the start of a window to that of the next.
-      max_query_length: pieces that are left of a question.
-      is_training: whether there are answers.
-      release_compatible: whether the questions of a paragraph that the release cannot align are left out.
+      doc_stride: pieces from the start of a window to the start of the next.
+      max_query_length: the largest number of pieces of a question; longer questions are truncated.
+      is_training: whether examples have answers.
+      release_compatible: whether to leave out the questions of paragraphs that the release cannot align.
 
     Raises:
-      ValueError: a length makes no sense, the longest question leaves no tokens for the paragraph, or doc_stride is
-        more than a window beside the longest question holds, so that windows would not overlap.
+      ValueError: a length is not positive, the longest question leaves no tokens for the paragraph, or doc_stride is
+        larger than the window that the longest question leaves, so that windows would not overlap.
     """
 
     max_seq_length: int
@@ -52,29 +52,29 @@ class FeatureOptions:
             raise ValueError("max_query_length and doc_stride must be at least 1. "
                              f"Received: {self.max_query_length}, {self.doc_stride}")
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
-            raise ValueError(f"max_seq_length={self.max_seq_length} has no room for a paragraph beside a question of "
-                             f"max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
+            raise ValueError(f"max_seq_length={self.max_seq_length} leaves no tokens for a paragraph beside a question "
+                             f"of max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
         shortest_window = self.max_seq_length - self.max_query_length - SPECIAL_TOKENS
         if self.doc_stride > shortest_window:
             raise ValueError(f"doc_stride={self.doc_stride} is more than the {shortest_window} pieces of a window "
-                             f"beside the longest question (max_seq_length={self.max_seq_length}, max_query_length="
+                             f"besides the longest question (max_seq_length={self.max_seq_length}, max_query_length="
                              f"{self.max_query_length}): windows would not overlap, and answers across two of them "
-                             f"would be lost. Give a doc_stride of at most {shortest_window}")
+                             f"would be lost. Use a doc_stride of at most {shortest_window}")
 
 
 def convert_examples_to_features(
     examples: Iterable[SquadExample], tokenizer: FullTokenizer, max_seq_length: int, doc_stride: int,
     max_query_length: int, is_training: bool, release_compatible: bool = False,
 ) -> Iterator[SquadFeature]:
-    """The features of questions, those of one question side by side.
+    """The features of questions, in order. A question has one feature per window of its paragraph.
 
     Args:
-      examples: of read_squad_examples; the questions of a paragraph, one after the other, share its tokenisation.
-      tokenizer: SentencePiece or WordPiece.
+      examples: the result of read_squad_examples. Consecutive questions of a paragraph share its tokenisation.
+      tokenizer: the model's tokenizer.
       max_seq_length, doc_stride, max_query_length, is_training, release_compatible: see FeatureOptions.
 
     Raises:
-      ValueError: as FeatureOptions.
+      ValueError: see FeatureOptions.
     """
     options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible)
     paragraphs = (list(group) for _, group in itertools.groupby(examples, key=lambda example: example.paragraph_text))
@@ -92,12 +92,12 @@ def _features(paragraphs, tokenizer: FullTokenizer, options: FeatureOptions) -> 
 def feature_blocks(
     paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
 ) -> Iterator[FeatureBlock]:
-    """The features of paragraphs' questions in blocks, in order, made by several processes.
+    """The features of all paragraphs' questions, in order, in blocks.
 
     Args:
-      paragraphs: of reading.read_paragraphs.
+      paragraphs: the result of reading.read_paragraphs.
       tokenizer, options: see convert_examples_to_features.
-      num_workers: processes.
+      num_workers: number of processes that make features.
     """
     return (block for _, block in paragraphs_with_features(paragraphs, tokenizer, options, num_workers))
 
@@ -105,7 +105,7 @@ def feature_blocks(
 def paragraphs_with_features(
     paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
 ) -> Iterator[tuple[list[list[SquadExample]], FeatureBlock]]:
-    """Some paragraphs after the other with the block of their features; the arguments are those of feature_blocks."""
+    """The same as feature_blocks, each block with its paragraphs."""
     left_out = 0
     chunks, tasks = itertools.tee(_chunks(paragraphs))
     with worker_pool(num_workers, _start_worker, tokenizer, options) as run:
@@ -117,7 +117,7 @@ def paragraphs_with_features(
 
 
 def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[list[SquadExample]], int]]:
-    """Paragraphs of some questions in all, and the number of the first question."""
+    """Groups of paragraphs with at least _CHUNK questions in total, and the index of each group's first question."""
     chunk, first, count = [], 0, 0
     for examples in paragraphs:
         chunk.append(examples)
@@ -131,7 +131,7 @@ def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[lis
 
 # --- what runs in the workers ----------------------------------------------------------------------------------------
 
-_worker: tuple[FullTokenizer, FeatureOptions]  # of this process; _start_worker sets it
+_worker: tuple[FullTokenizer, FeatureOptions]  # the state of this process; _start_worker sets it
 
 
 def _start_worker(tokenizer: FullTokenizer, options: FeatureOptions) -> None:
@@ -140,7 +140,7 @@ def _start_worker(tokenizer: FullTokenizer, options: FeatureOptions) -> None:
 
 
 def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int) -> tuple[FeatureBlock, int]:
-    """The block of a chunk, and how many questions were left out."""
+    """The features of a group of paragraphs, and how many questions were left out."""
     tokenizer, options = _worker
     aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
     queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
@@ -161,7 +161,7 @@ def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int)
 
 
 def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[int, int] | None:
-    """The first and last piece of the answer; NO_ANSWER where there is none; None where it cannot be placed."""
+    """The first and last piece of the answer; NO_ANSWER if there is none; None if it cannot be aligned."""
     if example.is_impossible:
         return NO_ANSWER
     if not len(paragraph.ids):

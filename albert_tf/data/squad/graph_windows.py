@@ -1,4 +1,4 @@
-"""Questions and contexts as text to windows, as TensorFlow ops: features.py for SavedModels."""
+"""Packs questions and contexts into windows with TensorFlow ops: features.py for SavedModels that take text."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
 def pack_windows(
     tokenizer: GraphTokenizer, options: FeatureOptions, question: tf.Tensor, context: tf.Tensor, shortest: int = 1
 ) -> dict[str, tf.Tensor]:
-    """The windows of each pair, those of one pair side by side; a pair has at least one.
+    """Packs each pair of question and context into windows. The windows of a pair are consecutive; it has at least one.
 
     Args:
-      tokenizer: of both texts.
-      options: how they are cut.
+      tokenizer: the model's tokenizer.
+      options: how features are made.
       question, context: string [pairs].
-      shortest: the least length that rows are padded to.
+      shortest: the smallest length to which rows are padded.
 
     Returns:
-      input_ids, input_mask, segment_ids, p_mask: int32 [windows, seq], padded to the longest.
-      pair: int64 [windows], the pair of each.
-      starts, ends: int64 [windows, seq], the first byte of a token of the context, and the one behind its last; -1 for
-        all other tokens.
-      is_max_context: bool [windows, seq], whether a token of the context has more context here than in other windows.
+      input_ids, input_mask, segment_ids, p_mask: int32 [windows, seq], padded to the longest row.
+      pair: int64 [windows], the index of each window's pair.
+      starts, ends: int64 [windows, seq], the first byte of each context token in the context, and one past its last; -1
+        for other tokens.
+      is_max_context: bool [windows, seq], whether a context token has more context in this window than in others.
     """
     queries = tokenizer.tokenize(question)
     query_length = tf.minimum(queries.row_lengths(), options.max_query_length)  # [pairs]
     pieces, starts, ends = tokenizer.tokenize_with_offsets(context)
-    room = options.max_seq_length - SPECIAL_TOKENS - query_length  # [pairs]
-    windows = windows_of(pieces.row_lengths(), room, options.doc_stride)
+    window_length = options.max_seq_length - SPECIAL_TOKENS - query_length  # [pairs]
+    windows = windows_of(pieces.row_lengths(), window_length, options.doc_stride)
     begin = tf.gather(pieces.row_starts(), windows.text) + windows.first  # among the pieces of all contexts
     rows = _rows(tokenizer, tf.gather(cut(queries, query_length), windows.text), pieces.values, begin, windows.length)
     seq = tf.maximum(rows.bounding_shape(1), shortest)

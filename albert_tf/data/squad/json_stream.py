@@ -1,4 +1,4 @@
-"""A JSON file of one large array, read element by element: however many questions, one article is in memory."""
+"""Reads a JSON file with one large array element by element, so that only one SQuAD article is in memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _BLOCK = 1 << 20
 
 
 def stream_array(path: str, key: str) -> Iterator[tuple[str, Any]]:
-    """The values of a JSON object, in the file's order: those of `key` one by one, each other value whole.
+    """The values of a JSON object, in the file's order. The value of `key` is read element by element.
 
     Args:
-      path: a file that holds one JSON object.
-      key: whose value is an array.
+      path: a file with one JSON object.
+      key: the key of the large array.
 
     Yields:
-      (key, value) pairs; for `key` one for each element.
+      (key, value) pairs. `key` has one pair per element.
 
     Raises:
-      ValueError: the file is missing, is not UTF-8 or JSON, or holds something else than one object.
+      ValueError: the file is missing, is not UTF-8 or JSON, or is not a single object.
     """
     check_is_file(path)
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -47,7 +47,7 @@ def stream_array(path: str, key: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Text:
-    """The text that is still to be read, of which so much is in memory as the value at its front needs."""
+    """The unread text of the file. Only as much as the next value needs is in memory."""
 
     def __init__(self, path: str, file: tf.io.gfile.GFile):
         self._path, self._file = path, file
@@ -55,7 +55,7 @@ class _Text:
         self._front, self._position, self._at_end = "", 0, False
 
     def peek(self) -> str:
-        """The next character that is no white space; "" at the end."""
+        """The next character that is not white space; "" at the end."""
         while True:
             while self._position < len(self._front) and self._front[self._position].isspace():
                 self._position += 1
@@ -63,40 +63,40 @@ class _Text:
                 return self._front[self._position : self._position + 1]
 
     def next_is(self, character: str) -> bool:
-        """Whether that character is next; it is taken."""
-        found = self.peek() == character
-        self._position += found
-        return found
+        """Whether `character` is next. If so, it is consumed."""
+        is_next = self.peek() == character
+        self._position += is_next
+        return is_next
 
     def expect(self, character: str) -> None:
-        """Takes that character; "" is the end."""
+        """Consumes `character`, or raises if something else is next. "" is the end of the file."""
         if not self.next_is(character):
             wanted = repr(character) if character else "its end"
-            raise ValueError(f"{self._path} is no SQuAD file: expected {wanted} and got "
+            raise ValueError(f"{self._path} is not a SQuAD file: expected {wanted}, got "
                              f"{self._front[self._position : self._position + 40]!r}")
 
     def value(self) -> Any:
-        """The JSON value that comes next."""
+        """Consumes and returns the next JSON value."""
         self.peek()
         while True:
             try:
                 value, end = DECODER.raw_decode(self._front, self._position)
-                if end < len(self._front) or self._at_end:  # else it may be a number that goes on
+                if end < len(self._front) or self._at_end:  # otherwise it may be the first part of a number
                     self._position = end
                     return value
                 problem = None
             except json.JSONDecodeError as error:
                 problem = error
             except RecursionError as error:
-                raise ValueError(f"{self._path} is no SQuAD file: lists or objects are nested too deeply") from error
+                raise ValueError(f"{self._path} is not a SQuAD file: lists or objects are nested too deeply") from error
             except ValueError as error:
                 raise ValueError(f"{self._path}: {error}") from error
-            # Twice as much each time: what is decoded again costs no more than what is read.
+            # Reading twice as much each time keeps the total time of repeated decoding linear.
             if not self._read(max(_BLOCK, len(self._front) - self._position)) and problem is not None:
-                raise ValueError(f"{self._path} is not JSON, or was cut: {problem.msg}") from problem
+                raise ValueError(f"{self._path} is not JSON, or was truncated: {problem.msg}") from problem
 
     def _read(self, size: int) -> bool:
-        """Reads on; whether there was more."""
+        """Reads the next block. Returns whether there was one."""
         block = self._file.read(size)
         self._at_end = not block
         try:

@@ -1,7 +1,7 @@
-"""The questions of a SQuAD file as JSON lines: paragraphs, and where the tokens of their windows stand in them.
+"""The questions file: JSON lines with the paragraphs of a SQuAD file, and the offsets of their windows' pieces.
 
-Answers are cut out by this file, so that the SQuAD file itself is not read again (release: predict_feature_left_file, a
-pickle). One line is one question; "context" is missing where it is that of the line before:
+The texts of answers are read from this file, so that the SQuAD file is not read again (release:
+predict_feature_left_file, a pickle). Each line is one question. If "context" is missing, it is that of the line before:
 
     {"id": "a", "context": "Ada wrote it.", "windows": [{"doc_offset": 6, "starts": [0, 4], "ends": [3, 9],
      "is_max_context": "11"}]}
@@ -19,17 +19,17 @@ from albert_tf.data.squad.feature_block import SquadFeature
 from albert_tf.data.squad.reading import SquadExample
 from albert_tf.manifests import read_manifest, written_with_manifest
 
-# Goes up whenever the lines hold something else.
+# Increase this number when the content of the lines changes.
 _VERSION = 2
 
 
 class WindowPlaces(NamedTuple):
-    """Where a feature's tokens stand in the original paragraph. A SquadFeature has the same fields.
+    """The offsets of a feature's pieces in the original paragraph. A SquadFeature has the same fields.
 
     Args:
-      doc_offset: the first token of the paragraph.
-      starts, ends: [pieces of the window], first and last original character of each.
-      is_max_context: [pieces of the window], whether a piece has more context here than in other windows.
+      doc_offset: index of the paragraph's first token.
+      starts, ends: [pieces of the window], the offsets of each piece's first and last original character.
+      is_max_context: [pieces of the window], whether a piece has more context in this window than in others.
     """
 
     doc_offset: int
@@ -42,11 +42,12 @@ FeaturePlaces = Union[WindowPlaces, SquadFeature]
 
 
 class QuestionWindows(NamedTuple):
-    """A question with the windows of its paragraph, one for each of its features in their order.
+    """A question with the windows of its paragraph, one per feature and in the same order.
 
     Args:
-      qas_id, paragraph_text: of the question.
-      windows: none where the paragraph is empty or the question was left out.
+      qas_id: id of the question.
+      paragraph_text: the question's paragraph.
+      windows: the windows; empty if the paragraph is empty or the question was left out.
     """
 
     qas_id: str
@@ -67,7 +68,7 @@ class QuestionWriter:
 
         Args:
           paragraphs: the questions of each paragraph.
-          features: those of all the questions, in their order.
+          features: the features of all these questions, in the same order.
         """
         features = iter(features)
         feature = next(features, None)
@@ -84,10 +85,10 @@ class QuestionWriter:
 
 @contextlib.contextmanager
 def question_writer(path: str, made_from: dict) -> Iterator[QuestionWriter]:
-    """Gives a writer of the file at `path`. File and manifest appear when the block ends without an error.
+    """Yields a writer of the file at `path`. File and manifest appear when the block ends without an error.
 
     Raises:
-      ValueError: there is another file at `path`, see check_output.
+      ValueError: there is a file at `path` that is not an earlier output (see check_output).
     """
     with written_with_manifest(path, dict(made_from, version=_VERSION)) as (temporary, manifest):
         with tf.io.gfile.GFile(temporary, "w") as file:
@@ -97,7 +98,7 @@ def question_writer(path: str, made_from: dict) -> Iterator[QuestionWriter]:
 
 
 def count_windows(path: str, made_from: dict) -> int | None:
-    """The number of windows in the file at `path`; None where it is missing, damaged or made from something else."""
+    """The number of windows in the file at `path`; None if it is missing, damaged or made from something else."""
     manifest = read_manifest(path)
     if not manifest or manifest["made_from"] != dict(made_from, version=_VERSION):
         return None
@@ -107,7 +108,7 @@ def count_windows(path: str, made_from: dict) -> int | None:
 
 
 def read_questions(path: str) -> Iterator[QuestionWindows]:
-    """What a QuestionWriter wrote, one question in memory at a time."""
+    """Reads the questions that a QuestionWriter wrote, one at a time."""
     paragraph_text = ""
     with tf.io.gfile.GFile(path) as file:
         for line in file:
