@@ -1,4 +1,4 @@
-"""Files -> ids -> batches. The modules are loaded when first used."""
+"""Data: files to token ids to batches. The modules are loaded when first used."""
 
 from albert_tf.lazy import loader_of
 

@@ -1,4 +1,4 @@
-"""Batches -> vectors. The modules are loaded when first used."""
+"""Models: batches to vectors and logits. The modules are loaded when first used."""
 
 from albert_tf.lazy import loader_of
 

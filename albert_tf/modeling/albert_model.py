@@ -17,18 +17,19 @@ from albert_tf.modeling.layers import Dense
 class AlbertModel(ConfiguredModel):
     """ALBERT without a head (Lan et al., 2020; release: modeling.AlbertModel).
 
-    The compute dtype is that of the global Keras policy when the model is made; variables are float32 always.
+    The compute dtype is that of the global Keras policy when the model is made. Variables are always float32.
 
-    Called with a dict of int32 [batch, seq]: input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids,
-    and in training, where dropout is to be repeatable, dropout_seed, int32 [2]. Returns a dict:
+    Call it with a dict of input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, int32 [batch, seq] each.
+    For repeatable dropout in training, add dropout_seed, int32 [2]. The result is a dict of
       pooled_output [batch, H], sequence_output [batch, seq, H], encoder_outputs: a list of [batch, seq, H], one per
       layer (and inner group), embedding_output and word_embedding_output [batch, seq, E].
 
-    gradient_checkpointing, an attribute, False by default: whether training keeps of each layer only the input, and
-    computes the layer again for its gradient.
+    Attributes:
+      gradient_checkpointing: whether training keeps only the input of each layer in memory and computes the layer again
+        for its gradient. Default: False.
 
     Raises:
-      ValueError: an input is missing or of another shape, or the sequence is longer than the positions.
+      ValueError: an input is missing or has another shape, or the sequence is longer than max_position_embeddings.
 
     Example:
       model = AlbertModel(AlbertConfig.preset("albert_base_v2"))
@@ -50,16 +51,16 @@ class AlbertModel(ConfiguredModel):
         return self.encode(inputs, dropouts(inputs, training))
 
     def encode(self, inputs: dict, dropouts) -> dict:
-        """`call`, with dropouts that the caller goes on using."""
+        """The same as `call`, with a Dropouts object that the caller can use for further dropouts."""
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
         seq, longest = input_ids.shape[1], self.config.max_position_embeddings
-        if seq is None:  # in a graph that takes any length
+        if seq is None:  # in a graph for any length
             is_short = tf.debugging.assert_less_equal(
                 tf.shape(input_ids)[1], longest, f"a sequence has more tokens than max_position_embeddings={longest}")
-            with tf.control_dependencies([is_short]):  # else the sum of the embeddings may fail first
+            with tf.control_dependencies([is_short]):  # otherwise the sum of the embeddings may fail first
                 input_ids = tf.identity(input_ids)
         elif seq > longest:
-            raise ValueError(f"the sequence has {seq} tokens, and the model max_position_embeddings={longest}")
+            raise ValueError(f"the sequence has {seq} tokens, but the model has max_position_embeddings={longest}")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
         encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
                                        recompute=self.gradient_checkpointing and dropouts.training)

@@ -14,7 +14,7 @@ from albert_tf.modeling.layers import Dense, LayerNorm, layer_norm
 
 
 class AttentionWeights(NamedTuple):
-    """What all layers that share a block use, made once per step: query, key and value side by side."""
+    """The weights of a block, made once per step for all layers that share it; query, key and value concatenated."""
 
     qkv_kernel: tf.Tensor  # [H, 3 H]
     qkv_bias: tf.Tensor  # [3 H]
@@ -25,28 +25,29 @@ class AttentionWeights(NamedTuple):
 
 
 class AttentionBlock(keras.layers.Layer):
-    """LayerNorm(x + dropout(dense(attention(x)))), over tokens laid out as [batch * seq, H].
+    """LayerNorm(x + dropout(dense(attention(x)))) for tokens [batch * seq, H].
 
     Args:
       config: the model's config.
-      scope: release name of the group's inner block, ".../group_0/inner_group_0".
+      scope: the block's variable scope in the release, ".../group_0/inner_group_0".
     """
 
     def __init__(self, config: AlbertConfig, scope: str):
         super().__init__(autocast=False)
         self.config = config
-        size, spread = config.hidden_size, config.initializer_range
-        self.query = Dense(f"{scope}/attention_1/self/query", size, size, spread)
-        self.key = Dense(f"{scope}/attention_1/self/key", size, size, spread)
-        self.value = Dense(f"{scope}/attention_1/self/value", size, size, spread)
-        self.output_dense = Dense(f"{scope}/attention_1/output/dense", size, size, spread)
+        size, stddev = config.hidden_size, config.initializer_range
+        self.query = Dense(f"{scope}/attention_1/self/query", size, size, stddev)
+        self.key = Dense(f"{scope}/attention_1/self/key", size, size, stddev)
+        self.value = Dense(f"{scope}/attention_1/self/value", size, size, stddev)
+        self.output_dense = Dense(f"{scope}/attention_1/output/dense", size, size, stddev)
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
         self.built = True
 
     def weights_for_step(self) -> AttentionWeights:
-        """Query, key and value stay separate variables (LAMB's trust ratio is per variable) and are joined here.
+        """The block's weights in the compute dtype.
 
-        The scores' factor 1 / sqrt(head size) goes into the query, which is smaller than the scores.
+        Query, key and value are separate variables, since LAMB has one trust ratio per variable, and are concatenated
+        here. The query is multiplied by 1 / sqrt(head size), which is cheaper than multiplying the scores.
         """
         scale = (self.config.hidden_size // self.config.num_attention_heads) ** -0.5
         kernel = tf.concat([self.query.kernel * scale, self.key.kernel, self.value.kernel], axis=1)

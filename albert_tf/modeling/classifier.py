@@ -1,4 +1,4 @@
-"""AlbertClassifier: the encoder with a head for one label per input (release: classifier_utils.py)."""
+"""AlbertClassifier: the encoder with a head for one label per text (release: classifier_utils.py)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from albert_tf.modeling.layers import OutputDense
 
 @register
 class AlbertClassifier(ConfiguredModel):
-    """AlbertModel, dropout on the pooled output, and a dense layer; one label is regression.
+    """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
-      config: of the encoder.
-      num_labels: width of the logits.
-      classifier_dropout_prob: of the pooled output, in training.
+      config: the model's config.
+      num_labels: number of logits; 1 for regression.
+      classifier_dropout_prob: dropout rate of the pooled output in training.
 
-    Called with AlbertModel's inputs; returns its outputs and logits, float32 [batch, num_labels].
+    Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, num_labels].
     """
 
     HEAD_OUTPUTS = ("logits",)

@@ -1,4 +1,4 @@
-"""AlbertConditionalSpan: the head of SQuAD 2.0, where the end depends on the start.
+"""AlbertConditionalSpan: the head for SQuAD 2.0, which predicts the end of an answer from its start.
 
 Release: squad_utils.create_v2_model.
 """
@@ -14,8 +14,8 @@ from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import required
 from albert_tf.modeling.layers import Dense, LayerNorm
 
-# What the release gives a position that p_mask bars.
-BARRED_LOGIT = -1e30
+# The release's logit of a position that p_mask excludes.
+MASKED_LOGIT = -1e30
 
 
 @register
@@ -23,22 +23,22 @@ class AlbertConditionalSpan(ConfiguredModel):
     """AlbertModel with start logits, end logits conditioned on a start, and an answerability logit.
 
     Args:
-      config: of the encoder.
-      start_n_top, end_n_top: width of the beam: starts, and ends for each start.
-      dropout_prob: in the answerability branch, in training.
+      config: the model's config.
+      start_n_top, end_n_top: the beam: number of starts, and number of ends per start.
+      dropout_prob: dropout rate of the answerability head in training.
 
-    Called with AlbertModel's inputs and p_mask, int32 [batch, seq], 1 where no answer may start or end. With
-    start_positions, int32 [batch], among the inputs (training) the end is conditioned on that start; returns
-    AlbertModel's outputs and
+    Call it with AlbertModel's inputs and p_mask, int32 [batch, seq], which is 1 for tokens where no answer may start or
+    end. If the inputs have start_positions, int32 [batch] (training), the end is conditioned on that start. It then
+    returns AlbertModel's outputs and
       start_log_probs, end_log_probs [batch, seq], cls_logits [batch].
-    Without, the beam is searched; returns besides AlbertModel's outputs
+    Otherwise it searches the beam and returns AlbertModel's outputs and
       start_top_log_probs, start_top_index [batch, start_n_top],
-      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], the ends of a start side by side,
+      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], with consecutive ends for each start,
       cls_logits [batch].
-    All are float32, the indexes int32.
+    Indices are int32, all other outputs float32.
 
     Raises:
-      ValueError: an input is missing or misshapen, or the sequence is shorter than the beam is wide.
+      ValueError: an input is missing or has a wrong shape, or the sequence has fewer tokens than the beam.
     """
 
     HEAD_OUTPUTS = ("start_log_probs", "end_log_probs", "start_top_log_probs", "start_top_index", "end_top_log_probs",
@@ -49,14 +49,14 @@ class AlbertConditionalSpan(ConfiguredModel):
                  **kwargs):
         super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
-        size, spread = config.hidden_size, config.initializer_range
-        # Logits are float32: in bfloat16 the scores of many questions would be equal.
-        self.start = Dense("start_logits/dense", size, 1, spread, dtype=tf.float32)
-        self.end_hidden = Dense("end_logits/dense_0", 2 * size, size, spread)
+        size, stddev = config.hidden_size, config.initializer_range
+        # Logits are float32, since in bfloat16 many candidates would have equal scores.
+        self.start = Dense("start_logits/dense", size, 1, stddev, dtype=tf.float32)
+        self.end_hidden = Dense("end_logits/dense_0", 2 * size, size, stddev)
         self.end_layer_norm = LayerNorm("end_logits/LayerNorm", size)
-        self.end = Dense("end_logits/dense_1", size, 1, spread, dtype=tf.float32)
-        self.answer_hidden = Dense("answer_class/dense_0", 2 * size, size, spread)
-        self.answer = Dense("answer_class/dense_1", size, 1, spread, use_bias=False, dtype=tf.float32)
+        self.end = Dense("end_logits/dense_1", size, 1, stddev, dtype=tf.float32)
+        self.answer_hidden = Dense("answer_class/dense_0", 2 * size, size, stddev)
+        self.answer = Dense("answer_class/dense_1", size, 1, stddev, use_bias=False, dtype=tf.float32)
         self.start_n_top, self.end_n_top, self.dropout_prob = start_n_top, end_n_top, dropout_prob
         self.built = True
 
@@ -71,45 +71,51 @@ class AlbertConditionalSpan(ConfiguredModel):
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)
         tokens = outputs["sequence_output"]  # [batch, seq, H]
-        barred = tf.cast(p_mask, tf.float32)
-        start_logits = _bar(tf.squeeze(self.start(tokens), -1), barred)
+        is_masked = tf.cast(p_mask, tf.float32)
+        start_logits = _masked(tf.squeeze(self.start(tokens), -1), is_masked)
         start_log_probs = tf.nn.log_softmax(start_logits)
         cls_logits = self._answerability(tokens, start_logits, dropout)
         if "start_positions" in inputs:
             start_positions, = required(inputs, ("start_positions",), "[batch]")
             start_tokens = tf.gather(tokens, start_positions[:, None], batch_dims=1)  # [batch, 1, H]
-            end_log_probs = self._end_log_probs(tokens, start_tokens, barred)[:, 0]
+            end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked)[:, 0]
             return dict(outputs, start_log_probs=start_log_probs, end_log_probs=end_log_probs, cls_logits=cls_logits)
-        return dict(outputs, **self._beam(tokens, start_log_probs, barred), cls_logits=cls_logits)
+        return dict(outputs, **self._beam(tokens, start_log_probs, is_masked), cls_logits=cls_logits)
 
-    def _beam(self, tokens, start_log_probs, barred):
+    def _beam(self, tokens, start_log_probs, is_masked):
         seq, widest = tokens.shape[1], max(self.start_n_top, self.end_n_top)
         if seq is not None and seq < widest:
-            raise ValueError(f"the beam is {widest} wide, and the sequence has {seq} tokens")
+            raise ValueError(f"the beam has {widest} candidates, but the sequence has {seq} tokens only")
         start_top_log_probs, start_top_index = tf.math.top_k(start_log_probs, self.start_n_top)
         start_tokens = tf.gather(tokens, start_top_index, batch_dims=1)  # [batch, start_n_top, H]
-        end_log_probs = self._end_log_probs(tokens, start_tokens, barred)  # [batch, start_n_top, seq]
+        end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked)  # [batch, start_n_top, seq]
         end_top_log_probs, end_top_index = tf.math.top_k(end_log_probs, self.end_n_top)
         flat = [-1, self.start_n_top * self.end_n_top]
         return dict(start_top_log_probs=start_top_log_probs, start_top_index=start_top_index,
                     end_top_log_probs=tf.reshape(end_top_log_probs, flat),
                     end_top_index=tf.reshape(end_top_index, flat))
 
-    def _end_log_probs(self, tokens, start_tokens, barred):
-        """tokens [batch, seq, H], start_tokens [batch, starts, H]: float32 [batch, starts, seq]."""
+    def _end_log_probs(self, tokens, start_tokens, is_masked):
+        """The end's log probabilities for each start, float32 [batch, starts, seq].
+
+        Args:
+          tokens: [batch, seq, H].
+          start_tokens: [batch, starts, H].
+          is_masked: float32 [batch, seq], 1 for excluded tokens.
+        """
         shape = tf.concat([tf.shape(start_tokens)[:2], tf.shape(tokens)[1:]], axis=0)  # [batch, starts, seq, H]
         pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape),
                            tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)
         hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)))
-        return tf.nn.log_softmax(_bar(tf.squeeze(self.end(hidden), -1), barred[:, None]))
+        return tf.nn.log_softmax(_masked(tf.squeeze(self.end(hidden), -1), is_masked[:, None]))
 
     def _answerability(self, tokens, start_logits, dropout):
-        """A logit that the question has no answer, from the tokens weighted by the start and from [CLS]: [batch]."""
+        """The logit that there is no answer, [batch], from [CLS] and the mean token weighted by start probability."""
         weights = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
         expected_start = tf.einsum("bsh,bs->bh", tokens, weights)
         hidden = tf.tanh(self.answer_hidden(tf.concat([expected_start, tokens[:, 0]], axis=-1)))
         return tf.squeeze(self.answer(dropout(hidden, self.dropout_prob)), -1)
 
 
-def _bar(logits: tf.Tensor, barred: tf.Tensor) -> tf.Tensor:
-    return logits * (1.0 - barred) + BARRED_LOGIT * barred
+def _masked(logits: tf.Tensor, is_masked: tf.Tensor) -> tf.Tensor:
+    return logits * (1.0 - is_masked) + MASKED_LOGIT * is_masked

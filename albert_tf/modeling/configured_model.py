@@ -1,4 +1,4 @@
-"""ConfiguredModel: what Keras needs of all models here, so that save, load, clone, compile and fit work."""
+"""ConfiguredModel: the base class of all models, which makes Keras' save, load, clone, compile and fit work."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from albert_tf.modeling.inputs import encoder_input_specs
 
 
 class ConfiguredModel(keras.Model):
-    """A Keras model that is built from an AlbertConfig and has all of its variables from the start.
+    """A Keras model that is built from an AlbertConfig. The constructor makes all of its variables.
 
-    A subclass registers itself with `register`, names its own outputs in HEAD_OUTPUTS, and mirrors each further
-    argument of its constructor as an attribute that ARGUMENTS names.
+    A subclass is decorated with `register`, lists the outputs of its head in HEAD_OUTPUTS, lists further arguments of
+    its constructor in ARGUMENTS, and has each of them as an attribute.
+
+    In compile and fit, a loss or metric is applied to the head's output. For a head with several outputs, losses,
+    metrics, labels and sample weights are dicts by the output's name, or one value for all outputs. predict and export
+    return the head's outputs only.
 
     Args:
-      config: of the encoder.
-
-    compile and fit: a loss or metric is applied to the head's output. Where a head has several outputs, losses,
-    metrics, labels and sample weights are dicts by output, or one value for all of them. predict and export give the
-    head's outputs alone.
+      config: the model's config.
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class ConfiguredModel(keras.Model):
         self.config = config
 
     def build(self, input_shape=None):
-        """Does nothing: the constructor has made all variables."""
+        """Does nothing, since the constructor has made all variables."""
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
@@ -53,45 +53,45 @@ class ConfiguredModel(keras.Model):
     def input_specs(
         self, batch_size: int | None = None, seq_length: int | None = None, num_predictions: int | None = None
     ) -> dict[str, tf.TensorSpec]:
-        """Names and shapes of the inputs that predictions need, all int32; None stands for any number.
+        """Names, shapes and types of the inputs for predictions. All are int32.
 
         Args:
-          batch_size: examples.
-          seq_length: tokens of each row.
-          num_predictions: masked_lm_positions of an example, of a pre-trainer.
+          batch_size: number of examples; None for any number.
+          seq_length: tokens of each row; None for any number.
+          num_predictions: masked_lm_positions of each example (AlbertPretrainer only); None for any number.
         """
         return encoder_input_specs(batch_size, seq_length)
 
     def export(self, filepath, **kwargs):
-        """Writes a SavedModel with the endpoint `serve`, from a dict of inputs of any length to the head's outputs."""
+        """Writes a SavedModel. Its endpoint `serve` maps a dict of inputs of any length to the head's outputs."""
         archive = keras.export.ExportArchive()
         archive.track(self)
         archive.add_endpoint("serve", lambda inputs: self.head_outputs(self(inputs)), [self.input_specs()])
         archive.write_out(filepath, **kwargs)
 
     def predict_step(self, data):
-        """Keras' own, with the outputs of the head alone."""
+        """The same as in Keras, but returns the outputs of the head only."""
         return self.head_outputs(super().predict_step(data))
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
-        """Keras' own, over the outputs that have a loss."""
+        """The same as in Keras, for the outputs of the head."""
         return super().compute_loss(x, y, self._compiled_outputs(y_pred, y), sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight):
-        """Keras' own, over the outputs that have a metric."""
+        """The same as in Keras, for the outputs of the head."""
         return super().compute_metrics(x, y, self._compiled_outputs(y_pred, y), sample_weight)
 
     def head_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The outputs of the head, without those of the encoder below it."""
+        """The outputs of the head, without those of the encoder."""
         return {name: outputs[name] for name in self.HEAD_OUTPUTS if name in outputs}
 
     def _compiled_outputs(self, outputs, labels):
-        """The outputs that losses and metrics see: the tensor itself where there is one and nobody says its name."""
+        """The arguments of losses and metrics: a dict, or the tensor itself for a single output without a name."""
         outputs = self.head_outputs(outputs)
         are_named = isinstance(labels, dict) or isinstance(self.compiled_loss._user_losses, dict)
         return outputs if len(outputs) > 1 or are_named else next(iter(outputs.values()))
 
 
 def register(model_class: type) -> type:
-    """Class decorator: Keras finds the class by its name when it loads a model."""
+    """Class decorator that registers a model class, so that Keras finds it when it loads a saved model."""
     return keras.saving.register_keras_serializable(package="albert_tf")(model_class)

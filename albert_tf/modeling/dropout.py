@@ -1,8 +1,8 @@
-"""Dropout whose masks are computed where they are used: a function of a seed and of each value's position.
+"""Dropout with masks that are a function of a seed and of each value's position.
 
-Random bits of an op of their own, and the ops that select by them, take 5 ms for 2,048 x 256 values on one core: in all
-a fifth of a small model's step. Within the chain that XLA compiles anyway (see fused.py) they take 1 ms, forward and
-backward, and the mask is never in memory.
+A random op and the ops that apply its mask take 5 ms for 2,048 x 256 values on one core, in total a fifth of a small
+model's step. As part of a chain of ops that XLA compiles anyway (see fused.py), the mask takes 1 ms, forward and
+backward, and is never stored in memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from albert_tf.modeling.fused import fused
 
 
 class Dropouts:
-    """The dropouts of one call of the model: each site draws its own mask, all of them functions of one seed.
+    """The dropouts of one call of the model. Each site has its own mask; all masks are functions of one seed.
 
-    A resumed run, a recomputed block and a run on other devices so drop the same units.
+    So a resumed run, a recomputed block and a run on other devices drop the same units.
 
     Args:
-      seed: int32 [2], or None where the model is not training.
+      seed: int32 [2]; None for no dropout (inference).
     """
 
     def __init__(self, seed):
@@ -27,28 +27,28 @@ class Dropouts:
 
     @property
     def training(self) -> bool:
-        """Whether values are dropped at all."""
+        """Whether there is any dropout."""
         return self._seed is not None
 
     def of_layer(self, number: int) -> Dropouts:
-        """The dropouts of a layer of the encoder: the same masks each time that it is computed."""
+        """The dropouts of an encoder layer, with the same masks each time that the layer is computed."""
         return type(self)(None if self._seed is None else self._seed + [1 + number, 0])
 
     def site(self, rate: float) -> tuple:
-        """The seed and the rate of the next site, for `dropped`; another seed at each call; () for no dropout."""
+        """Seed and rate of the next site, as arguments of `dropped`; () for no dropout. Each call is a new site."""
         if self._seed is None or not rate:
             return ()
         self._site += 1
         return self._seed + [0, self._site], tf.constant(rate, tf.float32)
 
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """x with dropout at a rate, another mask at each call."""
+        """Applies dropout to x. Each call is a new site with its own mask."""
         site = self.site(rate)
         return (_fused_rounded_once if self.training else _rounded_once)(x, *site) if site else x
 
 
 def dropouts(inputs: dict, training) -> Dropouts:
-    """The dropouts that a call of a model uses: by inputs["dropout_seed"] (int32 [2]), else by a random seed."""
+    """The dropouts of a call of a model. The seed is inputs["dropout_seed"], int32 [2], or random if there is none."""
     if not training:
         return Dropouts(None)
     seed = inputs.get("dropout_seed")
@@ -58,12 +58,12 @@ def dropouts(inputs: dict, training) -> Dropouts:
 
 
 def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None = None) -> tf.Tensor:
-    """x with dropout, as TensorFlow ops that a chain can hold.
+    """Applies dropout to x with TensorFlow ops that can be part of a fused chain.
 
     Args:
-      x: float32, of any shape.
+      x: float32, any shape.
       seed: int32 [2]; None for no dropout.
-      rate: float32 scalar, the probability that a value becomes 0; the others are divided by 1 - rate. None for no
+      rate: float32 scalar, the probability that a value becomes 0. Other values are divided by 1 - rate. None for no
         dropout.
     """
     if seed is None or rate is None:
@@ -80,7 +80,7 @@ _fused_rounded_once = fused(_rounded_once)
 
 
 def _random_bits(seed, shape):
-    """uint32 of a shape: a hash of the seed's two words and of the position."""
+    """Random uint32 of a shape: a hash of the seed's two words and the position of each value."""
     positions = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
     bits = tf.zeros([], tf.uint32)
     for word in (seed[0], seed[1], positions):
@@ -89,7 +89,7 @@ def _random_bits(seed, shape):
 
 
 def _mixed(bits):
-    """MurmurHash3's finalizer (Appleby, 2011): each bit of a word changes each bit of the result half of the time."""
+    """MurmurHash3's finalizer (Appleby, 2011): flipping a bit flips each bit of the result with probability 1/2."""
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         bits = tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
         bits *= tf.constant(factor, tf.uint32)

@@ -9,10 +9,10 @@ from albert_tf.modeling.layers import LayerNorm, ReleaseLayer, truncated_normal
 
 
 class Embeddings(ReleaseLayer):
-    """Word, segment and position embeddings, summed, normalised, dropped out.
+    """The sum of word, segment and position embeddings, with LayerNorm and dropout.
 
-    Called with input_ids and segment_ids, int32 [batch, seq], and the call's dropouts. Returns
-    (word_embedding_output, embedding_output), both [batch, seq, E]. The mapping E -> H is the encoder's.
+    Call it with input_ids and segment_ids, int32 [batch, seq], and a Dropouts object. It returns
+    (word_embedding_output, embedding_output), both [batch, seq, E]. The encoder projects them from E to H.
     """
 
     def __init__(self, config: AlbertConfig):
@@ -28,13 +28,13 @@ class Embeddings(ReleaseLayer):
         return self.variable(f"bert/embeddings/{name}", [rows, self.config.embedding_size], initializer)
 
     def weights_for_step(self) -> tf.Tensor:
-        """The word table in the compute dtype, [V, E], as the masked-LM head multiplies by it."""
+        """The word table in the compute dtype, [V, E], for the masked-LM head."""
         return self.in_compute_dtype(self.word_embeddings)
 
     def call(self, input_ids, segment_ids, dropouts):
-        """Word embeddings and the sum of all three, normalised: [batch, seq, E] each."""
+        """Word embeddings, and the normalised sum of all three embeddings with dropout: [batch, seq, E] each."""
         words = tf.gather(self.word_embeddings, input_ids)  # [batch, seq, E]
-        # One-hot, as the release does on TPU: the gradient is dense, and the table has two rows.
+        # One-hot, as the release does on TPU: the table has only two rows, and the gradient is dense.
         segments = tf.matmul(tf.one_hot(segment_ids, self.config.type_vocab_size), self.token_type_embeddings)
         positions = self.position_embeddings[: tf.shape(input_ids)[1]]
         summed = self.layer_norm(words + segments + positions, training=dropouts.training)

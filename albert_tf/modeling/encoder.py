@@ -1,4 +1,4 @@
-"""The shared encoder: layers that take their blocks from two lists (Lan et al., 2020, section 3.1)."""
+"""The encoder with cross-layer sharing: layers choose their blocks from two lists (Lan et al., 2020, section 3.1)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from albert_tf.modeling.feed_forward import FeedForwardBlock
 from albert_tf.modeling.layers import Dense
 from albert_tf.modeling.recomputation import recomputed
 
-# What the release adds to the scores of a padded key.
+# The release adds this to the attention scores of padding.
 MASKED_SCORE = -10000.0
 
 
 class Encoder(keras.layers.Layer):
-    """The mapping E -> H, where they differ, and the layers.
+    """The projection from E to H (if they differ), and the layers.
 
-    Which block layer i uses in each list is the config's attention_blocks[i] and ffn_blocks[i]: that is all there
-    is to cross-layer sharing, to groups and to inner groups.
+    Layer i uses the blocks with the indices config.attention_blocks[i] and config.ffn_blocks[i]. This is the whole
+    mechanism of cross-layer sharing, groups and inner groups.
 
-    Called with embedding_output [batch, seq, E], input_mask [batch, seq] and whether layers are to be recomputed for
-    their gradients; returns the list of the outputs of every block that was applied, each [batch, seq, H].
+    Call it with embedding_output [batch, seq, E], input_mask [batch, seq], a Dropouts object, and whether to recompute
+    layers for their gradients. It returns the list of the outputs of all layers (and inner groups), [batch, seq, H]
+    each.
     """
 
     def __init__(self, config: AlbertConfig):
@@ -37,7 +38,7 @@ class Encoder(keras.layers.Layer):
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False):
-        """The outputs of all layers, [batch, seq, H] each."""
+        """The outputs of all layers (and inner groups), [batch, seq, H] each."""
         if self.embedding_hidden_mapping_in is not None:
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)
         shape = tf.shape(embedding_output)
@@ -56,17 +57,17 @@ class Encoder(keras.layers.Layer):
         return outputs
 
     def weights_for_step(self) -> tuple[list, list]:
-        """What the attention and the feed-forward blocks use, made once for all layers that share it."""
+        """The weights of all attention and all feed-forward blocks, made once per step for all layers."""
         return ([block.weights_for_step() for block in self.attention_blocks],
                 [block.weights_for_step() for block in self.ffn_blocks])
 
     def blocks_in_order(self):
-        """The places of the attention and of the feed-forward block, for every layer and inner group."""
+        """The indices of the attention and of the feed-forward block of every layer and inner group, in order."""
         for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
             yield from zip(attention_layer, ffn_layer)
 
     def _layer(self, a: int, f: int, additive_mask, dropouts, number: int):
-        """A layer as a function of x [batch * seq, H] and of the weights of both blocks."""
+        """A layer as a function of x [batch * seq, H] and the weights of both blocks."""
 
         def apply(x, weights):
             attention_weights, ffn_weights = weights
@@ -78,6 +79,6 @@ class Encoder(keras.layers.Layer):
 
 
 def _scope(config: AlbertConfig, index: int) -> str:
-    """The release name of a block: its index in its own list counts inner groups fastest."""
+    """The variable scope of a block in the release. `index` is group * inner_group_num + inner group."""
     group, inner = divmod(index, config.inner_group_num)
     return f"bert/encoder/transformer/group_{group}/inner_group_{inner}"

@@ -12,7 +12,7 @@ from albert_tf.modeling.layers import Dense, LayerNorm, activation, layer_norm
 
 
 class FeedForwardWeights(NamedTuple):
-    """What all layers that share a block use, cast once per step."""
+    """The weights of a block in the compute dtype, made once per step for all layers that share it."""
 
     intermediate_kernel: tf.Tensor  # [H, intermediate_size]
     intermediate_bias: tf.Tensor  # [intermediate_size]
@@ -23,24 +23,24 @@ class FeedForwardWeights(NamedTuple):
 
 
 class FeedForwardBlock(keras.layers.Layer):
-    """LayerNorm(x + dropout(dense(act(dense(x))))), over tokens laid out as [batch * seq, H].
+    """LayerNorm(x + dropout(dense(act(dense(x))))) for tokens [batch * seq, H].
 
     Args:
       config: the model's config.
-      scope: release name of the group's inner block, ".../group_0/inner_group_0".
+      scope: the block's variable scope in the release, ".../group_0/inner_group_0".
     """
 
     def __init__(self, config: AlbertConfig, scope: str):
         super().__init__(autocast=False)
         self.config = config
-        size, wide, spread = config.hidden_size, config.intermediate_size, config.initializer_range
-        self.intermediate = Dense(f"{scope}/ffn_1/intermediate/dense", size, wide, spread)
-        self.output_dense = Dense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, spread)
+        size, wide, stddev = config.hidden_size, config.intermediate_size, config.initializer_range
+        self.intermediate = Dense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev)
+        self.output_dense = Dense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, stddev)
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
         self.built = True
 
     def weights_for_step(self) -> FeedForwardWeights:
-        """The block's weights as one step multiplies by them."""
+        """The block's weights in the compute dtype."""
         return FeedForwardWeights(*self.intermediate.weights_for_step(), *self.output_dense.weights_for_step(),
                                   *self.layer_norm.weights_for_step())
 

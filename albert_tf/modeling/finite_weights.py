@@ -1,4 +1,4 @@
-"""Weights that are NaN or infinite are refused when they are loaded, before anything is computed with them."""
+"""Checks that loaded weights are finite."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import tensorflow as tf
 
 
 def check_finite_weights(name: str, values: tf.Tensor | tf.Variable, path: str) -> None:
-    """Raises ValueError, with file and variable, where one of the values is NaN or infinite.
+    """Raises a ValueError that names file and variable if a value is NaN or infinite.
 
     Args:
-      name: of the variable.
-      values: of any shape; whole numbers are finite.
-      path: of the file, for the error.
+      name: name of the variable.
+      values: the variable's value, any shape. Integers are always accepted.
+      path: path of the file, for the error message.
     """
     values = tf.convert_to_tensor(values)
     if not values.dtype.is_floating:

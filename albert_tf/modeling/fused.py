@@ -1,8 +1,8 @@
-"""Element-wise chains as one pass over memory.
+"""Compiles chains of element-wise ops so that they pass over memory once.
 
-On a CPU the chains between the matrix products (gelu, LayerNorm, softmax) cost more than the products when every link
-is an op of its own. Here XLA compiles such a chain to one loop, and another for its gradient, which recomputes the
-links and so keeps none of them in memory.
+On a CPU the chains of ops between the matrix products (gelu, LayerNorm, softmax) take more time than the products if
+each op runs on its own. Here XLA compiles such a chain to one loop. Another loop computes the gradient; it recomputes
+intermediate values, so that none of them are kept in memory.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import tensorflow as tf
 
 
 def fused(chain: Callable) -> Callable:
-    """The chain, compiled by XLA, with a gradient that is compiled too.
+    """Compiles a chain of ops and its gradient with XLA.
+
+    Each shape is compiled once. So this is for training, which has few shapes, and not for serving.
 
     Args:
-      chain: a function of tensors that gives a tensor, by TensorFlow ops alone. Tensors of whole numbers have no
-        gradient. Each shape is compiled once, so this is for training, where there are few, and not for serving.
+      chain: a function of tensors that returns a tensor and consists of TensorFlow ops. Integer tensors have no
+        gradient.
     """
     forward = tf.function(chain, jit_compile=True)
 

@@ -1,4 +1,4 @@
-"""The dict of inputs that every model takes: what is missing or misshapen is named before anything is computed."""
+"""Checks the dict of inputs of a model, so that an error names the input that is missing or has a wrong shape."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 def encoder_input_specs(batch_size: int | None = None, seq_length: int | None = None) -> dict[str, tf.TensorSpec]:
-    """The encoder's inputs, int32 [batch_size, seq_length] each; None stands for any number."""
+    """The specs of the encoder's inputs, int32 [batch_size, seq_length] each; None means any size."""
     return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
 
 
 def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
-    """The tensors of some names, which must have one shape.
+    """Returns the tensors with the given names, which must all have the same shape.
 
     Args:
-      inputs: of a model.
-      names: the inputs wanted.
-      shape: the shape that they must have, in words: "[batch, seq]"; its rank is checked.
+      inputs: inputs of a model.
+      names: names of the required inputs.
+      shape: the required shape in words, such as "[batch, seq]". Only its rank is checked.
 
     Raises:
-      ValueError: inputs are no dict, one is missing or of another rank, or two have different shapes.
+      ValueError: inputs is not a dict, an input is missing or has another rank, or two have different shapes.
     """
     if not isinstance(inputs, Mapping):
         raise ValueError(f"the model takes a dict of {', '.join(names)}, .... Received: {type(inputs).__name__}")

@@ -1,7 +1,7 @@
-"""The small layers that the model is built from: dense, LayerNorm, activations.
+"""The basic layers of the model: dense, LayerNorm, activations.
 
-Every variable is made with the name that it has in the release's checkpoints ("bert/pooler/dense/kernel"), whatever
-model it is part of. So a variable's TF1 name is its own name, and the optimizer's rules about names hold as they are.
+Every variable has the name that it has in the release's checkpoints ("bert/pooler/dense/kernel"), in whatever model it
+is. So no table of TF1 names is needed, and the optimizer's rules about names can be those of the release.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ LAYER_NORM_EPSILON = 1e-12
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
-    """The release's initializer of kernels and embeddings."""
+    """The release's initializer for kernels and embeddings."""
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
 class ReleaseLayer(keras.layers.Layer):
-    """A layer whose variables are made at once, float32, under full release names, and are cast only on request.
+    """A layer with float32 variables that the constructor makes under the release's full names.
 
-    Keras casts a variable each time that it is read; shared weights are cheaper cast once for all layers.
+    Keras would cast a variable each time that it is read. Here variables are cast explicitly, since shared weights need
+    to be cast only once for all layers.
     """
 
     def __init__(self, **kwargs):
@@ -38,7 +39,7 @@ class ReleaseLayer(keras.layers.Layer):
                                experimental_autocast=False)
 
     def in_compute_dtype(self, tensor) -> tf.Tensor:
-        """A tensor in the type that the layer computes in."""
+        """Casts a tensor to the layer's compute dtype."""
         return tf.cast(tensor, self.compute_dtype)
 
 
@@ -46,11 +47,11 @@ class Dense(ReleaseLayer):
     """x W + b on the last axis.
 
     Args:
-      scope: release name without "/kernel" and "/bias".
-      input_size, output_size: widths.
+      scope: name of the variables in the release, without "/kernel" and "/bias".
+      input_size, output_size: sizes of the last axis before and after.
       initializer_range: standard deviation of the kernel's initial values.
-      use_bias: whether b exists.
-      dtype: what it computes in; the global policy's compute dtype unless told.
+      use_bias: whether to add b.
+      dtype: the compute dtype; None for the compute dtype of the global policy.
     """
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True,
@@ -60,19 +61,19 @@ class Dense(ReleaseLayer):
         self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
 
     def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Kernel and bias in the compute dtype, to be used for all layers that share them."""
+        """Kernel and bias in the compute dtype, for all layers that share them."""
         return self.in_compute_dtype(self.kernel), self.in_compute_dtype(self.bias)
 
     def call(self, x):
         """x times the kernel, plus the bias."""
-        # Not tf.matmul: TensorFlow 2.21 multiplies [batch, 1, seq, H] by [H, outputs] wrongly, outside of its memory
-        # (tensorflow issue 117700). tensordot multiplies matrices.
+        # Not tf.matmul: TensorFlow 2.21's product of [batch, 1, seq, H] and [H, outputs] is wrong and accesses memory
+        # out of bounds (tensorflow issue 117700). tensordot multiplies matrices.
         x = tf.tensordot(self.in_compute_dtype(x), self.in_compute_dtype(self.kernel), 1)
         return x if self.bias is None else tf.nn.bias_add(x, self.in_compute_dtype(self.bias))
 
 
 class OutputDense(ReleaseLayer):
-    """The release's last layer of a task: x W^T + b, with W [outputs, inputs] named output_weights. Gives float32."""
+    """The last layer of a task in the release: x W^T + b in float32, with W [outputs, inputs] named output_weights."""
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float):
         super().__init__()
@@ -89,8 +90,8 @@ class LayerNorm(ReleaseLayer):
     """Layer normalisation of x, or of x + residual, over the last axis, with epsilon 1e-12 and statistics in float32.
 
     Args:
-      scope: release name without "/beta" and "/gamma".
-      size: width.
+      scope: name of the variables in the release, without "/beta" and "/gamma".
+      size: size of the last axis.
     """
 
     def __init__(self, scope: str, size: int):
@@ -99,11 +100,11 @@ class LayerNorm(ReleaseLayer):
         self.gamma = self.variable(f"{scope}/gamma", [size], "ones")
 
     def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Gamma and beta, float32 always, as layer_norm takes them."""
+        """Gamma and beta, always float32, as arguments of layer_norm."""
         return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
     def call(self, x, residual=None, training=False):
-        """x, or x + residual, normalised, in the compute dtype."""
+        """Normalises x, or x + residual. The result is in the compute dtype."""
         residual = tf.zeros([], x.dtype) if residual is None else residual
         return self.in_compute_dtype(layer_norm(x, residual, *self.weights_for_step(), training))
 
@@ -112,7 +113,10 @@ def layer_norm(x, residual, gamma, beta, training: bool, dropout: tuple = ()) ->
     """LayerNorm of dropout(x) + residual as a function of its weights, in the dtype of x.
 
     Args:
-      dropout: of Dropouts.site; () for none.
+      x, residual: [..., size].
+      gamma, beta: float32 [size].
+      training: whether to use the fused version, which has a compiled gradient.
+      dropout: the result of Dropouts.site; () for no dropout.
     """
     return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta, *dropout)
 
@@ -128,7 +132,7 @@ _fused_layer_norm = fused(_layer_norm)
 
 
 def activation(name: str, training: bool = False) -> Callable:
-    """The function that a config's hidden_act names."""
+    """The activation function with the name of a config's hidden_act."""
     return (_FUSED_ACTIVATIONS if training else _ACTIVATIONS)[name]
 
 
@@ -142,9 +146,10 @@ _ACTIVATIONS = {
 
 
 def _in_float32(function: Callable) -> Callable:
-    """An activation that rounds once, at its end: XLA rounds to bfloat16 after each of its operations.
+    """Computes an activation in float32 and rounds once, at the end. XLA would round to bfloat16 after each operation.
 
-    A third of the time for gelu in bfloat16, forward and backward (8.2 to 2.5 ms for 2,048 x 1,024 values on one core).
+    For gelu in bfloat16 this takes a third of the time (2.5 instead of 8.2 ms for 2,048 x 1,024 values on one core,
+    forward and backward).
     """
     return lambda x: tf.cast(function(tf.cast(x, tf.float32)), x.dtype)
 

@@ -20,13 +20,14 @@ class AlbertMultipleChoice(ConfiguredModel):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
 
     Args:
-      config: of the encoder.
-      dropout_prob: of the pooled output, in training.
-      num_choices: of a question, where the choices come side by side in one row, as in the release's records.
+      config: the model's config.
+      dropout_prob: dropout rate of the pooled output in training.
+      num_choices: choices per question, for inputs with all choices of a question in one row (as in the release's
+        records).
 
-    Called with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]; returns AlbertModel's
-    outputs, for batch * choices rows, and logits, float32 [batch, choices]. A choice without a single token in
-    input_mask is one that the question does not have: it cannot be chosen.
+    Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
+    outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice whose input_mask is all 0 is
+    padding and is never chosen.
 
     Raises:
       ValueError: the inputs have neither shape.
@@ -53,11 +54,11 @@ class AlbertMultipleChoice(ConfiguredModel):
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(rows, dropout)
         logits = self.classifier(dropout(outputs["pooled_output"], self.dropout_prob))  # [batch * choices, 1]
-        is_there = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
-        return dict(outputs, logits=tf.reshape(tf.where(is_there, logits, MISSING_CHOICE), [-1, choices]))
+        is_choice = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
+        return dict(outputs, logits=tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, choices]))
 
     def _rows(self, inputs) -> tuple[dict, int]:
-        """The inputs as [batch * choices, seq], and how many choices there are."""
+        """The inputs as [batch * choices, seq], and the number of choices."""
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
             tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.num_choices
             length = tensors[0].shape[1] or tf.shape(tensors[0])[1]

@@ -24,9 +24,12 @@ class MaskedLmHead(ReleaseLayer):
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
     def call(self, sequence_output, positions, word_embeddings):
-        """sequence_output [batch, seq, H]; positions int32 [batch, predictions]; word_embeddings as for a step.
+        """The logits of masked tokens, float32 [batch, predictions, V].
 
-        Returns float32 [batch, predictions, V].
+        Args:
+          sequence_output: [batch, seq, H].
+          positions: int32 [batch, predictions].
+          word_embeddings: [V, E], from Embeddings.weights_for_step.
         """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [batch, predictions, H]
         transformed = self.layer_norm(self.activation(self.dense(gathered)))  # [batch, predictions, E]
@@ -40,7 +43,7 @@ class MaskedLmHead(ReleaseLayer):
 class AlbertPretrainer(ConfiguredModel):
     """AlbertModel with both heads of pre-training.
 
-    Called with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. Returns AlbertModel's
+    Call it with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. It returns AlbertModel's
     outputs, mlm_logits [batch, predictions, V] and sop_logits [batch, 2] (index 1: the segments are swapped), both
     float32.
     """

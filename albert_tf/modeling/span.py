@@ -1,4 +1,4 @@
-"""AlbertSpan: the head of SQuAD 1.1, start and end by one dense layer (release: squad_utils.create_v1_model)."""
+"""AlbertSpan: the head for SQuAD 1.1, one dense layer for start and end (release: squad_utils.create_v1_model)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from albert_tf.modeling.layers import OutputDense
 
 @register
 class AlbertSpan(ConfiguredModel):
-    """AlbertModel and a dense layer to a start and an end logit for each token.
+    """AlbertModel, and a dense layer to a start and an end logit for each token.
 
-    Called with AlbertModel's inputs; returns its outputs, start_logits and end_logits, float32 [batch, seq].
+    Call it with AlbertModel's inputs. It returns AlbertModel's outputs, start_logits and end_logits, float32 [batch,
+    seq].
     """
 
     HEAD_OUTPUTS = ("start_logits", "end_logits")

@@ -1,4 +1,4 @@
-"""AlbertTokenClassifier: the encoder with a label for each token, for named entities, parts of speech and chunks."""
+"""AlbertTokenClassifier: the encoder with one label per token, for named entities, parts of speech and chunks."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class AlbertTokenClassifier(ConfiguredModel):
     """AlbertModel, dropout on the sequence output, and a dense layer (Devlin et al., 2019, section 5.3).
 
     Args:
-      config: of the encoder.
-      num_labels: width of the logits.
-      classifier_dropout_prob: dropout of the sequence output, in training.
+      config: the model's config.
+      num_labels: number of logits per token.
+      classifier_dropout_prob: dropout rate of the sequence output in training.
       label_names: the name of each label, in the order of the logits; None if they have no names.
 
-    Called with AlbertModel's inputs; returns its outputs and logits, float32 [batch, seq, num_labels].
+    Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, seq, num_labels].
 
     Raises:
-      ValueError: there are not as many label_names as num_labels.
+      ValueError: the number of label_names is not num_labels.
     """
 
     HEAD_OUTPUTS = ("logits",)

@@ -1,4 +1,4 @@
-"""Vectors -> losses, metrics, answers. The modules are loaded when first used."""
+"""Tasks: model outputs to losses, metrics and answers. The modules are loaded when first used."""
 
 from albert_tf.lazy import loader_of
 

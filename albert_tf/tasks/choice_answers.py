@@ -1,4 +1,4 @@
-"""What is told of answers to multiple-choice questions: accuracy, for each level too, loss, and a file of answers."""
+"""Multiple-choice questions: accuracy (also per level), loss, and the file of predictions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PREDICTIONS = "predictions.jsonl"
 
 
 def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray) -> dict[str, float]:
-    """eval_accuracy, LEVEL_accuracy for each level that the questions have, and eval_loss, also as loss.
+    """Computes eval_accuracy, LEVEL_accuracy for each level of the questions, and eval_loss (also as loss).
 
     Args:
-      examples: with labels.
-      probabilities: [examples, choices].
+      examples: the questions, with labels.
+      probabilities: [examples, choices], the probability of each choice.
     """
     labels = np.array([example.label for example in examples])
     is_right = probabilities.argmax(axis=1) == labels
@@ -35,7 +35,7 @@ def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarra
 def write_predictions(
     directory: str, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray
 ) -> None:
-    """Writes predictions.jsonl: a line for each question, with id, question, answer and probabilities."""
+    """Writes predictions.jsonl: one line per question with id, question, prediction (a letter) and probabilities."""
     lines = []
     for example, row in zip(examples, probabilities):
         of_options = row[: len(example.options)].tolist()

@@ -10,11 +10,11 @@ from albert_tf.tasks.task import Batch, MeanLossTask, Tensors
 
 
 class ClassificationTask(MeanLossTask):
-    """GLUE and multiple choice. Batches have label_ids: int32 [batch], float32 for a regression.
+    """GLUE and multiple choice. Batches have label_ids, int32 [batch], or float32 [batch] for regression.
 
     Args:
-      model: with one logit per label.
-      is_regression: whether its one logit is a score.
+      model: a model with one logit per label.
+      is_regression: whether the single logit is a score.
     """
 
     def __init__(self, model: AlbertClassifier | AlbertMultipleChoice, is_regression: bool = False):
@@ -22,7 +22,7 @@ class ClassificationTask(MeanLossTask):
         self._is_regression = is_regression
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The share of this part of the batch in the mean cross entropy, or in the mean squared error."""
+        """The micro-batch's share of the mean cross entropy, or of the mean squared error for regression."""
         if self._is_regression:
             losses = tf.square(outputs["logits"][:, 0] - batch["label_ids"])  # [batch]
         else:
@@ -30,6 +30,6 @@ class ClassificationTask(MeanLossTask):
         return tf.reduce_sum(losses) / normalizers["examples"], {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, labels]; of a regression the score, [batch, 1], as in the release."""
+        """probabilities, float32 [batch, labels]; for regression the score, [batch, 1], as in the release."""
         logits = outputs["logits"]
         return dict(probabilities=logits if self._is_regression else tf.nn.softmax(logits))

@@ -1,4 +1,4 @@
-"""What is behind a [MASK]: the masked-LM head asked about raw text."""
+"""Fills [MASK] in raw text with the masked-LM head."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _WORD_START = "\u2581"
 
 
 class Filling(NamedTuple):
-    """A piece of the vocabulary and its probability behind the mask."""
+    """A piece of the vocabulary and its probability at the mask."""
 
     piece: str
     probability: float
 
 
 def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling]]:
-    """The top_k likeliest pieces behind each [MASK] of a text, best first.
+    """The top_k most likely pieces for each [MASK] of a text, best first.
 
     Args:
       model: an AlbertPretrainer.
-      tokenizer: the FullTokenizer of its vocabulary.
+      tokenizer: the model's tokenizer.
       text: raw text with at least one [MASK].
-      top_k: how many pieces to give for each.
+      top_k: number of pieces per mask.
 
     Raises:
-      ValueError: there is no [MASK], or the text is longer than the model's positions.
+      ValueError: the text has no [MASK], or it has more tokens than max_position_embeddings.
     """
     ids = masked_ids(tokenizer, text)
     positions = [i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id]
@@ -37,7 +37,7 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
         raise ValueError(f"there is no {MASK} in the text: {text[:80]!r}")
     longest = model.albert.config.max_position_embeddings
     if len(ids) > longest:
-        raise ValueError(f"the text has {len(ids)} pieces, and the model takes {longest}: {text[:80]!r}")
+        raise ValueError(f"the text has {len(ids)} pieces, but the model takes {longest} at most: {text[:80]!r}")
     row = np.array([ids], np.int32)  # [1, seq]
     outputs = model(dict(input_ids=row, input_mask=np.ones_like(row), segment_ids=np.zeros_like(row),
                          masked_lm_positions=np.array([positions], np.int32)))
@@ -46,10 +46,11 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
 
 
 def masked_ids(tokenizer, text: str) -> list[int]:
-    """[CLS] text [SEP], with the id of [MASK] where the text says so.
+    """The ids of [CLS] text [SEP], with the id of [MASK] for each "[MASK]" in the text.
 
-    SentencePiece puts a word start before every text that it is given. What follows a mask without a blank
-    goes on with the mask's word (the full stop in "a [MASK]."), so there that mark is taken off again.
+    The parts between masks are tokenized separately, and SentencePiece adds a word-start mark before each part. A part
+    that follows a mask without a space continues the mask's word (the full stop in "a [MASK]."), so there the mark is
+    removed.
     """
     before, *after = text.split(MASK)
     ids = tokenizer.encode(before)
@@ -63,7 +64,7 @@ def masked_ids(tokenizer, text: str) -> list[int]:
 
 
 def inside_word(tokenizer, piece: str) -> str:
-    """A piece without its mark of a word start, where the vocabulary has it so; "" of a mark alone."""
+    """The piece without its word-start mark, if the vocabulary has it; "" for a piece that is only the mark."""
     inside = piece[len(_WORD_START):] if piece.startswith(_WORD_START) else piece
     return inside if not inside or inside in tokenizer.vocab else piece
 

@@ -1,7 +1,7 @@
-"""Predictions on a GLUE test set as files: probabilities, and answers as the GLUE server takes them.
+"""Writes predictions on a GLUE test set: probabilities, and answers in the format of the GLUE server.
 
-It takes a zip of them under names of its own: CoLA.tsv, SST-2.tsv, MRPC.tsv, STS-B.tsv, QQP.tsv, MNLI-m.tsv (mnli),
-MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
+The server takes a zip file in which the answers have other names: CoLA.tsv, SST-2.tsv, MRPC.tsv, STS-B.tsv, QQP.tsv,
+MNLI-m.tsv (mnli), MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from albert_tf.files import write_text
 
 
 def mean_probabilities(predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
-    """[examples, labels]: the mean over the predictions of several checkpoints (Lan et al., 2020, section 4.9)."""
+    """The mean of several checkpoints' predictions (Lan et al., 2020, section 4.9): [examples, labels]."""
     return np.mean([np.stack(of_one["probabilities"]) for of_one in predictions], axis=0)
 
 
@@ -25,16 +25,16 @@ def write_answers(
 ) -> None:
     """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
 
-    The GLUE server takes no score beyond a task's range, so in the second file it is cut to that. Of another split than
-    the test set there is only the first file: dev_results.tsv.
+    The GLUE server rejects scores outside a task's range, so the second file has scores clipped to that range. For the
+    split "dev" only dev_results.tsv is written.
 
     Args:
-      directory: gets the files.
-      task: says what the labels are.
-      guids: the test set's own index of each example.
-      probabilities: [examples, labels]; of a regression the scores, [examples, 1].
-      suffix: put behind both names.
-      split: that was predicted.
+      directory: folder of the files.
+      task: the task, which has the names of the labels.
+      guids: the index of each example in the test file.
+      probabilities: [examples, labels]; for regression the scores, [examples, 1].
+      suffix: appended to the names of both files, before the extension.
+      split: the split that was predicted.
     """
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
     write_text(os.path.join(directory, f"{split}_results{suffix}.tsv"), rows)

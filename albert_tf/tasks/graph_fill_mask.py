@@ -1,4 +1,4 @@
-"""What is behind a [MASK], as TensorFlow ops: tasks/fill_mask.py for a SavedModel that takes text."""
+"""Fills [MASK] with TensorFlow ops: tasks/fill_mask.py for SavedModels that take text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LEFT_OUT = -1
 
 
 class GraphMasks(tf.Module):
-    """Raw texts with [MASK] to the model's inputs, and its outputs to pieces.
+    """Converts raw texts with [MASK] to the model's inputs, and the model's outputs to pieces.
 
     Args:
-      tokenizer: of the vocabulary.
-      max_seq_length: a text with more tokens is cut to it, with the masks behind that place.
-      top_k: how many pieces to give for each mask.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a text. Further tokens and masks are removed.
+      top_k: number of pieces per mask.
     """
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, top_k: int):
@@ -31,46 +31,47 @@ class GraphMasks(tf.Module):
         self._inside_word = tf.constant([_id_inside_word(tokenizer, pieces.get(i, "")) for i in range(max(pieces) + 1)])
 
     def pack(self, tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
-        """Texts, string [batch], as masked_ids has them.
+        """Packs texts, string [batch], as fill_mask.masked_ids does.
 
         Returns:
           input_ids, input_mask, segment_ids, int32 [batch, seq]; masked_lm_positions, int32 [batch, masks], and
-          is_mask, bool [batch, masks]: a text with fewer masks than another has zeros behind its own.
+          is_mask, bool [batch, masks]. Both are padded with zeros for texts that have fewer masks.
         """
         parts = tf.strings.split(text, MASK)  # [batch, (parts)]
-        is_behind_mask = _numbers(parts) > 0
+        is_after_mask = _numbers(parts) > 0
         ids = tokenizer.tokenize(parts.values)  # [parts, (pieces)]
-        goes_on = is_behind_mask & ~tf.strings.regex_full_match(parts.values, _BEGINS_WITH_SPACE)
-        changes = tf.gather(goes_on, ids.value_rowids()) & (_numbers(ids) == 0)
+        continues_word = is_after_mask & ~tf.strings.regex_full_match(parts.values, _BEGINS_WITH_SPACE)
+        changes = tf.gather(continues_word, ids.value_rowids()) & (_numbers(ids) == 0)
         changed = tf.where(changes, tf.gather(self._inside_word, ids.values), ids.values)
         ids = tf.ragged.boolean_mask(ids.with_values(changed), ids.with_values(changed != _LEFT_OUT))
-        masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.math.count_nonzero(is_behind_mask)], tokenizer.mask_id),
-                                                 tf.cast(is_behind_mask, tf.int64))
+        masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.math.count_nonzero(is_after_mask)], tokenizer.mask_id),
+                                                 tf.cast(is_after_mask, tf.int64))
         rows = parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)  # [batch, (pieces)]
         packed = pack_ids(tokenizer, self._max_seq_length, rows)
-        found = tf.where(packed["input_ids"] == tokenizer.mask_id)  # [masks, 2]
-        positions = tf.RaggedTensor.from_value_rowids(tf.cast(found[:, 1], tf.int32), found[:, 0], nrows=parts.nrows())
+        places = tf.where(packed["input_ids"] == tokenizer.mask_id)  # [masks, 2]: row and position
+        positions = tf.RaggedTensor.from_value_rowids(
+            tf.cast(places[:, 1], tf.int32), places[:, 0], nrows=parts.nrows())
         is_mask = tf.ones_like(positions, tf.bool)
         return dict(packed, masked_lm_positions=positions.to_tensor(0), is_mask=is_mask.to_tensor())
 
     def fillings(self, outputs: dict) -> dict:
-        """From the model's mlm_logits the likeliest pieces, string, and their probabilities, [batch, masks, top_k]."""
+        """The most likely pieces, string [batch, masks, top_k], and their probabilities, from the model's outputs."""
         probabilities, ids = tf.math.top_k(tf.nn.softmax(outputs["mlm_logits"]), self._top_k)
         return dict(pieces=tf.gather(self._pieces, ids), probabilities=probabilities)
 
     def answer(self, texts: dict, inputs: dict, fillings: dict) -> dict:
-        """The fillings of raw texts; where a text has fewer masks than another, pieces are "" and probabilities 0."""
+        """The fillings of raw texts. For texts that have fewer masks, the padding is "" and probability 0."""
         is_mask = inputs["is_mask"][..., None]
         return dict(pieces=tf.where(is_mask, fillings["pieces"], ""),
                     probabilities=tf.where(is_mask, fillings["probabilities"], 0.0))
 
 
 def _numbers(rows: tf.RaggedTensor) -> tf.Tensor:
-    """The number of each value in its row."""
+    """The index of each value in its row."""
     return tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
 
 
 def _id_inside_word(tokenizer: FullTokenizer, piece: str) -> int:
-    """The id of a piece where it goes on with a word."""
+    """The id of a piece that continues a word; _LEFT_OUT for a piece that is only a word-start mark."""
     inside = inside_word(tokenizer, piece)
     return tokenizer.vocab[inside] if inside else _LEFT_OUT

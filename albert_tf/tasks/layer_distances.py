@@ -1,4 +1,4 @@
-"""How far each layer moves its input: the L2 distances and angles of Lan et al. (2020), figure 1."""
+"""Distances and angles between the input and the output of each layer (Lan et al., 2020, figure 1)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from albert_tf.modeling.albert_model import AlbertModel
 
 
 def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
-    """The distance and the angle between the input and the output of each layer, means over the tokens of each text.
+    """The L2 distance and the angle between the input and the output of each layer, averaged over a text's tokens.
 
     Args:
       model: the encoder.
-      inputs: input_ids, input_mask and segment_ids, int32 [batch, seq]; padding is left out of the means.
+      inputs: input_ids, input_mask and segment_ids, int32 [batch, seq]. Padding does not count in the means.
 
     Returns:
-      distances, L2, and angles, in degrees: float32 [batch, layers]. A layer of several inner groups counts as several.
+      distances, and angles in degrees: float32 [batch, layers] each. Each inner group counts as a layer.
 
     Example:
       encoder = albert_tf.from_pretrained("albert_base_v2")
@@ -39,6 +39,6 @@ def _distance(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def _angle(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Degrees. By the half angle's tangent: an arc cosine is inexact near 0."""
+    """The angle in degrees, from the tangent of half the angle, since the arc cosine is inexact near 0."""
     a, b = tf.math.l2_normalize(a, axis=-1), tf.math.l2_normalize(b, axis=-1)
     return 2 * tf.atan2(tf.norm(a - b, axis=-1), tf.norm(a + b, axis=-1)) * (180 / math.pi)

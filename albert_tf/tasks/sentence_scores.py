@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihoods: how likely a masked language model takes a sentence to be (Salazar et al., 2020).
+"""Pseudo-log-likelihoods of sentences under a masked language model (Salazar et al., 2020).
 
 Each piece of a sentence is masked once; the score is the sum of the log-probabilities of the masked pieces.
 """
@@ -17,13 +17,13 @@ from albert_tf.text.word_boundaries import word_starts
 
 
 class MaskedCopies(NamedTuple):
-    """Copies of sentences of one length, each with one piece to predict.
+    """Masked copies of sentences of the same length. Each copy has one piece to predict.
 
     Args:
-      rows: number of each copy's sentence, [copies].
+      rows: index of each copy's sentence, [copies].
       ids: int32 [copies, seq].
-      positions: of the piece to predict, int32 [copies].
-      targets: id of that piece, int32 [copies].
+      positions: position of the piece to predict, int32 [copies].
+      targets: id of the piece to predict, int32 [copies].
     """
 
     rows: np.ndarray
@@ -38,21 +38,21 @@ def score_sentences(
 ) -> np.ndarray:
     """The pseudo-log-likelihood of each sentence, in nats, float64 [sentences].
 
-    Sentences with the same pieces have the same score, bit for bit. A sentence without pieces has the score 0.
+    Sentences with the same pieces have exactly the same score. A sentence without pieces has the score 0.
 
     Args:
-      model: the model, with its masked-LM head.
-      tokenizer: of the model's vocabulary.
-      sentences: raw text.
-      within_word_l2r: whether the pieces to the right of the predicted one in the same word are masked too, so that
-        a rare word does not become likely by its own pieces (Kauf and Ivanova, 2023). A word is one of whole-word
-        masking, see word_starts.
-      tokens_per_batch: bound of masked copies times their length; one copy at least.
-      places: name of each sentence in errors; by default "sentence 1", ...
-      done: called with the number of sentences that were scored since the last call.
+      model: the model with its masked-LM head.
+      tokenizer: the model's tokenizer.
+      sentences: raw texts.
+      within_word_l2r: whether to mask also the pieces to the right of the predicted one in the same word, so that the
+        pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are those of whole-word
+        masking (see word_starts).
+      tokens_per_batch: the largest number of tokens of a batch of masked copies; a batch has at least one copy.
+      places: the name of each sentence in error messages; None for "sentence 1", ...
+      done: callback with the number of sentences that were scored since its last call.
 
     Raises:
-      ValueError: a sentence is longer than the model's positions.
+      ValueError: a sentence has more tokens than max_position_embeddings.
 
     Example:
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
@@ -68,11 +68,11 @@ def score_by(
     within_word_l2r: bool, tokens_per_batch: int, places: Sequence[str] | None = None,
     done: Callable[[int], None] | None = None
 ) -> np.ndarray:
-    """What score_sentences gives, by a function that log_probabilities_function has made.
+    """The same as score_sentences, with a function that log_probabilities_function has made.
 
     Args:
-      log_probabilities: the function.
-      longest: the model's positions.
+      log_probabilities: the result of log_probabilities_function.
+      longest: the model's max_position_embeddings.
       tokenizer, sentences, within_word_l2r, tokens_per_batch, places, done: see score_sentences.
     """
     rows = tokenizer.encode_batch(list(sentences))
@@ -99,13 +99,13 @@ def score_by(
 def masked_copies(
     rows: Sequence[np.ndarray], mask_id: int, starts_word: np.ndarray | None, tokens_per_batch: int
 ) -> Iterator[MaskedCopies]:
-    """One copy for each piece of each row, shortest rows first; a batch has rows of one length and no padding.
+    """One masked copy for each piece of each row, shortest rows first. The copies of a batch have the same length.
 
     Args:
       rows: [CLS] pieces [SEP], int32 [seq] each.
-      mask_id: of [MASK].
-      starts_word: for each id, whether its piece starts a word, bool [vocab]: the pieces of the same word to the right
-        of the predicted one are masked too. None: only the predicted one is.
+      mask_id: id of [MASK].
+      starts_word: bool [vocab], whether the piece of each id starts a word. Then the pieces of the same word to the
+        right of the predicted one are masked too. None: only the predicted piece is masked.
       tokens_per_batch: see score_sentences.
     """
     lengths = np.array([len(row) for row in rows])
@@ -123,7 +123,7 @@ def masked_copies(
 
 
 def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
-    """The number of each token's word, [rows, seq]; [SEP] is a word of its own."""
+    """The index of each token's word, [rows, seq]. [SEP] is a word of its own."""
     starts = starts_word[ids]
     starts[:, -1] = True
     return np.cumsum(starts, axis=1)

@@ -1,4 +1,4 @@
-"""SQuAD: the losses of both heads, and the candidates that answers are chosen from (release: squad_utils.py)."""
+"""SQuAD: the losses of both heads, and the candidates for answers (release: squad_utils.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SpanTask(MeanLossTask):
 
     Args:
       model: the model to train.
-      n_best_size: starts and ends of a feature that are looked at.
+      n_best_size: the number of starts, and of ends, that are candidates in each feature.
     """
 
     def __init__(self, model: AlbertSpan, n_best_size: int = 20):
@@ -22,23 +22,23 @@ class SpanTask(MeanLossTask):
         self._n_best_size = n_best_size
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The mean of the cross entropies of start and end, over all tokens of a row: this part's share."""
+        """The micro-batch's share of the loss: the mean of the cross entropies of start and end."""
         start, end = (tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[positions], outputs[logits]))
                       / normalizers["examples"]
                       for positions, logits in (("start_positions", "start_logits"), ("end_positions", "end_logits")))
         return (start + end) / 2.0, dict(start_loss=start, end_loss=end)
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The best starts and ends, each by itself, best first; of equals the first: [batch, n_best_size].
+        """The best starts and the best ends, independently, best first: [batch, n_best_size]. On a tie, the first wins.
 
-        As in the release log_prob is the raw logit here.
+        As in the release, the log_probs are logits here.
         """
-        found = {}
+        candidates = {}
         for name in ("start", "end"):
             logits = outputs[f"{name}_logits"]
             values, index = tf.math.top_k(logits, min(self._n_best_size, logits.shape[1]))
-            found.update({f"{name}_top_log_probs": values, f"{name}_top_index": index})
-        return found
+            candidates.update({f"{name}_top_log_probs": values, f"{name}_top_index": index})
+        return candidates
 
 
 class ConditionalSpanTask(MeanLossTask):
@@ -55,7 +55,11 @@ class ConditionalSpanTask(MeanLossTask):
         super().__init__(model)
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The mean of the cross entropies of start and end, and half the sigmoid cross entropy of answerability."""
+        """The micro-batch's share of the loss.
+
+        The loss is the mean of the cross entropies of start and end, plus half the sigmoid cross entropy of
+        answerability.
+        """
         start, end = (-tf.reduce_sum(tf.gather(outputs[log_probs], batch[positions], batch_dims=1))
                       / normalizers["examples"]
                       for positions, log_probs in (("start_positions", "start_log_probs"),
@@ -67,6 +71,6 @@ class ConditionalSpanTask(MeanLossTask):
         return (start + end) / 2.0 + 0.5 * regression, parts
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The beam, starts best first with the ends of each, and the logit that there is no answer."""
+        """The beam (starts, best first, and the ends of each), and the logit that there is no answer."""
         names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
         return {name: outputs[name] for name in names}

@@ -1,7 +1,7 @@
-"""From candidates to answers: the n best spans of a question (release: squad_utils.write_predictions_v1 and _v2).
+"""Chooses the n best answers of a question (release: squad_utils.write_predictions_v1 and _v2).
 
-The candidates of a feature are what tasks/squad.py's predictions say of it, as arrays. Several checkpoints give several
-result sets, whose scores are averaged for each span, over the sets that had the span.
+The candidates of a feature are the predictions of tasks/squad.py, as arrays. Each checkpoint gives one result set. With
+several checkpoints, the score of a span is its mean over the result sets that have the span.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NO_FEATURES_NULL_SCORE = 1000000.0
 
 
 class Candidate(NamedTuple):
-    """A span, its text and its scores."""
+    """A span with its text and scores."""
 
     text: str
     start_log_prob: float
     end_log_prob: float
-    first: int = -1  # original character
+    first: int = -1  # offsets of the first and the last character in the paragraph
     last: int = -1
 
     @property
@@ -34,7 +34,7 @@ class Candidate(NamedTuple):
         return self.start_log_prob + self.end_log_prob
 
 
-# What a question without any candidate is answered with, as in the release.
+# The answer to a question without candidates, as in the release.
 _NOTHING = {"1.1": Candidate("empty", 0.0, 0.0), "2.0": Candidate("", -1e6, -1e6)}
 
 
@@ -44,8 +44,8 @@ class AnswerOptions:
 
     Args:
       squad_version: "1.1" or "2.0".
-      n_best_size: candidates that are kept.
-      max_answer_length: tokens of an answer at most.
+      n_best_size: number of candidates to keep.
+      max_answer_length: the largest number of tokens of an answer.
     """
 
     squad_version: str
@@ -55,12 +55,12 @@ class AnswerOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came of a question.
+    """The answers to a question.
 
     Args:
-      qas_id: the question's.
+      qas_id: id of the question.
       n_best: candidates with different texts, best first; at least one.
-      null_score: the logit that there is no answer; None in SQuAD 1.1.
+      null_score: the logit that there is no answer; None for SQuAD 1.1.
     """
 
     qas_id: str
@@ -69,7 +69,7 @@ class Answer:
 
     @property
     def probabilities(self) -> list[float]:
-        """Of the n best, among themselves."""
+        """The probabilities of the n best candidates, which add up to 1."""
         best = max(candidate.score for candidate in self.n_best)
         weights = [math.exp(candidate.score - best) for candidate in self.n_best]
         return [weight / sum(weights) for weight in weights]
@@ -88,16 +88,18 @@ def answer_question(
     """Chooses the answers of a question.
 
     Args:
-      qas_id, paragraph_text: of the question.
-      features: its windows; none where its paragraph is empty.
-      result_sets: of each checkpoint, the candidates of each feature: start_top_log_probs and start_top_index [starts],
-        end_top_log_probs and end_top_index [ends] for all starts or [starts * ends], and in 2.0 cls_logits [].
-      options: how.
+      qas_id: id of the question.
+      paragraph_text: the question's paragraph.
+      features: the question's windows; empty if the paragraph is empty.
+      result_sets: for each checkpoint, the candidates of each feature: start_top_log_probs and start_top_index
+        [starts]; end_top_log_probs and end_top_index, [ends] in 1.1 and [starts * ends] in 2.0; and in 2.0 cls_logits
+        [].
+      options: how answers are chosen.
     """
     candidates = []
     for place, feature in enumerate(features):
         candidates += _averaged_spans(feature, [results[place] for results in result_sets], options)
-    candidates.sort(key=lambda candidate: candidate[2] + candidate[3], reverse=True)  # stable: of equals the first
+    candidates.sort(key=lambda candidate: candidate[2] + candidate[3], reverse=True)  # stable: on a tie, the first wins
     n_best = list(_different_texts(paragraph_text, candidates, options.n_best_size))
     null_score = _null_score(result_sets) if options.squad_version == "2.0" else None
     return Answer(qas_id, n_best or [_NOTHING[options.squad_version]], null_score)
@@ -111,8 +113,8 @@ def _averaged_spans(
     for result in results:
         for start, end, *log_probs in _spans(feature, result, options):
             scores[start, end].append(log_probs)
-    return [(int(feature.starts[start]), int(feature.ends[end]), *(sum(column) / len(found) for column in zip(*found)))
-            for (start, end), found in scores.items()]
+    return [(int(feature.starts[start]), int(feature.ends[end]), *(sum(column) / len(pairs) for column in zip(*pairs)))
+            for (start, end), pairs in scores.items()]
 
 
 def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
@@ -121,7 +123,7 @@ def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: An
     ends = np.asarray(result["end_top_index"], np.int64) - feature.doc_offset
     end_log_probs = np.asarray(result["end_top_log_probs"], np.float64)
     shape = [len(starts), -1]
-    if options.squad_version == "1.1":  # the ends are those of each start
+    if options.squad_version == "1.1":  # all starts have the same ends
         shape = [len(starts), len(ends)]
         ends, end_log_probs = np.broadcast_to(ends, shape), np.broadcast_to(end_log_probs, shape)
     ends, end_log_probs = ends.reshape(shape), end_log_probs.reshape(shape)  # [starts, ends]
@@ -134,7 +136,7 @@ def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: An
 
 
 def _different_texts(paragraph_text: str, candidates: list, count: int) -> Iterator[Candidate]:
-    """The first `count` whose texts differ."""
+    """The first `count` candidates with different texts."""
     seen: set[str] = set()
     for first, last, start_log_prob, end_log_prob in candidates:
         if len(seen) >= count:
@@ -146,7 +148,7 @@ def _different_texts(paragraph_text: str, candidates: list, count: int) -> Itera
 
 
 def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> float:
-    """The least over a question's features, averaged over sets."""
+    """The smallest null score of a question's features, averaged over the result sets."""
     scores = [min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
               for results in result_sets]
     return sum(scores) / len(scores)

@@ -1,6 +1,6 @@
 """The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the best threshold of na_prob.
 
-A dataset here is the "data" list of a SQuAD file.
+In this module, a dataset is the "data" list of a SQuAD file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def evaluate_v1(dataset: list, predictions: Mapping[str, str]) -> dict[str, floa
     """Exact match and F1 of SQuAD 1.1, in per cent.
 
     Args:
-      dataset: the JSON's "data" list.
-      predictions: an answer for each question, by id.
+      dataset: the "data" list of a SQuAD file.
+      predictions: the predicted answer of each question, by id.
 
     Returns:
       exact_match, f1.
 
     Raises:
-      ValueError: a question has no prediction, or there is no question.
+      ValueError: a question has no prediction, or there are no questions.
     """
     golds = {qas_id: _texts(question) for qas_id, question in _questions(dataset)}
     check_predictions(golds, predictions)
@@ -42,19 +42,19 @@ def evaluate_v2(
     """The official scores of SQuAD 2.0, in per cent.
 
     Args:
-      dataset: the JSON's "data" list.
-      predictions: an answer for each question, by id; "" for none.
-      na_probs: for each question, how likely it is that it has no answer; any score will do, more is likelier.
-      na_prob_thresh: questions above it count as not answered. The official script has 1.0, which a probability never
-        exceeds; default: predictions count as they are.
+      dataset: the "data" list of a SQuAD file.
+      predictions: the predicted answer of each question, by id; "" for no answer.
+      na_probs: the probability that a question has no answer, by id. Any score that grows with it can be used.
+      na_prob_thresh: questions with a larger na_prob count as not answered. The official script has 1.0, which no
+        probability exceeds. None: predictions are not changed.
 
     Returns:
-      exact, f1, total; the same three with HasAns_ and NoAns_ in front for the questions that have an answer and those
-      that have none; with na_probs best_exact, best_f1 and the thresholds that they are reached at, best_exact_thresh
-      and best_f1_thresh: a question is answered where its na_prob is at most that.
+      exact, f1, total; the same three with the prefixes HasAns_ and NoAns_, for the questions with and without an
+      answer. With na_probs also best_exact and best_f1, the best scores for any threshold, and these thresholds,
+      best_exact_thresh and best_f1_thresh: a question counts as answered if its na_prob is at most the threshold.
 
     Raises:
-      ValueError: a question has no prediction or na_prob, or there is no question.
+      ValueError: a question has no prediction or na_prob, or there are no questions.
     """
     has_answer = {qas_id: bool(question.get("answers")) for qas_id, question in _questions(dataset)}
     exact, f1 = raw_scores(dataset, predictions)
@@ -62,8 +62,8 @@ def evaluate_v2(
     if na_probs is not None:
         check_predictions(has_answer, na_probs, "na_probs")
         for name, scores in (("exact", exact), ("f1", f1)):
-            found = best_threshold(predictions, scores, na_probs, has_answer)
-            best[f"best_{name}"], best[f"best_{name}_thresh"] = found
+            best_score, threshold = best_threshold(predictions, scores, na_probs, has_answer)
+            best[f"best_{name}"], best[f"best_{name}_thresh"] = best_score, threshold
         if na_prob_thresh is not None:
             not_answered = {qas_id for qas_id, value in na_probs.items() if value > na_prob_thresh}
             exact, f1 = ({qas_id: float(not has_answer[qas_id]) if qas_id in not_answered else score
@@ -77,10 +77,10 @@ def evaluate_v2(
 
 
 def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Exact match and F1 of each question, by id, each the best over its answers. 2.0: no answer is "".
+    """Exact match and F1 of each question in SQuAD 2.0, by id: the best over its answers ("" if it has none).
 
     Raises:
-      ValueError: a question has no prediction, or there is no question.
+      ValueError: a question has no prediction, or there are no questions.
     """
     golds = {}
     for qas_id, question in _questions(dataset):
@@ -98,9 +98,9 @@ def best_threshold(
     predictions: Mapping[str, str], scores: Mapping[str, float], na_probs: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The best mean score, in per cent, of answering only questions of na_prob up to a threshold, and that threshold.
+    """The best mean score, in per cent, if only questions with na_prob up to a threshold are answered; the threshold.
 
-    The threshold is 0.0 where answering none is best, as in the official script.
+    The threshold is 0.0 if it is best to answer no question, as in the official script.
     """
     score = best_score = float(sum(not value for value in has_answer.values()))
     threshold = 0.0
@@ -115,18 +115,19 @@ def best_threshold(
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without punctuation and articles, and with single blanks."""
+    """Lower-cases a text, removes punctuation and articles, and replaces white space by single spaces."""
     without_punctuation = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
 
 
-def check_predictions(wanted: Mapping[str, object], given: Mapping[str, object], what: str = "predictions") -> None:
-    """Raises ValueError where there is no question, or something that is wanted for each of them is missing."""
-    if not wanted:
+def check_predictions(questions: Mapping[str, object], values: Mapping[str, object], what: str = "predictions") -> None:
+    """Raises ValueError if there are no questions, or if `values` has no entry for one of them."""
+    if not questions:
         raise ValueError("there are no questions to evaluate")
-    missing = [qas_id for qas_id in wanted if qas_id not in given]
+    missing = [qas_id for qas_id in questions if qas_id not in values]
     if missing:
-        raise ValueError(f"{what}: {len(missing):,} of {len(wanted):,} questions are missing, such as {missing[0]!r}")
+        raise ValueError(f"{what}: {len(missing):,} of {len(questions):,} questions are missing, "
+                         f"such as {missing[0]!r}")
 
 
 def _questions(dataset: list) -> Iterator[tuple[str, dict]]:
@@ -148,10 +149,12 @@ def _is_exact(gold: str, prediction: str) -> bool:
 
 
 def _f1(gold: str, prediction: str, of_nothing: float = 0.0) -> float:
-    """F1 of the words.
+    """F1 of the words of two answers.
 
     Args:
-      of_nothing: the score where both have no words; SQuAD 1.1 says 0, SQuAD 2.0 says 1.
+      gold: the correct answer.
+      prediction: the predicted answer.
+      of_nothing: the score of two answers without words: 0 in SQuAD 1.1, 1 in SQuAD 2.0.
     """
     gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
     if not gold_words and not words:

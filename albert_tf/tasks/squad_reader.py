@@ -1,4 +1,4 @@
-"""SquadReader: asks a model questions about a text, one by one (run_squad.py --ask)."""
+"""SquadReader: answers questions about a text, one by one (run_squad.py --ask)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from albert_tf.data.squad.reading import SquadExample
 from albert_tf.tasks.squad_answers import Answer, AnswerOptions, answer_question
 from albert_tf.text.tokenization import FullTokenizer
 
-# Windows that go through the model together, and the step of the lengths that they are padded to.
+# The number of windows of a batch. Lengths are padded to a multiple of the second number.
 _BATCH, _LENGTH_STEP = 16, 64
 
 
@@ -17,9 +17,9 @@ class SquadReader:
     """Answers questions about texts of any length.
 
     Args:
-      task: SpanTask or ConditionalSpanTask, with a fine-tuned model.
-      tokenizer: of its vocabulary.
-      features: how the text is cut; is_training False.
+      task: SpanTask or ConditionalSpanTask with a fine-tuned model.
+      tokenizer: the model's tokenizer.
+      features: how the text is divided into windows; is_training must be False.
       options: how answers are chosen.
     """
 
@@ -27,7 +27,7 @@ class SquadReader:
         self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
 
     def ask(self, question: str, text: str) -> Answer:
-        """The answers to a question, with where they stand in the text.
+        """The best answers to a question, with their offsets in the text.
 
         Raises:
           ValueError: the question or the text is empty.
@@ -50,7 +50,7 @@ class SquadReader:
 
 
 def describe(answer: Answer, count: int = 5) -> str:
-    """The best answers for a person to read: probability among the n best, characters, text."""
+    """The best answers as readable lines: probability (among the n best), offsets of first and last character, text."""
     lines = [f"{probability:6.1%}  {candidate.first:>7}-{candidate.last:<7}  " + candidate.text.replace("\n", " ")
              for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
     if answer.null_score is not None:

@@ -1,6 +1,6 @@
-"""Answers for a whole file, one question at a time: scores, thresholds and the release's result files.
+"""Answers, scores and the release's result files for a whole SQuAD file, one question at a time.
 
-However many questions there are, what is kept of each is its best text and its null score.
+Only the best text and the null score of each question are kept in memory.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BEST_METRIC = "f1"
 def answers(
     questions_path: str, result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]], options: AnswerOptions
 ) -> Iterator[Answer]:
-    """The answer of every question of a file, in order.
+    """The answers to all questions of a file, in order.
 
     Args:
-      questions_path: see data/squad/question_windows.py.
-      result_sets: of each checkpoint, by name, the candidates of each feature in order; see answer_question.
+      questions_path: path of the questions file (see data/squad/question_windows.py).
+      result_sets: for each checkpoint, the candidates of all features in order, by name (see answer_question).
       options: how answers are chosen.
     """
     row = 0
@@ -40,11 +40,11 @@ def answers(
 
 
 class Results:
-    """What is kept of the answers.
+    """The best text and the null score of each question.
 
     Args:
       squad_version: "1.1" or "2.0".
-      release_compatible: whether a question whose null score is the threshold itself counts as not answered.
+      release_compatible: whether a question whose null score equals the threshold counts as not answered.
     """
 
     def __init__(self, squad_version: str, release_compatible: bool = False):
@@ -59,35 +59,39 @@ class Results:
             self.null_odds[answer.qas_id] = answer.null_score
 
     def predictions(self, threshold: float | None) -> dict[str, str]:
-        """The text for each question; "" where its null score is above the threshold, if there is one."""
+        """The text for each question, or "" if its null score is above the threshold. None: no threshold."""
         return self._answered_up_to(threshold, self._release_compatible)
 
     def scores(self, dataset: list, threshold: float | None = None) -> dict[str, float]:
         """The official scores.
 
         Args:
-          dataset: the JSON's "data" list.
-          threshold: see `predictions`; default: the one with which F1 is best. SQuAD 1.1 has none.
+          dataset: the "data" list of a SQuAD file.
+          threshold: see `predictions`; None for the threshold with the best F1. Ignored for SQuAD 1.1.
 
         Returns:
-          1.1: exact_match and f1. 2.0: null_score_diff_threshold, the threshold; exact, f1, total and the like
-          of the predictions with that threshold; best_exact, best_f1 and their thresholds; and both ways to use the
-          threshold, the release's "<" (exact_below, f1_below) and the "<=" that it is meant for (exact_up_to,
+          1.1: exact_match and f1. 2.0: null_score_diff_threshold (the threshold); evaluate_v2's scores of the
+          predictions with that threshold; best_exact, best_f1 and their thresholds; and the scores for both ways to
+          compare with the threshold: the release's "<" (exact_below, f1_below) and the intended "<=" (exact_up_to,
           f1_up_to).
         """
         if self._version == "1.1":
             return evaluate_v1(dataset, self._texts)
-        found = evaluate_v2(dataset, self._texts, self.null_odds)
-        threshold = self._threshold(found) if threshold is None else threshold
+        scores = evaluate_v2(dataset, self._texts, self.null_odds)
+        threshold = self._threshold(scores) if threshold is None else threshold
         below, up_to = (evaluate_v2(dataset, self._answered_up_to(threshold, excluded)) for excluded in (True, False))
-        best = {name: value for name, value in found.items() if name.startswith("best_")}
+        best = {name: value for name, value in scores.items() if name.startswith("best_")}
         return dict(below if self._release_compatible else up_to, **best, null_score_diff_threshold=threshold,
                     exact_below=below["exact"], f1_below=below["f1"], exact_up_to=up_to["exact"], f1_up_to=up_to["f1"])
 
-    def _threshold(self, found: Mapping[str, float]) -> float:
-        """Where F1 is best. Answering nothing is the official script's 0.0, which logits may lie below."""
-        threshold, lowest = found["best_f1_thresh"], min(self.null_odds.values())
-        answers_none = found["best_f1"] * found["total"] <= 100.0 * found.get("NoAns_total", 0) + 1e-9
+    def _threshold(self, scores: Mapping[str, float]) -> float:
+        """The threshold with the best F1.
+
+        If it is best to answer no question, the official script's threshold is 0.0. Logits can be smaller than that, so
+        here the threshold is then below all of them.
+        """
+        threshold, lowest = scores["best_f1_thresh"], min(self.null_odds.values())
+        answers_none = scores["best_f1"] * scores["total"] <= 100.0 * scores.get("NoAns_total", 0) + 1e-9
         if threshold == 0.0 and answers_none and lowest <= 0.0 and not self._release_compatible:
             return lowest - 1.0
         return threshold
@@ -100,12 +104,12 @@ class Results:
                 for qas_id, text in self._texts.items()}
 
 
-def write_n_best(directory: str, found: Iterable[Answer]) -> Iterator[Answer]:
-    """Passes answers on while nbest_predictions.json is written, which is there when they are through."""
+def write_n_best(directory: str, answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Yields the answers unchanged and writes them to nbest_predictions.json, which appears after the last answer."""
     with written_whole(os.path.join(directory, N_BEST)) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             separator = "{"
-            for answer in found:
+            for answer in answers:
                 file.write(f"{separator}\n{json.dumps(answer.qas_id)}: {json.dumps(answer.to_json(), indent=4)}")
                 separator = ","
                 yield answer

@@ -8,17 +8,17 @@ from albert_tf.tasks.task import Batch, MeanLossTask, Tensors
 
 
 class TaggingTask(MeanLossTask):
-    """Tags of words. Batches have tag_ids, int32 [batch, seq]: the number of a tag from 1, 0 where a token has none.
+    """Tags of words. Batches have tag_ids, int32 [batch, seq]: the id of a token's tag, from 1; 0 for no tag.
 
     The model is an AlbertTokenClassifier.
     """
 
     def normalizers(self, batch: Batch) -> Tensors:
-        """tags: the number of tokens of a part of a batch that have a tag."""
+        """tags: the number of the micro-batch's tokens that have a tag."""
         return dict(tags=tf.math.count_nonzero(batch["tag_ids"], dtype=tf.float32))
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The share of this part of the batch in the mean cross entropy over the batch's tokens that have a tag."""
+        """The micro-batch's share of the mean cross entropy over the tokens that have a tag."""
         tag_ids = batch["tag_ids"]  # [batch, seq]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tag_ids - 1, 0), outputs["logits"])
         total = tf.reduce_sum(tf.where(tag_ids > 0, losses, 0.0))

@@ -1,4 +1,4 @@
-"""From the predictions for tokens to tags of words."""
+"""Converts predictions for tokens to tags of words."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
 
 def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
-    """float32 [words, labels] of all words of a file, the mean over their pieces and over several checkpoints.
+    """The probabilities of all words of a file, float32 [words, labels]: the mean over pieces and checkpoints.
 
     Args:
-      table: of the file.
-      predictions: of each checkpoint, probabilities [seq, labels] of each row of the table.
+      table: the features of the file.
+      predictions: for each checkpoint, the probabilities [seq, labels] of each row of the table.
     """
     word_pieces = [pieces.numpy() for pieces in table.sequences["word_pieces"]]
     counted = [np.flatnonzero(pieces) for pieces in word_pieces]
@@ -33,7 +33,7 @@ def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list
 
 
 def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> list[list[str]]:
-    """The most probable tags, by sentence.
+    """The most probable tag of each word, by sentence.
 
     Args:
       text: the file.
@@ -45,12 +45,12 @@ def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: 
 
 
 def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> dict[str, float]:
-    """The scores of predictions on a file with tags: those of tagging_metrics, and loss (also as eval_loss).
+    """The scores of predictions on a file with tags: tagging_metrics.evaluate, and loss (also as eval_loss).
 
-    The loss is the mean over the words whose tag is among label_names.
+    The loss is the mean cross entropy of the words whose tag is in label_names.
 
     Raises:
-      ValueError: the file has no tags, or not all probabilities are finite.
+      ValueError: the file has no tags, or a probability is NaN or infinite.
     """
     check_finite(probabilities)
     text.check_has_tags()

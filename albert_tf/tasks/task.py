@@ -1,8 +1,9 @@
-"""What a task is to the trainer: the contract of this package's classes, checked by the type checker.
+"""The protocol of tasks, which the type checker verifies.
 
-A step of the trainer calls normalizers on each part of a batch and sums them over micro-batches and replicas, then
-calls the model and loss on each part, and sums the losses. Where evaluation runs over batches it calls update_metrics;
-where scores come from predictions, as in GLUE and SQuAD, Predictor calls predictions.
+A training step calls `normalizers` on each micro-batch and sums them over micro-batches and replicas. Then it calls the
+model and `loss` on each micro-batch, and sums the losses. For tasks whose metrics are means over batches
+(pre-training), evaluation calls `update_metrics`. For tasks whose scores come from predictions (GLUE, SQuAD), Predictor
+calls `predictions`.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ class Task(Protocol):
     """A model with its loss.
 
     Attributes:
-      model: takes a batch and returns a dict of outputs.
-      metrics: Keras metrics that evaluation resets; empty where scores come from predictions.
+      model: a model that is called with a batch and returns a dict of outputs.
+      metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
     """
 
     model: keras.Model
 
     @property
     def metrics(self) -> Sequence[keras.metrics.Metric]:
-        """See the class."""
+        """Keras metrics, which each evaluation resets; empty if scores come from predictions."""
 
     def normalizers(self, batch: Batch) -> Tensors:
-        """Sums over a part of a batch, float32 scalars, whose totals over the whole batch divide the losses."""
+        """Sums over a micro-batch, float32 scalars. Their totals over the whole batch are the losses' denominators."""
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """A part's share of the batch's loss, float32 scalar, and its terms by name for the logs.
+        """A micro-batch's share of the batch's loss, a float32 scalar, and its terms by name for the logs.
 
         Args:
-          outputs: of the model, for this part.
-          batch: this part.
-          normalizers: of the whole batch.
+          outputs: the model's outputs for the micro-batch.
+          batch: the micro-batch.
+          normalizers: the totals of `normalizers` over the whole batch.
         """
 
 
@@ -48,7 +49,7 @@ class EvaluatedTask(Task, Protocol):
     """A task whose metrics are means over batches: pre-training."""
 
     def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
-        """Adds a batch of evaluation to the metrics."""
+        """Adds a batch of an evaluation to the metrics."""
 
 
 class PredictingTask(Task, Protocol):
@@ -59,7 +60,7 @@ class PredictingTask(Task, Protocol):
 
 
 class MeanLossTask(PredictingTask):
-    """Base class of the tasks whose loss is a mean over examples and whose scores come from predictions.
+    """Base class of tasks whose loss is a mean over examples and whose scores come from predictions.
 
     Args:
       model: the model to train.
@@ -71,5 +72,5 @@ class MeanLossTask(PredictingTask):
         self.model = model
 
     def normalizers(self, batch: Batch) -> Tensors:
-        """examples: the number of rows of a part of a batch."""
+        """examples: the number of rows of the micro-batch."""
         return dict(examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))

@@ -1,4 +1,4 @@
-"""Text -> ids. The modules are loaded when first used."""
+"""Text to token ids. The modules are loaded when first used."""
 
 from albert_tf.lazy import loader_of
 

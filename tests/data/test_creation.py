@@ -164,7 +164,7 @@ def test_what_gives_no_records_is_refused_and_leaves_nothing(tmp_path, text, cre
 
 
 def test_an_output_named_twice_is_refused(text, create):
-    with pytest.raises(ValueError, match="named twice"):
+    with pytest.raises(ValueError, match="two output files have the same path"):
         create("a.tfrecord", "a.tfrecord")
 
 

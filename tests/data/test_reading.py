@@ -28,7 +28,7 @@ def records() -> list[bytes]:
 
 
 @pytest.mark.parametrize("changes, message", [
-    (dict(input_ids=VOCAB_SIZE), f"x.tfrecord was made with another vocabulary: it has id {VOCAB_SIZE}, and"),
+    (dict(input_ids=VOCAB_SIZE), f"x.tfrecord was made with another vocabulary: it has id {VOCAB_SIZE}, but"),
     (dict(input_ids=-1), "x.tfrecord does not hold pre-training records: input_ids must be from 0 to 59. Received: -1"),
     (dict(masked_lm_ids=2**40), "masked_lm_ids must be from 0 to 59. Received: 1099511627776"),
     (dict(masked_lm_positions=16), "masked_lm_positions must be from 0 to 15. Received: 16"),

@@ -120,7 +120,7 @@ def test_records_of_other_features_are_told(golden, tokenizer, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     prediction_table(source(golden / "squad/dev.json", tokenizer, release_compatible=True), str(tmp_path), path)
     (tmp_path / "mine.manifest.json").unlink()  # as the release's records, which have none
-    with pytest.raises(ValueError, match="mine.tfrecord has 140 features, and .*dev.json gives 14.: they were made"):
+    with pytest.raises(ValueError, match="mine.tfrecord has 140 features, but .*dev.json gives 14.: they were made"):
         prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path / "other"), path)
 
 

@@ -123,11 +123,11 @@ def test_what_stands_beside_the_data_does_not_matter(tmp_path):
 @pytest.mark.parametrize("content, message", [
     (b"", "is not a SQuAD file: expected '{'"), (b"[1]", "is not a SQuAD file: expected '{'"),
     (b"{}", "no articles in \"data\""),
-    (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was cut"),
+    (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was truncated"),
     (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: 'None'"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
-    (b'{"data": []} {"data": []}', "expected its end and got '{"), (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
+    (b'{"data": []} {"data": []}', "expected its end, got '{"), (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
     (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8"),
     (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' must be a string"),

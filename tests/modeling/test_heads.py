@@ -192,7 +192,7 @@ def test_the_heads_drop_out_in_training_only(tiny_config, tiny_batch):
     (AlbertConditionalSpan, dict(p_mask=np.zeros([3, 12], np.int32), start_positions=np.zeros([3, 1], np.int32)),
      r"start_positions must be \[batch\]"),
     (lambda config: AlbertConditionalSpan(config, start_n_top=13), dict(p_mask=np.zeros([3, 12], np.int32)),
-     "the beam is 13 wide, and the sequence has 12 tokens"),
+     "the beam has 13 candidates, but the sequence has 12 tokens"),
 ])
 def test_wrong_inputs_are_named(tiny_config, tiny_batch, make, change, message):
     batch = {name: value for name, value in dict(tiny_batch, **change).items() if value is not None}

@@ -175,7 +175,7 @@ def test_padding_changes_no_real_token(tiny_config, tiny_batch):
      r"input_mask must be .* shape \(3, 11\); input_ids of shape \(3, 12\)"),
     (dict(masked_lm_positions=np.zeros([3], np.int32)), r"masked_lm_positions must be \[batch, predictions\]"),
     (dict.fromkeys(["input_ids", "input_mask", "segment_ids"], np.zeros([3, 17], np.int32)),
-     "the sequence has 17 tokens, and the model max_position_embeddings=16"),
+     "the sequence has 17 tokens, but the model has max_position_embeddings=16"),
 ])
 def test_wrong_inputs_are_named(tiny_config, tiny_batch, change, message):
     batch = {name: value for name, value in dict(tiny_batch, **change).items() if value is not None}

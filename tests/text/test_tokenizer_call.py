@@ -66,7 +66,7 @@ def test_pieces_inside_a_word_are_joined(word_pieces):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (dict(texts=["a", "b"], text_pairs=["c"]), "Received: 1 and 2"),
+    (dict(texts=["a", "b"], text_pairs=["c"]), "Received: 2 texts and 1 text_pairs"),
     (dict(texts="a", padding="left"), "padding must be one of longest, max_length. Received: 'left'"),
     (dict(texts="a", max_seq_length=3), "max_seq_length must be more than 3. Received: 3"),
     (dict(texts=["a", None]), r"texts must be strings. Received: texts\[1\]=None"),

@@ -1,5 +1,4 @@
-"""Dynamic masking: draws new masks each time that a record is read, by masking.py's rules, as TensorFlow ops on
-batches.
+"""Dynamic masking: draws new masks each time that a record is read, by masking.py's rules, with TensorFlow ops.
 
 A record's original masks are undone with masked_lm_ids; token_boundary tells which pieces start a word. The new masks
 of an example depend only on the seed and on the example's number in the endless order of the data. So they differ from

@@ -33,8 +33,8 @@ def num_buckets(corpus: Corpus, options: CreationOptions, num_outputs: int) -> i
 def check_corpus(corpus: Corpus, options: CreationOptions) -> None:
     """Raises ValueError if a corpus is too small for the objective."""
     if options.segments.objective == "nsp" and len(corpus) < 2:
-        raise ValueError("the next-sentence objective needs at least two documents: segment B is from another document; "
-                         "separate documents by a blank line")
+        raise ValueError("the next-sentence objective needs at least two documents, since segment B is from another "
+                         "one: separate documents by a blank line")
 
 
 def check_statistics(statistics: collections.Counter[str]) -> None:

@@ -109,7 +109,7 @@ class BlockBuilder:
 
     def add(self, qas_id: str, example_index: int, query: np.ndarray, paragraph: AlignedParagraph,
             answer: tuple[int, int], windows: Sequence[Window]) -> None:
-        """Adds a feature per window. `answer` is its first and last piece in the paragraph; `query` is int32 [pieces]."""
+        """Adds a feature per window. `answer` is its first and last piece of the paragraph, `query` int32 [pieces]."""
         doc_offset = len(query) + 2
         for doc_span_index, window in enumerate(windows):
             of_window = slice(window.first, window.first + window.length)

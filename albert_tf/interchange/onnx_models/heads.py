@@ -14,7 +14,7 @@ from albert_tf.interchange.onnx_models.encoder import add_encoder
 from albert_tf.interchange.onnx_models.graph import OnnxGraph
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import BARRED_LOGIT, AlbertConditionalSpan
+from albert_tf.modeling.conditional_span import MASKED_LOGIT, AlbertConditionalSpan
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
 from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
 from albert_tf.modeling.pooling import LEAST_LENGTH
@@ -147,9 +147,9 @@ def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, 
 
 
 def _bar(graph: OnnxGraph, logits: str, barred: str) -> str:
-    """BARRED_LOGIT where `barred` is 1."""
+    """MASKED_LOGIT where `barred` is 1."""
     kept = graph.node("Mul", logits, graph.node("Sub", graph.scalar(1), barred))
-    return graph.node("Add", kept, graph.node("Mul", barred, graph.scalar(BARRED_LOGIT)))
+    return graph.node("Add", kept, graph.node("Mul", barred, graph.scalar(MASKED_LOGIT)))
 
 
 def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
