@@ -123,7 +123,7 @@ def test_a_worker_that_is_lost_is_named_in_one_line(run, monkeypatch, error, nam
         raise error
 
     status, printed = run(main)
-    assert status == 1 and printed.startswith(f"script.py: error: {name} does not answer any more: ")
+    assert status == 1 and printed.startswith(f"script.py: error: {name} no longer answers: ")
     assert printed.count("\n") == 1 and "Start all workers again" in printed
 
 

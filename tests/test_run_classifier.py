@@ -312,7 +312,7 @@ def test_an_output_directory_of_another_task_is_refused(script, folder):
     flags = dict(output_dir=folder / "first_rte", train_step=1, do_train=True, do_eval=True)
     script.run(task_name="rte", **flags)
     printed = script.run(expect=1, task_name="cola", **flags)
-    assert "eval_history.jsonl has no matthew_corr" in printed and "is of another task, name another" in printed
+    assert "eval_history.jsonl has no matthew_corr" in printed and "has the results of another task" in printed
 
 
 def test_a_label_without_an_example_is_named(script, tmp_path):

@@ -164,7 +164,7 @@ def test_evaluation_alone_takes_what_is_there(runs, finished, session):
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
     printed = session.run(output_dir=finished[1], do_train=False, do_eval=True,
                           eval_input_file=runs.folder / "dev.tfrecord")
-    assert "model.ckpt-9 is cut or changed" in printed and "step 12:" in printed
+    assert "model.ckpt-9 is truncated or changed" in printed and "step 12:" in printed
     results = results_of(finished[1])
     expected = scores_of(from_pretrained(str(finished[1] / "model.ckpt-12"), model="pretrainer"),
                          runs.folder / "dev.tfrecord")

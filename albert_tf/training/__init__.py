@@ -1,4 +1,4 @@
-"""Losses -> weights. The modules are loaded when first used."""
+"""Training: optimizer, trainer, checkpoints and runs. The modules are loaded when first used."""
 
 from albert_tf.lazy import loader_of
 

@@ -1,4 +1,4 @@
-"""What goes on beside training: what a person sees, and when a run stops."""
+"""Keras callbacks of a training run: progress, curves, saving, and when the run ends."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from albert_tf import keras
 from albert_tf.progress import LINE_SECONDS, Bar, MovingRate
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 
-# Steps between two points of a curve.
+# The number of steps between two points of a curve.
 _CURVE_STEPS = 20
 
 
 class StepCallback(keras.callbacks.Callback):
-    """A callback that is told the step of the run, which goes on counting after a restart."""
+    """A callback that gets the step of the run, which a restart does not reset."""
 
     def __init__(self, first_step: int):
         super().__init__()
@@ -28,19 +28,19 @@ class StepCallback(keras.callbacks.Callback):
         """Calls on_step."""
         try:
             self.on_step(self._first_step + batch + 1, logs)
-        # Keras' fit would take both for the end of the data.
-        except tf.errors.OutOfRangeError as error:  # a file that may not grow further, too
+        # Keras' fit would interpret both errors as the end of the data.
+        except tf.errors.OutOfRangeError as error:  # also raised when a file exceeds a size limit
             raise OSError(error.message) from error
         except StopIteration as error:
             raise RuntimeError(f"step {self._first_step + batch + 1}: a callback raised StopIteration") from error
 
     def on_step(self, step: int, logs: dict) -> None:
-        """What a subclass does after a step of the run."""
+        """Called after each step of the run."""
         raise NotImplementedError
 
 
 class Progress(StepCallback):
-    """A progress bar on a terminal, a plain line now and then elsewhere: steps, examples/s, time left, loss."""
+    """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals."""
 
     def __init__(self, first_step: int, num_train_steps: int, batch_size: int):
         super().__init__(first_step)
@@ -80,7 +80,7 @@ class Curves(StepCallback):
         self._writer = tf.summary.create_file_writer(directory)
 
     def on_step(self, step, logs):
-        """Writes the curves' values."""
+        """Writes a point of each curve."""
         if step % _CURVE_STEPS == 0 or step == self._total:
             with self._writer.as_default(step=step):
                 for name, value in logs.items():
@@ -92,24 +92,24 @@ class Curves(StepCallback):
 
 
 class Saving(StepCallback):
-    """Every so many steps, and at the last one: save(step)."""
+    """Calls save(step) every `every` steps, and at the last step."""
 
     def __init__(self, first_step: int, num_train_steps: int, every: int, save):
         super().__init__(first_step)
         self._total, self._every, self._save, self._saved = num_train_steps, every, save, first_step
 
     def on_step(self, step, logs):
-        """Saves where a multiple of the interval, or the end, is reached."""
+        """Saves if a multiple of the interval, or the last step, has been reached."""
         if step // self._every > self._saved // self._every or step == self._total:
             self._saved = step
             self._save(step)
 
 
 class EndOnSignal(StepCallback):
-    """SIGTERM: save(step), then end the process with the status that the signal would have given.
+    """On SIGTERM, calls save(step) and ends the process with the exit status of that signal.
 
-    Only the process that writes does so. Others would keep it waiting for them in its last step, so they go on until it
-    is gone. It is a context manager, and handles the signal within its block only.
+    Only the process that writes files does so. The other workers ignore the signal until that process has ended, since
+    it would wait for them in its last step. This class is a context manager, and handles the signal only in its block.
     """
 
     def __init__(self, first_step: int, save, writes: bool):
@@ -130,28 +130,28 @@ class EndOnSignal(StepCallback):
         """Saves and ends the run after a signal."""
         if self._received:
             self._save(step)
-            logging.info("ended by SIGTERM; step %d is saved", step)
+            logging.info("ending after SIGTERM; step %d is saved", step)
             sys.exit(128 + signal.SIGTERM)
 
 
 class SkippedSteps(StepCallback):
-    """Reports steps that were left out since a gradient was not finite, and ends a run of nothing but such steps."""
+    """Reports steps that were skipped because a gradient was not finite, and ends the run after many in a row."""
 
     def __init__(self, first_step: int):
         super().__init__(first_step)
         self._known: int | None = None
 
     def on_train_begin(self, logs=None):
-        """Starts from the count that the model has: a resumed run may have skipped steps before."""
+        """Starts from the model's count, since a resumed run may have skipped steps before."""
         self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
 
     def on_step(self, step, logs):
-        """Warns of a step that was skipped, and raises ValueError after many in a row."""
+        """Warns of a skipped step, and raises ValueError after many in a row."""
         skipped = int(logs["skipped_steps"])
         if skipped == self._known:
             return
         self._known = skipped
-        logging.warning("step %d: a gradient was not finite, nothing was updated; %d such steps so far", step, skipped)
+        logging.warning("step %d was skipped since a gradient was not finite; %d skipped steps so far", step, skipped)
         if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
                              "lower --learning_rate, or train in another --precision")

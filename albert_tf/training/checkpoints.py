@@ -1,7 +1,7 @@
-"""Checkpoints: model.ckpt-STEP of a run, the latest few, and model.ckpt-best.
+"""Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best.
 
-A checkpoint is written under another name, and its index is renamed last: one that has an index is whole, and what a
-kill left behind is not looked at.
+A checkpoint is written under a temporary name. Then its files are renamed, the index last. So a checkpoint with an
+index is complete, and files that a killed process has left behind are ignored.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _WRITING = ".writing."
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint whose files are cut, changed or missing, or whose values are not finite."""
+    """A checkpoint whose files are truncated, changed or missing, or whose values are not finite."""
 
 
 class Checkpoints:
-    """The checkpoints of a run in its output directory, and the config beside them.
+    """The checkpoints and the config of a run in its output directory.
 
     Args:
-      directory: where they are. What a killed run was writing there is removed.
-      trainer: a compiled Trainer; model, optimizer, step and counters are saved.
-      config: written to albert_config.json with each checkpoint.
-      keep: how many of model.ckpt-STEP to keep.
-      writes: whether this process writes: one of several does.
+      directory: the output directory. Incomplete checkpoints of a killed process are removed.
+      trainer: a compiled Trainer. Its model, optimizer, step and counters are saved.
+      config: the model's config, written to albert_config.json with each checkpoint.
+      keep: number of model.ckpt-STEP to keep.
+      writes: whether this process writes files; only one of several workers does.
 
     Raises:
-      ValueError: the directory's name has a character that TensorFlow takes for a pattern when it reads.
+      ValueError: the directory's name has a wildcard, which TensorFlow would interpret when it reads a checkpoint.
     """
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
         if glob.has_magic(directory):
-            raise ValueError("output_dir must have none of * ? [ in its name: what is saved there could not be read. "
-                             f"Received: {directory}")
+            raise ValueError("the name of output_dir must not have * ? or [, since TensorFlow could not read "
+                             f"checkpoints from it. Received: {directory}")
         self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
         self._saved_step: int | None = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
@@ -55,7 +55,7 @@ class Checkpoints:
             _remove(directory, _WRITING + NAME)
 
     def save(self, step: int) -> None:
-        """Writes model.ckpt-STEP, and removes the oldest that are too many."""
+        """Writes model.ckpt-STEP, and removes the oldest checkpoints if there are more than `keep`."""
         if not self._writes or step == self._saved_step:
             return
         self._write(f"{NAME}-{step}")
@@ -63,7 +63,7 @@ class Checkpoints:
         saved = numbered(self._directory)
         latest = os.path.basename(saved[-1])
         write_text(os.path.join(self._directory, "checkpoint"),
-                   f'model_checkpoint_path: "{latest}"\n')  # as TensorFlow's
+                   f'model_checkpoint_path: "{latest}"\n')  # TensorFlow's format
         for old in saved[:-self._keep]:
             _remove(self._directory, f"{os.path.basename(old)}.")
 
@@ -73,16 +73,16 @@ class Checkpoints:
             self._write(BEST)
 
     def restore(self, prefix: str) -> int:
-        """Takes over everything that a checkpoint of such a run holds. Returns its step.
+        """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
         Raises:
-          DamagedCheckpoint: it cannot be read to its end, or a value is not finite.
-          ValueError: it is of another model or optimizer.
+          DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
+          ValueError: the checkpoint is that of another model or optimizer.
         """
         try:
             self._checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
-        except (tf.errors.OpError, IndexError, RuntimeError) as error:  # IndexError: the reader met the end of a file
-            raise DamagedCheckpoint(f"{prefix} is cut or changed: {_first_line(error)}") from error
+        except (tf.errors.OpError, IndexError, RuntimeError) as error:  # IndexError: a file ended too early
+            raise DamagedCheckpoint(f"{prefix} is truncated or changed: {_first_line(error)}") from error
         except (AssertionError, ValueError) as error:
             reason = _first_line(error)
             raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {reason}") from error
@@ -94,15 +94,16 @@ class Checkpoints:
         return int(tf.convert_to_tensor(self._checkpoint.step))
 
     def restore_latest(self) -> int:
-        """Goes on from the latest model.ckpt-STEP that is not damaged. Returns its step, 0 where there is none.
+        """Restores the latest model.ckpt-STEP that is not damaged. Returns its step, or 0 if there are no checkpoints.
 
         Raises:
-          ValueError: all are damaged, it is of another model or optimizer, or model.ckpt-best was not saved by a run.
+          ValueError: all are damaged, the latest is that of another model or optimizer, or model.ckpt-best exists but
+            was not saved by a run.
         """
         best = os.path.join(self._directory, BEST)
         if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
-            raise ValueError(f"{best} was not saved by a run, and the best of this run would replace it: name another "
-                             "--output_dir")
+            raise ValueError(f"{best} was not saved by a run, and the best checkpoint of this run would replace it: "
+                             "choose another --output_dir")
         saved = numbered(self._directory)
         for prefix in reversed(saved):
             try:
@@ -110,7 +111,7 @@ class Checkpoints:
             except DamagedCheckpoint as error:
                 logging.warning("%s; trying the one before it", error)
         if saved:
-            raise ValueError(f"no checkpoint in {self._directory} can be read: remove them to start anew")
+            raise ValueError(f"no checkpoint in {self._directory} can be read: remove them to start again")
         return 0
 
     def _write(self, name: str) -> None:
@@ -118,7 +119,7 @@ class Checkpoints:
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
         try:
             self._checkpoint.write(os.path.join(self._directory, fresh))
-            # A checkpoint that is replaced is none from here on, until all of the new one is in place.
+            # The old checkpoint of this name is invalid until it has been replaced completely.
             _remove(self._directory, f"{name}.index")
             for part in sorted(_names(self._directory, f"{fresh}.")):  # data, index
                 source, target = (os.path.join(self._directory, file) for file in (part, name + part[len(fresh):]))
@@ -129,25 +130,25 @@ class Checkpoints:
 
 
 def numbered(directory: str) -> list[str]:
-    """The prefixes of all whole model.ckpt-STEP of a directory, by step."""
+    """The prefixes of all complete model.ckpt-STEP of a directory, in the order of their steps."""
     return list(numbered_by_step(directory).values())
 
 
 def numbered_by_step(directory: str) -> dict[int, str]:
-    """The steps of all whole model.ckpt-STEP of a directory, in their order, and their prefixes."""
+    """The prefix of each complete model.ckpt-STEP of a directory by its step, in ascending order."""
     matches = (re.fullmatch(rf"({re.escape(NAME)}-(\d+))\.index", name) for name in _names(directory, f"{NAME}-"))
     prefixes = {int(match[2]): os.path.join(directory, match[1]) for match in matches if match}
     return dict(sorted(prefixes.items()))
 
 
 def saved_step(path: str) -> int:
-    """The step that a checkpoint of ours is of, by its prefix or directory; 0 for weights from elsewhere."""
+    """The step of a checkpoint (prefix or directory); 0 for weights that were not saved by a run of this package."""
     prefix = best_or_latest(path) or path
     return (_step_in(prefix) or 0) if tf.io.gfile.exists(f"{prefix}.index") else 0
 
 
 def best_or_latest(directory: str) -> str | None:
-    """model.ckpt-best, else the latest model.ckpt-STEP; None where there is neither."""
+    """The prefix of model.ckpt-best, or of the latest model.ckpt-STEP; None if there is neither."""
     best = os.path.join(directory, BEST)
     if tf.io.gfile.exists(best + ".index"):
         return best
@@ -156,19 +157,19 @@ def best_or_latest(directory: str) -> str | None:
 
 
 def _step_in(prefix: str) -> int | None:
-    """The step that a checkpoint holds; None for weights that no run saved."""
+    """The step in a checkpoint; None for weights that were not saved by a run."""
     reader, name = tf.compat.v1.train.NewCheckpointReader(prefix), "step/.ATTRIBUTES/VARIABLE_VALUE"
     return int(reader.get_tensor(name)) if reader.has_tensor(name) else None
 
 
 def _names(directory: str, start: str) -> list[str]:
-    """Names in a directory, by their start."""
+    """The names in a directory that begin with `start`."""
     names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
     return [name for name in names if name.startswith(start)]
 
 
 def _remove(directory: str, start: str) -> None:
-    """Removes the files and directories of a directory whose names start so; an index goes first."""
+    """Removes the files and folders in a directory whose names begin with `start`, an index before its data."""
     for name in sorted(_names(directory, start), reverse=True):
         path = os.path.join(directory, name)
         tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)

@@ -1,4 +1,4 @@
-"""Evaluating checkpoints: the results as files, and which checkpoint is the best."""
+"""Evaluates checkpoints, writes the results to files, and determines the best checkpoint."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Evaluator:
     """Evaluates a run's model, step after step.
 
     Args:
-      directory: gets eval_results.txt (the last results, "key = value") and .json, eval_history.jsonl (all, a line
-        each), best_trial.txt ("step:best_step:best_value", as in the release), and in eval/ curves for TensorBoard.
-      evaluate: gives the results of the model as it is, as a dict of floats.
-      best_metric: the key of which more is better.
-      save_best: called when the results are the best so far.
-      writes: whether this process writes: one of several does.
-      patience: evaluations in a row without a new best after which a run ends early; 0 for never.
+      directory: folder of the files: eval_results.txt (the latest results, "key = value") and .json, eval_history.jsonl
+        (all results, one per line), best_trial.txt ("step:best_step:best_value", as in the release), and eval/ with
+        curves for TensorBoard.
+      evaluate: function that evaluates the model's current weights and returns the results as a dict of floats.
+      best_metric: the result that decides which checkpoint is the best; higher is better.
+      save_best: function that is called when the results are the best so far.
+      writes: whether this process writes files; only one of several workers does.
+      patience: number of evaluations without a new best after which the run ends early; 0 for never.
     """
 
     def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str,
@@ -40,36 +41,36 @@ class Evaluator:
         self._history = read_history(directory, best_metric)
 
     def has_evaluated(self, step: int) -> bool:
-        """Whether the results of a step are in the history."""
+        """Whether the history has the results of a step."""
         return any(row["global_step"] == step for row in self._history)
 
     @property
     def best(self) -> dict[str, float] | None:
-        """The results that were the best so far, of the first step that had them."""
+        """The best results so far; on a tie, those of the first step."""
         return best_of(self._history, self._best_metric)
 
     @property
     def best_step(self) -> int:
-        """The step of the best results; 0 where there are none."""
+        """The step of the best results; 0 if there are none."""
         best = self.best
         return int(best["global_step"]) if best else 0
 
     @property
     def patience_is_over(self) -> bool:
-        """Whether a run should end early; known from the history, so a run that is started again does not go on."""
+        """Whether the run should end early. The history tells, so a run that is started again does not continue."""
         best = self.best
         if not self._patience or best is None:
             return False
         return len(self._history) - 1 - self._history.index(best) >= self._patience
 
     def write_best(self) -> None:
-        """Leaves the best results in eval_results.txt, in the place of the last ones."""
+        """Replaces the latest results in eval_results.txt by the best ones."""
         best = self.best
         if self._writes and best is not None:
             write_results(self._directory, best)
 
     def __call__(self, step: int) -> dict[str, float]:
-        """Evaluates a step of the run: its results enter the history, and it may become the best."""
+        """Evaluates a step of the run, adds its results to the history, and saves it if it is the best so far."""
         results = self.report(step)
         others = [row for row in self._history if row["global_step"] != step]
         if all(results[self._best_metric] > row[self._best_metric] for row in others):
@@ -80,7 +81,7 @@ class Evaluator:
         return results
 
     def report(self, step: int) -> dict[str, float]:
-        """Evaluates the model as it is, and writes eval_results.txt."""
+        """Evaluates the model's current weights and writes eval_results.txt."""
         results = dict(self._evaluate(), global_step=step)
         shown = ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step")
         logging.info("step %d: %s", step, shown)
@@ -90,7 +91,7 @@ class Evaluator:
 
     def _write_history(self, results: dict[str, float]) -> None:
         write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
-        best = self.best or results  # these results are in the history: there is a best
+        best = self.best or results  # never None, since the history has these results
         write_text(os.path.join(self._directory, BEST_TRIAL),
                    f"{results['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
         with self._curves.as_default(step=results["global_step"]):
@@ -100,14 +101,14 @@ class Evaluator:
 
 
 def write_results(directory: str, results: dict[str, float], name: str = RESULTS) -> None:
-    """Writes eval_results.txt, "key = value", and eval_results.json, or the same under another name."""
+    """Writes eval_results.txt ("key = value") and eval_results.json, or the same with another name."""
     lines = "".join(f"{key} = {results[key]}\n" for key in sorted(results))
     write_text(os.path.join(directory, f"{name}.txt"), lines)
     write_text(os.path.join(directory, f"{name}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
 
 
 def best_of(history: list[dict], best_metric: str) -> dict[str, float] | None:
-    """The first of the rows of which none is better; None where there are none."""
+    """The row with the highest best_metric (on a tie, the first one); None if there are no rows."""
     return max(history, key=lambda row: row[best_metric], default=None)
 
 
@@ -115,14 +116,16 @@ def read_history(directory: str, best_metric: str) -> list[dict]:
     """The results of a run's evaluations so far, oldest first.
 
     Raises:
-      ValueError: they are of another task: there is no best_metric among them; or a line is damaged, and is named.
+      ValueError: the results have no best_metric, so they are those of another task; or a line is damaged (it is
+        named).
     """
     path = os.path.join(directory, HISTORY)
     if not tf.io.gfile.exists(path):
         return []
     history = [_checked_row(row, f"{path} line {line}") for line, row in read_json_lines(path)]
     if not all(best_metric in row for row in history):
-        raise ValueError(f"{path} has no {best_metric}: {directory} is of another task, name another --output_dir")
+        raise ValueError(f"{path} has no {best_metric}: {directory} has the results of another task, choose another "
+                         "--output_dir")
     return history
 
 

@@ -1,6 +1,6 @@
-"""Fine-tuning: one run or several seeds, evaluated as they go, and the model that then predicts and is exported.
+"""Fine-tuning: trains one or several seeds, evaluates their checkpoints, and predicts with the best one.
 
-What a task's script does with it (albert_tf/finetuning_flags.py makes it from the flags):
+A task's script uses it like this (albert_tf/finetuning_flags.py makes the options from the flags):
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="f1")
     if options.do_train:
@@ -10,9 +10,9 @@ What a task's script does with it (albert_tf/finetuning_flags.py makes it from t
     if options.do_predict:
         write_answers(finetuning.predict(table))
 
-new_task builds model and task (albert_tf/tasks), which has, besides what the trainer needs, predictions(outputs): the
-tensors that evaluation wants. evaluate is called with a function like `predict`, asks it for the tables that it needs,
-and gives the results as a dict of floats.
+`new_task` is a function that builds a PredictingTask and its model. `evaluate` is a function that is called with a
+function like `FineTuning.predict`, with which it gets the predictions for the tables that it needs; it returns the
+results as a dict of floats.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from albert_tf.training.several_runs import write_summary
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import wait_for_all
 
-# The predictions of one or several checkpoints (--ensemble_checkpoints): each by name, a value for each example.
-Predictions = list  # of dict[str, list[np.ndarray]]
+# The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
+# example.
+Predictions = list  # list[dict[str, list[np.ndarray]]]
 Predict = Callable[[FeatureTable], Predictions]
 Evaluate = Callable[[Predict], "dict[str, float]"]
 # Called by the chief when a run is done: its directory, its seed, the model, the best results or {}.
@@ -51,29 +52,29 @@ class Weights(Protocol):
     """Reads weights in any format: interchange's WeightsReader."""
 
     def make(self, new_task: Callable[[], PredictingTask], path: str | None) -> tuple[PredictingTask, Any]:
-        """A new task with the weights of a path, or with random ones, and a report of what was restored."""
+        """Returns a new task with the weights of a path (random ones for None), and a report of what was restored."""
 
     def load(self, model: keras.Model, path: str) -> Any:
-        """Puts the weights of a path into a model; gives a report of what was restored."""
+        """Loads the weights of a path into a model. Returns a report of what was restored."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningOptions:
-    """What fine-tuning is asked for.
+    """Options of fine-tuning.
 
     Args:
-      run: of a single run; output_dir is that of all.
-      trainer: of a single run; each has its own seed.
-      seeds: one for each run. Several runs are in output_dir/seed_N.
-      buckets: lengths that batches are padded to.
-      init_checkpoint: where the weights start; None for random ones.
-      ensemble_checkpoints: whose predictions are averaged, in the place of the run's own.
-      eval_batch_size, predict_batch_size: over all replicas.
+      run: options of each run. Its output_dir is the folder of all runs.
+      trainer: options of each run's trainer. Its random_seed is replaced by the seed of the run.
+      seeds: one seed for each run. Several runs are in output_dir/seed_N.
+      buckets: lengths to which batches are padded.
+      init_checkpoint: path of the initial weights; None for random weights.
+      ensemble_checkpoints: paths of checkpoints whose predictions are averaged, instead of using a run's checkpoint.
+      eval_batch_size, predict_batch_size: examples of a batch, over all replicas.
       early_stopping_patience: see Evaluator.
       recipe: name of the recipe that the options are from, for the model card.
 
     Raises:
-      ValueError: a batch size or the patience is out of its bounds.
+      ValueError: a batch size or the patience is out of range.
     """
 
     run: RunOptions
@@ -94,33 +95,33 @@ class FineTuningOptions:
 
 
 class FineTuning:
-    """The runs of a task in their directory.
+    """The fine-tuning runs of a task.
 
     Args:
       options: see FineTuningOptions.
-      strategy: where it runs.
-      config: the model's, written beside its checkpoints.
-      new_task: builds model and task, with random weights.
-      weights: reads weights for it: interchange's WeightsReader.
-      best_metric: the result of which more is better.
+      strategy: the distribution strategy.
+      config: the model's config, which is written next to its checkpoints.
+      new_task: function that builds model and task with random weights.
+      weights: reads weights: interchange's WeightsReader.
+      best_metric: the result that decides which checkpoint is the best; higher is better.
     """
 
     def __init__(self, options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
                  new_task: Callable[[], PredictingTask], weights: Weights, best_metric: str):
         self.options, self.strategy, self._config = options, strategy, config
         self._new_task, self._weights, self._best_metric = new_task, weights, best_metric
-        self._serving: PredictingTask | None = None  # the task whose model predicts
-        self._served_path: str | None = None  # whose weights it has
+        self._serving: PredictingTask | None = None  # the task that predicts
+        self._served_path: str | None = None  # the path of its weights
 
     def train(
         self, table: FeatureTable, evaluate: Evaluate | None = None, after_run: AfterRun | None = None
     ) -> None:
-        """Trains every run to its end, going on where it was; with `evaluate`, each checkpoint as it is saved.
+        """Trains every run to its end, continuing from its latest checkpoint.
 
         Args:
-          table: the examples.
-          evaluate: gives the results, see above.
-          after_run: see AfterRun.
+          table: the training examples.
+          evaluate: evaluates each checkpoint when it is saved (see the module's description); None for no evaluation.
+          after_run: called after each run (see AfterRun); None for no call.
         """
         if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
@@ -139,16 +140,16 @@ class FineTuning:
                 after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {})
         if evaluate is not None:
             self._summarise()
-        wait_for_all(self.strategy)  # what the chief has saved may predict next
+        wait_for_all(self.strategy)  # all workers may next predict with a checkpoint that the chief has saved
 
     def evaluate(self, evaluate: Evaluate) -> None:
-        """Evaluates what is there.
+        """Evaluates checkpoints without training.
 
-        That is --ensemble_checkpoints, else all model.ckpt-STEP of each run, else its model.ckpt-best, else
-        --init_checkpoint.
+        These are --ensemble_checkpoints if set; or else all model.ckpt-STEP of each run, or its model.ckpt-best if it
+        has no others; or else --init_checkpoint.
 
         Raises:
-          ValueError: there is nothing, or it cannot be read.
+          ValueError: there is no checkpoint, or it cannot be read.
         """
         if self.options.ensemble_checkpoints or not any(map(best_or_latest, self.runs.values())):
             self._report(evaluate(lambda table: self._predictions(table, self.options.eval_batch_size)))
@@ -161,7 +162,7 @@ class FineTuning:
         wait_for_all(self.strategy)
 
     def predict(self, table: FeatureTable) -> Predictions:
-        """The predictions of --ensemble_checkpoints, else of `checkpoint`, one after the other.
+        """The predictions of each of --ensemble_checkpoints, or of `checkpoint()` if these are not set.
 
         Raises:
           ValueError: there is no checkpoint, or it has no head for this task.
@@ -169,40 +170,40 @@ class FineTuning:
         return self._predictions(table, self.options.predict_batch_size)
 
     def best_model(self) -> keras.Model:
-        """The model that predicts, with the weights of `checkpoint`."""
+        """The model with the weights of `checkpoint()`."""
         return self._serve(self.checkpoint()).model
 
     def checkpoint(self) -> str:
-        """The checkpoint that predicts where there is no ensemble.
+        """The checkpoint that predicts if there is no ensemble.
 
-        That is the best run's model.ckpt-best, else its latest, else --init_checkpoint.
+        This is the best run's model.ckpt-best, or its latest checkpoint, or --init_checkpoint, whichever exists first.
 
         Raises:
-          ValueError: there is none.
+          ValueError: there is no checkpoint.
         """
         best = {directory: best_or_latest(directory) for directory in self.runs.values()}
         saved = {directory: prefix for directory, prefix in best.items() if prefix}
         if saved:
             return saved[max(saved, key=self._best_value)]
         if not self.options.init_checkpoint:
-            raise ValueError(f"there is no checkpoint in {self.options.run.output_dir}, and no --init_checkpoint: "
-                             "--do_train makes one")
+            raise ValueError(f"there is no checkpoint in {self.options.run.output_dir}, and --init_checkpoint is not "
+                             "set: train with --do_train first, or set --init_checkpoint")
         return self.options.init_checkpoint
 
     def serving_step(self) -> int:
-        """The step of the checkpoint that predicts, of several the last one; 0 where they are none of ours."""
+        """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
         return max(map(saved_step, self._serving_paths()))
 
     @property
     def runs(self) -> dict[int, str]:
-        """The directory of each seed: output_dir itself where there is one."""
+        """The directory of each seed: output_dir/seed_N, or output_dir itself if there is only one seed."""
         parent, seeds = self.options.run.output_dir, self.options.seeds
         if len(seeds) == 1:
             return {seeds[0]: parent}
         return {seed: os.path.join(parent, f"seed_{seed}") for seed in seeds}
 
     def _start(self, seed: int, directory: str, evaluate: Evaluate | None, path: str | None):
-        """Trainer, checkpoints and evaluator of a run, with the weights of a path, or random ones."""
+        """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
         tf.io.gfile.makedirs(directory)
         keras.utils.set_random_seed(seed)
         task, _ = self._task_with_weights(path)
@@ -255,7 +256,7 @@ class FineTuning:
         return self.options.ensemble_checkpoints or (self.checkpoint(),)
 
     def _serve(self, path: str):
-        """The task that predicts, its model with the weights of a path."""
+        """The task that predicts, with the weights of a path."""
         if self._serving is None:
             self._serving, report = self._task_with_weights(path)
             _check_fine_tuned(report, path)
@@ -272,13 +273,13 @@ class FineTuning:
         _check_fine_tuned(self._weights.load(model, path), path)
 
     def _best_value(self, directory: str) -> float:
-        """What the best of a run reached; a run that was never evaluated is better than none."""
+        """The best result of a run; minus infinity for a run that was never evaluated."""
         best = best_of(read_history(directory, self._best_metric), self._best_metric)
         return best[self._best_metric] if best else float("-inf")
 
 
 def _check_fine_tuned(report, path: str) -> None:
-    """Raises ValueError where a head is missing among what was restored."""
+    """Raises ValueError if the weights of the task's head were not restored."""
     missing = [name for name in report.not_restored if not name.startswith("bert/")]
     if missing:
         raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "

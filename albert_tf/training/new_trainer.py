@@ -1,4 +1,4 @@
-"""A compiled trainer, from its options: the one way in which scripts make it."""
+"""Makes a compiled trainer from its options, for all scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrainerOptions:
       optimizer: "lamb" or "adamw".
       learning_rate, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
       random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary: see Trainer.
-      gradient_checkpointing: whether a layer's activations are computed again for its gradients.
+      gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
     """
 
     optimizer: str
@@ -38,19 +38,21 @@ class TrainerOptions:
 
 
 def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions) -> Trainer:
-    """A compiled trainer of a task whose model and metrics were made under the strategy.
+    """Makes a compiled trainer.
 
     Args:
-      task, strategy: what is trained, and where.
+      task: the task. Its model and metrics must have been made in the strategy's scope.
+      strategy: the distribution strategy.
       options: see TrainerOptions.
-      run: how long it is trained.
+      run: see RunOptions.
 
     Raises:
       ValueError: gradient_checkpointing with a TF-Hub module as the encoder.
     """
     if options.gradient_checkpointing:
         if not isinstance(task.model.albert, AlbertModel):
-            raise ValueError("--gradient_checkpointing does not work with a TF-Hub module: its layers are its own")
+            raise ValueError("--gradient_checkpointing does not work with a TF-Hub module, whose layers cannot be "
+                             "recomputed")
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,

@@ -1,4 +1,4 @@
-"""LAMB and AdamW as the release has them: without bias correction (release: lamb_optimizer.py, optimization.py)."""
+"""LAMB and AdamW without bias correction, as in the release (release: lamb_optimizer.py, optimization.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from albert_tf.finite import check_finite
 from albert_tf.training.schedule import learning_rate_schedule
 
 OPTIMIZERS = ("lamb", "adamw")
-# Regular expressions, searched in a variable's name; "bias" also finds output_bias.
+# Regular expressions that are searched in a variable's name; "bias" also matches output_bias.
 NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]
 
 
@@ -29,10 +29,11 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
     Args:
       learning_rate: a float, or a schedule over the steps.
       beta_1, beta_2: decay of the two moments.
-      epsilon: keeps the quotient finite.
+      epsilon: added to the denominator of the update.
       weight_decay: rate of the decoupled weight decay.
-      exclude_from_weight_decay: regular expressions; variables whose name one of them matches have no weight decay.
-      exclude_from_layer_adaptation: the same for the quotient of norms, which is 1 for them. [".*"] makes it AdamW.
+      exclude_from_weight_decay: regular expressions. Variables whose names match one have no weight decay.
+      exclude_from_layer_adaptation: regular expressions. For variables whose names match one, the ratio of norms is 1.
+        [".*"] makes the optimizer AdamW.
     """
 
     def __init__(
@@ -47,27 +48,27 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         self.exclude_from_layer_adaptation = list(exclude_from_layer_adaptation)
 
     def build(self, variables: Sequence[tf.Variable]) -> None:
-        """Creates the slots of these variables: a checkpoint that is restored afterwards fills them."""
+        """Creates the slots of these variables, so that a checkpoint that is restored later can fill them."""
         with tf.init_scope():
             self._create_all_weights(variables)
 
     def apply(
         self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], skip: tf.Tensor | None = None
     ) -> Any:
-        """One update by gradients that are already summed over the replicas.
+        """Updates the variables with gradients that are already summed over the replicas.
 
         apply_gradients does the same without `skip`, and sums over the replicas itself.
 
         Args:
-          gradients: one for each variable. They need not be finite in a step that is skipped.
+          gradients: one for each variable. They need not be finite if the step is skipped.
           variables: the variables, in the same order.
-          skip: scalar bool. Where true, variables and slots keep every bit; `iterations` goes on.
+          skip: scalar bool. If true, variables and slots do not change, but `iterations` is incremented.
         """
         with tf.name_scope(self._name):
             self.build(variables)
             apply_state = self._prepare(variables)
             if skip is not None:
-                # multiply_no_nan: any gradient times 0 is 0.
+                # multiply_no_nan: NaN and infinity times 0 are 0.
                 kept = tf.where(skip, 0.0, 1.0)
                 gradients = [tf.math.multiply_no_nan(each, tf.cast(kept, each.dtype)) for each in gradients]
                 apply_state = {place: _without_effect_where(skip, state) for place, state in apply_state.items()}
@@ -90,7 +91,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
         super()._prepare_local(var_device, var_dtype, apply_state)  # lr_t
-        # The differences are taken in float64: in float32, 1 - 0.999 would be 5e-5 off.
+        # The differences are computed in float64, since in float32 1 - 0.999 has a relative error of 5e-5.
         values = dict(beta_1=self.beta_1, one_minus_beta_1=1 - self.beta_1, beta_2=self.beta_2,
                       one_minus_beta_2=1 - self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay)
         apply_state[var_device, var_dtype].update(
@@ -107,15 +108,15 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                           for variable, value in ((m, new_m), (v, new_v), (var, new_variable))])
 
     def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
-        # The moments of all rows decay in every step, also of those without a gradient.
+        # The moments of all rows decay in every step, also those of rows without a gradient.
         dense = tf.convert_to_tensor(tf.IndexedSlices(grad, indices, var.shape))
         return self._resource_apply_dense(dense, var, apply_state)
 
 
 def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool):
-    """The new values of a variable and of its two moments: a pure function of tensors.
+    """The new values of a variable and its two moments, as a pure function of tensors.
 
-    Order and grouping of its operations are those of tensorflow_addons' LAMB, with which it agrees in every bit.
+    The order and grouping of operations are those of tensorflow_addons' LAMB, so that results are equal bit for bit.
     """
     m = m * coefficients["beta_1"] + gradient * coefficients["one_minus_beta_1"]
     v = v * coefficients["beta_2"] + (gradient * gradient) * coefficients["one_minus_beta_2"]
@@ -129,13 +130,13 @@ def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool)
 
 
 def _trust_ratio(variable, update):
-    """norm(variable) / norm(update), 1 where either is 0."""
+    """norm(variable) / norm(update), or 1 if either is 0."""
     variable_norm, update_norm = tf.norm(variable, ord=2), tf.norm(update, ord=2)
     return tf.where((variable_norm > 0) & (update_norm > 0), variable_norm / update_norm, 1.0)
 
 
 def _without_effect_where(skip, coefficients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Coefficients of an update that changes nothing: a slot times 1 plus 0, a variable minus 0."""
+    """The coefficients; if `skip` is true, those of an update that changes nothing (slot * 1 + 0, variable - 0)."""
     still = dict(lr_t=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
     return dict(coefficients, **{name: tf.where(skip, tf.cast(value, coefficients[name].dtype), coefficients[name])
                                  for name, value in still.items()})
@@ -154,16 +155,15 @@ def create_optimizer(
     poly_power: float = 1.0,
     weight_decay_rate: float = 0.01,
 ) -> ReleaseOptimizer:
-    """The release's optimizer with its schedule. It does not clip: the trainer clips to a global norm of 1 before.
+    """The release's optimizer with its schedule. It does not clip gradients; the trainer does (global norm 1).
 
     Args:
       name: "lamb" (You et al., 2020; pre-training) or "adamw" (fine-tuning).
       learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
-      weight_decay_rate: added to the update of all variables but LayerNorms' and biases.
+      weight_decay_rate: rate of the weight decay of all variables except biases and those of LayerNorms.
 
     Raises:
-      ValueError: there is no optimizer of that name, the schedule's arguments are wrong, or weight_decay_rate is
-        negative or not finite.
+      ValueError: name is unknown, an argument of the schedule is wrong, or weight_decay_rate is negative or not finite.
     """
     if name not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")

@@ -1,4 +1,4 @@
-"""A picture of a run's evaluations: the metric that chooses the best checkpoint, and the loss, against the step."""
+"""Draws a chart of a run's evaluations: the metric that decides on the best checkpoint, and the loss, by step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PLOT = "eval_history.svg"
 
 
 def write_plot(directory: str, best_metric: str) -> None:
-    """Draws eval_history.jsonl of a directory as eval_history.svg; the best step is marked.
+    """Draws a directory's eval_history.jsonl as eval_history.svg and marks the best step.
 
     Args:
-      directory: of a run.
-      best_metric: what is drawn above the loss, where the results have one.
+      directory: directory of a run.
+      best_metric: the metric in the upper panel. The lower panel has the loss, if the results have one.
     """
     history = sorted(read_history(directory, best_metric), key=lambda row: row["global_step"])
     names = [name for name in dict.fromkeys([best_metric, "loss"]) if history and name in history[0]]

@@ -1,4 +1,4 @@
-"""A training run in its directory: from where it was to its last step."""
+"""Trains to the last step of a run, continuing from the latest checkpoint in its directory."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class RunOptions:
     """How long a run is, and how often it is saved.
 
     Args:
-      output_dir: of the run.
+      output_dir: directory of the run.
       num_train_steps: the last step.
       train_batch_size: examples of a step, over all replicas.
-      save_checkpoints_steps: steps between two checkpoints.
-      keep_checkpoint_max: how many of them are kept.
-      iterations_per_loop: steps between two returns to the host, on TPU.
+      save_checkpoints_steps: number of steps between two checkpoints.
+      keep_checkpoint_max: number of checkpoints to keep.
+      iterations_per_loop: on TPU, the number of steps between two returns to the host.
 
     Raises:
-      ValueError: a value is out of its bounds.
+      ValueError: a value is out of range.
     """
 
     output_dir: str
@@ -56,32 +56,32 @@ def train(
     strategy: tf.distribute.Strategy,
     evaluator: Evaluator | None = None,
 ) -> None:
-    """Trains to num_train_steps, going on from the latest checkpoint of the directory.
+    """Trains to num_train_steps, continuing from the latest checkpoint of the directory.
 
     Args:
-      trainer: compiled under the strategy.
-      checkpoints: of the run.
-      batches_from: for a first step, the function of an InputContext that makes the batches.
+      trainer: a trainer that was compiled in the strategy's scope.
+      checkpoints: the run's checkpoints.
+      batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
       options: see RunOptions.
-      strategy: where it runs.
-      evaluator: called with the step after each save; its patience ends the run early.
+      strategy: the distribution strategy.
+      evaluator: called with the step after each save. The run ends early when its patience is over.
 
     Raises:
-      ValueError: the batch cannot be divided among replicas and micro-batches, workers go on from different steps, or
-        the data ended before the last step.
+      ValueError: the batch cannot be divided among replicas and micro-batches, workers continue from different steps,
+        or the data ended before the last step.
       OSError: a checkpoint cannot be written.
     """
-    replicas, parts = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
-    if options.train_batch_size % (replicas * parts):
-        raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {parts} "
+    replicas, micro_batches = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
+    if options.train_batch_size % (replicas * micro_batches):
+        raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {micro_batches} "
                          f"gradient_accumulation_steps. Received: {options.train_batch_size}")
     first_step = checkpoints.restore_latest()
     first_steps = sorted(set(values_of_all(strategy, first_step)))
     if len(first_steps) > 1:
-        raise ValueError(f"the latest checkpoint in {options.output_dir} is of step {first_steps[0]} on one worker and "
-                         f"of step {first_steps[-1]} on another: all workers must share --output_dir")
+        raise ValueError(f"the latest checkpoint in {options.output_dir} has step {first_steps[0]} on one worker and "
+                         f"step {first_steps[-1]} on another: all workers must share --output_dir")
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
-        evaluator(first_step)  # the run was ended between save and evaluation
+        evaluator(first_step)  # the run ended after saving and before the evaluation
     if first_step >= options.num_train_steps:
         logging.info("nothing to train: step %d of %d is done", first_step, options.num_train_steps)
         return
@@ -94,30 +94,34 @@ def train(
         if evaluator is not None:
             evaluator(step)
             if evaluator.patience_is_over:
-                logging.info("step %d: no better than step %d, the run ends early", step, evaluator.best_step)
+                logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
                 trainer.stop_training = True
 
     writes = is_chief(strategy)
     end_on_signal = callbacks.EndOnSignal(first_step, checkpoints.save, writes)
-    beside = [callbacks.SkippedSteps(first_step),
-              callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
-              end_on_signal]
+    step_callbacks = [callbacks.SkippedSteps(first_step),
+                      callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
+                      end_on_signal]
     if writes:
-        beside += [callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
-                   callbacks.Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
+        step_callbacks += [
+            callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
+            callbacks.Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
     batches = strategy.distribute_datasets_from_function(batches_from(first_step))
     with end_on_signal:
         logging.info("training from step %d to %d", first_step, options.num_train_steps)
-        trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=beside)
+        trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=step_callbacks)
     last_step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
-    # Keras' fit takes whatever raises an OutOfRangeError for the end of the data, and returns.
+    # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.
     if last_step < options.num_train_steps and not trainer.stop_training:
-        raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}: its data ended, which "
-                         "should go on without end. Started again, the run goes on from its latest checkpoint")
+        raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}, since its data ended "
+                         "unexpectedly. Start the run again: it continues from its latest checkpoint")
 
 
 def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:
-    """Steps between two returns to the host: 1, but on TPU, where returning costs; a checkpoint falls on a return."""
+    """The number of steps between two returns to the host: more than 1 on TPU only, where returning takes time.
+
+    Checkpoints are saved after a return, so the number divides save_checkpoints_steps.
+    """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return 1
     return math.gcd(options.iterations_per_loop, options.save_checkpoints_steps)

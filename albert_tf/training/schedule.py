@@ -10,10 +10,9 @@ from albert_tf.finite import check_finite
 
 @keras.utils.register_keras_serializable(package="albert_tf")
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up, then the polynomial decay to 0 that was under way all along.
+    """Linear warm-up, then polynomial decay to 0. The decay starts at step 0, not at the end of the warm-up.
 
-    At the end of the warm-up the rate drops to the decayed one, and before start_warmup_step it is negative: both as
-    in the release.
+    So the rate drops at the end of the warm-up. Before start_warmup_step it is negative. Both are as in the release.
     """
 
     def __init__(self, learning_rate, num_train_steps, num_warmup_steps, start_warmup_step=0, poly_power=1.0):
@@ -40,14 +39,14 @@ def learning_rate_schedule(
     learning_rate: float, num_train_steps: int, num_warmup_steps: int, start_warmup_step: int = 0,
     poly_power: float = 1.0,
 ) -> WarmupThenDecay:
-    """The release's schedule: callable on a step (from 0), returns a float32 rate.
+    """The release's schedule: a function of the step (from 0) that returns the learning rate, float32.
 
     Args:
-      learning_rate: the peak.
+      learning_rate: the peak learning rate.
       num_train_steps: the step at which the rate has decayed to 0.
-      num_warmup_steps: steps of linear warm-up; 0 for none.
-      start_warmup_step: the step at which it begins.
-      poly_power: power of the decay; 1 is linear.
+      num_warmup_steps: number of steps of linear warm-up; 0 for no warm-up.
+      start_warmup_step: the step at which the warm-up begins.
+      poly_power: power of the decay; 1 for linear decay.
 
     Raises:
       ValueError: num_train_steps is not positive, num_warmup_steps is negative, or learning_rate or poly_power is

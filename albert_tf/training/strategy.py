@@ -1,4 +1,4 @@
-"""Where a step runs: one device, several, several machines, or a TPU."""
+"""Distribution strategies: one device, several devices, several machines, or a TPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANSWER_SECONDS = 60
 
 @dataclasses.dataclass(frozen=True)
 class TpuAddress:
-    """How to find a TPU: the release's flags. master is the address itself, tpu_name its name in a project and zone."""
+    """How to find a TPU (the release's flags): by its address (master), or by its name in a project and zone."""
 
     tpu_name: str | None = None
     tpu_zone: str | None = None
@@ -27,13 +27,13 @@ class TpuAddress:
 
 
 def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.distribute.Strategy:
-    """The strategy of a name of STRATEGIES.
+    """Makes a distribution strategy by its name in STRATEGIES.
 
-    "auto": multi_worker_mirrored where TF_CONFIG names several workers, else mirrored where there are several GPUs,
-    else one_device. "mirrored": all GPUs, or where there is none all logical CPU devices.
+    "auto" is multi_worker_mirrored if TF_CONFIG has several workers, mirrored if there are several GPUs, and one_device
+    otherwise. "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
 
     Raises:
-      ValueError: there is no such strategy, TF_CONFIG is not as TensorFlow takes it, or no TPU answers.
+      ValueError: the name is unknown, TF_CONFIG is malformed, or no TPU answers.
     """
     if name not in STRATEGIES:
         raise ValueError(f"distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}")
@@ -44,7 +44,7 @@ def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.di
     if name == "tpu":
         return _tpu_strategy(tpu)
     if name == "multi_worker_mirrored":
-        # Before any logical device is asked for: that starts TensorFlow, and then it would be too late.
+        # This must come before any call that lists logical devices, since such a call initializes TensorFlow.
         return tf.distribute.MultiWorkerMirroredStrategy()
     devices = [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
     if name == "mirrored":
@@ -53,15 +53,15 @@ def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.di
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files."""
+    """Whether this process is the chief, which writes files."""
     return strategy.extended.should_checkpoint
 
 
 def _num_workers() -> int:
-    """How many processes TF_CONFIG names that train.
+    """The number of training processes in TF_CONFIG.
 
     Raises:
-      ValueError: TF_CONFIG is not as TensorFlow takes it.
+      ValueError: TF_CONFIG is malformed.
     """
     text = os.environ.get("TF_CONFIG")
     if not text:
@@ -86,9 +86,9 @@ def _check_task(task: Any, cluster: dict[str, list[str]]) -> None:
     if not isinstance(kind, str) or kind not in cluster:
         raise ValueError(f'TF_CONFIG: "task" must have a "type" that is one of {", ".join(cluster)}. '
                          f"Received: {reprlib.repr(task)}")
-    if not str(index).isdecimal() or int(str(index)) >= len(cluster[kind]):  # TensorFlow takes "0", too
-        raise ValueError(f'TF_CONFIG: "task" must have an "index" from 0 to {len(cluster[kind]) - 1}, for the cluster '
-                         f"has {len(cluster[kind])} of type {kind}. Received: {reprlib.repr(task)}")
+    if not str(index).isdecimal() or int(str(index)) >= len(cluster[kind]):  # TensorFlow also accepts "0"
+        raise ValueError(f'TF_CONFIG: "task" must have an "index" from 0 to {len(cluster[kind]) - 1}: the cluster '
+                         f"has {len(cluster[kind])} tasks of type {kind}. Received: {reprlib.repr(task)}")
 
 
 def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:
@@ -96,7 +96,7 @@ def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=tpu.tpu_zone,
                                                                      project=tpu.gcp_project)
-        _knock(resolver)
+        _check_answers(resolver)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
@@ -105,8 +105,8 @@ def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:
     return tf.distribute.TPUStrategy(resolver)
 
 
-def _knock(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Raises OSError where nobody answers at the resolver's addresses: TensorFlow would wait for ever."""
+def _check_answers(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
+    """Raises OSError if one of the resolver's addresses does not answer. TensorFlow itself would wait forever."""
     for address in resolver.cluster_spec().as_dict().get("worker", []):
         host, _, port = address.rpartition(":")
         socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()

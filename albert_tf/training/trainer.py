@@ -1,8 +1,8 @@
-"""Trainer: one Keras train_step under all tasks.
+"""Trainer: one Keras train_step for all tasks.
 
-A step splits its batch into micro-batches, adds up their gradients, adds those of all replicas, clips them to a global
-norm of 1 and updates once. Losses are divided by what the whole batch holds, so neither the number of micro-batches
-nor that of replicas changes them.
+A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
+global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
+depend on the number of micro-batches or replicas.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from albert_tf import keras
 from albert_tf.tasks.task import EvaluatedTask, Task
 
 CLIP_NORM = 1.0
-# A run whose gradients are not finite this often in a row will not recover.
+# A run does not recover after this many consecutive steps with gradients that are not finite.
 MOST_SKIPPED_IN_A_ROW = 100
 
 
 class Trainer(keras.Model):
-    """Trains and evaluates a task's model by Keras' own loop.
+    """Trains and evaluates a task's model with Keras' fit and evaluate.
 
     Args:
-      task: the model and its loss; evaluate wants an EvaluatedTask.
-      random_seed: dropout comes from it, the step, the micro-batch and the replica.
-      gradient_accumulation_steps: micro-batches of a step.
-      jit_compile: whether what computes gradients is compiled by XLA.
-      loss_scaling: whether losses are scaled against float16's underflow.
-      shapes_vary: whether batches come in several lengths: each gets a step of its own, of static shapes.
+      task: the model and its loss. `evaluate` needs an EvaluatedTask.
+      random_seed: seed of dropout, whose masks also depend on step, micro-batch and replica.
+      gradient_accumulation_steps: number of micro-batches of a step.
+      jit_compile: whether to compile the computation of gradients with XLA.
+      loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
+      shapes_vary: whether batches have several lengths. Each length then has its own graph with static shapes.
 
     Example:
       trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
@@ -40,28 +40,29 @@ class Trainer(keras.Model):
 
     def __init__(self, task: Task, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False):
-        # Under mixed_float16 Keras would wrap the optimizer in a loss scale of its own: hence float32.
+        # float32, since under mixed_float16 Keras would wrap the optimizer in its own loss scaling.
         super().__init__(dtype="float32")
         self.task = task
         self.model = task.model
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        # AutoGraph would read sources again, edited ones too, at each new shape.
+        # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
+        # meanwhile.
         self._gradients = tf.function(self._gradients_of_micro_batch, autograph=False, jit_compile=jit_compile or None)
         self._shapes_vary = shapes_vary
         self.loss_scale = LossScale() if loss_scaling else None
-        self.distribute_reduction_method = "first"  # train_step's results are of the whole batch on each replica
+        self.distribute_reduction_method = "first"  # each replica returns the results of the whole batch
         self.skipped_in_a_row = _counter("skipped_in_a_row")
         self.skipped_steps = _counter("skipped_steps")
 
     def compile(self, optimizer, **arguments):
-        """Keras' own; the optimizer's slots are made at once."""
+        """The same as in Keras, and makes the optimizer's slots."""
         super().compile(optimizer=optimizer, **arguments)
-        # Now, and not within the first step: a checkpoint is restored before it.
+        # Slots are made here and not in the first step, since a checkpoint is restored before that.
         optimizer.build(self.model.trainable_variables)
 
     def make_train_function(self, force=False):
-        """Keras' own; where shapes vary, one that fetches the batch first: within a step its shape would be unknown."""
+        """The same as in Keras. If shapes vary, the batch is fetched outside the graph, so that its shape is static."""
         if not self._shapes_vary:
             return super().make_train_function(force)
         if self.train_function is None or force:
@@ -75,28 +76,29 @@ class Trainer(keras.Model):
         return self.task.metrics
 
     def evaluate(self, batches, steps: int, **arguments):
-        """Keras' own, on exactly so many batches.
+        """The same as in Keras, for exactly `steps` batches.
 
         Raises:
           ValueError: the data ended before.
         """
         counter = _BatchCounter()
         results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
-        if counter.count < steps:  # Keras takes whatever raises an OutOfRangeError for the end of the data
-            raise ValueError(f"evaluation ended after {counter.count} of {steps} batches: the data changed meanwhile")
+        if counter.count < steps:  # Keras interprets every OutOfRangeError as the end of the data
+            raise ValueError(f"evaluation ended after {counter.count} of {steps} batches: the data has changed since "
+                             "the run started")
         return results
 
     def train_step(self, batch):
-        """Updates the weights once from a batch; gives the losses by name."""
+        """Updates the weights once. Returns the losses, learning rate, gradient norm and number of skipped steps."""
         replica = tf.distribute.get_replica_context()
         normalizers = self.task.normalizers(batch)
-        # The model's own parameters, by position: LAMB's slots are made in this order.
+        # The order of these variables is the order of LAMB's slots.
         variables = self.model.trainable_variables
         normalizers = replica.all_reduce(tf.distribute.ReduceOp.SUM, normalizers)
         gradients, losses = self._accumulated(batch, normalizers, _replica_id(replica))
         gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
-        learning_rate = self._learning_rate()  # of this step: the update below adds 1 to the optimizer's step
+        learning_rate = self._learning_rate()  # before the update, which increments the optimizer's step
         skipped_steps = self._update(gradients, norm, variables)
         return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
@@ -112,22 +114,23 @@ class Trainer(keras.Model):
         return {}
 
     def _accumulated(self, batch, normalizers, replica_id):
-        """Gradients and losses, summed over the micro-batches."""
+        """The gradients and losses, summed over the micro-batches."""
         count, step = self.gradient_accumulation_steps, self.optimizer.iterations
         if count == 1:
             return self._gradients(batch, normalizers, _dropout_seed(self._seed, step, replica_id))
-        parts = {name: _split(name, tensor, count) for name, tensor in batch.items()}
+        micro_batches = {name: _split(name, tensor, count) for name, tensor in batch.items()}
 
-        def of_part(i):
+        def of_micro_batch(i):
             seed = _dropout_seed(self._seed, step, replica_id * count + i)
-            return self._gradients({name: part[i] for name, part in parts.items()}, normalizers, seed)
+            return self._gradients({name: tensor[i] for name, tensor in micro_batches.items()}, normalizers, seed)
 
         def add(i, gradients, losses):
-            more_gradients, more_losses = of_part(i)
+            more_gradients, more_losses = of_micro_batch(i)
             return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
                     {name: losses[name] + more_losses[name] for name in losses})
 
-        _, gradients, losses = tf.while_loop(lambda i, *_: i < count, add, (1, *of_part(0)), parallel_iterations=1)
+        _, gradients, losses = tf.while_loop(
+            lambda i, *_: i < count, add, (1, *of_micro_batch(0)), parallel_iterations=1)
         return gradients, losses
 
     def _gradients_of_micro_batch(self, batch, normalizers, seed):
@@ -137,13 +140,13 @@ class Trainer(keras.Model):
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # the word table's are sparse in part
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # the word table's gradient is sparse
         if self.loss_scale is not None:
             gradients = [gradient / self.loss_scale.value for gradient in gradients]
         return gradients, dict(losses, loss=total)
 
     def _update(self, gradients, norm, variables):
-        """One update, or none where the gradients are not finite. Returns how many were left out so far."""
+        """Updates the weights, or skips the step if a gradient is not finite. Returns the number of skipped steps."""
         finite = tf.math.is_finite(norm)
         clipped, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
         self.optimizer.apply(clipped, variables, skip=~finite)
@@ -168,9 +171,9 @@ class _BatchCounter(keras.callbacks.Callback):
 
 
 class LossScale(tf.Module):
-    """The factor that keeps float16 gradients from vanishing.
+    """The factor that keeps small float16 gradients from becoming 0.
 
-    Halved as they overflow, doubled after 2,000 good steps.
+    It is halved when gradients overflow, and doubled after 2,000 consecutive steps with finite gradients.
     """
 
     _GOOD_STEPS = 2000
@@ -181,7 +184,7 @@ class LossScale(tf.Module):
         self.good_steps = _counter("good_steps")
 
     def update(self, finite: tf.Tensor) -> None:
-        """Takes in whether the gradients of a step were finite."""
+        """Updates the factor after a step, depending on whether the step's gradients were finite."""
         good = (self.good_steps + 1) * tf.cast(finite, tf.int64)
         grows = good >= self._GOOD_STEPS
         factor = tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5)
@@ -194,18 +197,19 @@ def _counter(name: str) -> tf.Variable:
 
 
 def _state(name: str, initial, dtype: tf.DType) -> tf.Variable:
-    """A variable to which all replicas assign the same."""
+    """A variable to which all replicas assign the same value."""
     return tf.Variable(initial, trainable=False, dtype=dtype, name=name,
                        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
 
-def _dropout_seed(random_seed: int, step: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
-    """int32 [2], a function of the step and of the part of its batch.
+def _dropout_seed(random_seed: int, step: tf.Tensor, micro_batch: tf.Tensor) -> tf.Tensor:
+    """The seed, int32 [2], of dropout in a micro-batch of a step.
 
-    Dropouts adds small numbers to the seed, and folding in alone would leave it a small number: hence the last split.
+    The final split is needed since stateless_fold_in alone returns small numbers, and Dropouts adds small numbers to
+    the seed: seeds of different micro-batches could be equal.
     """
     seed = tf.random.experimental.stateless_fold_in([random_seed, 0], tf.cast(step, tf.int32))
-    seed = tf.random.experimental.stateless_fold_in(seed, part)
+    seed = tf.random.experimental.stateless_fold_in(seed, micro_batch)
     return tf.random.experimental.stateless_split(seed, 1)[0]
 
 
@@ -213,10 +217,10 @@ def _replica_id(replica) -> tf.Tensor:
     return tf.convert_to_tensor(replica.replica_id_in_sync_group)
 
 
-def _split(name: str, tensor: tf.Tensor, parts: int) -> tf.Tensor:
-    """[batch, ...] -> [parts, batch / parts, ...]"""
+def _split(name: str, tensor: tf.Tensor, count: int) -> tf.Tensor:
+    """Splits a batch into micro-batches: [batch, ...] -> [count, batch / count, ...]."""
     size = tensor.shape[0]
-    if size is None or size % parts:
+    if size is None or size % count:
         raise ValueError("gradient_accumulation_steps must divide the batch of a replica. "
-                         f"Received: {parts} for {name} of {size} rows")
-    return tf.reshape(tensor, [parts, size // parts, *tensor.shape[1:]])
+                         f"Received: {count} for {name} of {size} rows")
+    return tf.reshape(tensor, [count, size // count, *tensor.shape[1:]])

@@ -1,7 +1,7 @@
-"""Several workers (TF_CONFIG): one of them, the chief, writes the files that all of them read.
+"""Synchronizes several workers (TF_CONFIG). One of them, the chief, writes the files that all of them read.
 
     with chief_first(strategy):
-        table = cached_table(...)      # made by the chief, read by the others
+        table = cached_table(...)      # the chief makes it, the others read it
 
     if is_chief(strategy):
         write_answers(...)
@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from albert_tf.training.strategy import is_chief
 
-# What TensorFlow raises on the other workers, and words of its messages about them.
+# TensorFlow's errors if another worker is lost, and words of their messages.
 _CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError,
                       tf.errors.CancelledError)
 _OF_WORKERS = re.compile("[Cc]ollective|[Hh]eartbeat|CoordinationService|remote target")
@@ -28,7 +28,7 @@ _TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 
 
 def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
-    """The values that the workers' processes pass, once for each replica; waits until all have come here."""
+    """The values of all workers, once per replica. Waits until all workers have called it."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return [value]
 
@@ -40,13 +40,13 @@ def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """Returns when all workers have come here."""
+    """Waits until all workers have called it."""
     values_of_all(strategy, 0)
 
 
 @contextlib.contextmanager
 def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """The block runs on the chief, and after that on the other workers, which then find the files of the chief."""
+    """Runs the block on the chief first, and then on the other workers, which can read the chief's files."""
     if not is_chief(strategy):
         wait_for_all(strategy)
     yield
@@ -56,22 +56,22 @@ def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_lost_workers() -> Iterator[None]:
-    """Where another worker does not answer any more, raises a ConnectionError that names it.
+    """Turns TensorFlow's error about a worker that no longer answers into a ConnectionError that names the worker.
 
-    TensorFlow notices that within a minute, by the heartbeats that workers exchange.
+    TensorFlow notices it within a minute, from the heartbeats that workers exchange.
     """
     try:
         yield
     except _CONNECTION_ERRORS as error:
         if not _OF_WORKERS.search(error.message):
             raise
-        raise ConnectionError(f"{_lost_worker(error.message)} does not answer any more: it has failed or was ended, or "
-                              "the network is down. Start all workers again: training goes on from its latest "
+        raise ConnectionError(f"{_lost_worker(error.message)} no longer answers: it has failed or was killed, or the "
+                              "network is down. Start all workers again: training continues from its latest "
                               "checkpoint") from error
 
 
 def _lost_worker(message: str) -> str:
-    """"worker 1 (10.0.0.2:2222)", by the task that TensorFlow's message names."""
+    """The worker in TensorFlow's message, such as "worker 1 (10.0.0.2:2222)"."""
     task = _TASK.search(message)
     if not task:
         return "another worker"

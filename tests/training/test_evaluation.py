@@ -36,7 +36,7 @@ def test_a_step_that_is_evaluated_again_replaces_its_row(run, tmp_path):
 
 def test_a_directory_of_another_task_is_refused(run, tmp_path):
     run[0](5, 0.25)
-    with pytest.raises(ValueError, match="eval_history.jsonl has no pearson: .* is of another task, name another"):
+    with pytest.raises(ValueError, match="eval_history.jsonl has no pearson: .* of another task, choose another"):
         Evaluator(str(tmp_path), dict, "pearson", print)
 
 

@@ -53,14 +53,14 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_an_error(tmp_path
 
 
 def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="^" + re.escape("training ended at step 3 of 4: its data ended")):
+    with pytest.raises(ValueError, match="^" + re.escape("training ended at step 3 of 4, since its data ended")):
         train_to_step_4(tmp_path, batches=3)
 
 
 def test_workers_that_do_not_share_the_directory_are_an_error(tmp_path, monkeypatch):
     train_to_step_4(tmp_path)
     monkeypatch.setattr("albert_tf.training.run.values_of_all", lambda strategy, step: [step, 0])
-    with pytest.raises(ValueError, match="of step 0 on one worker and of step 4 on another: all workers must share"):
+    with pytest.raises(ValueError, match="has step 0 on one worker and step 4 on another: all workers must share"):
         train_to_step_4(tmp_path)
 
 
