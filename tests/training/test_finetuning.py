@@ -187,7 +187,7 @@ def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best
 def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
     run = finetuning(strategy, tmp_path)
     for use in (lambda: run.predict(tables[1]), lambda: run.evaluate(accuracy_on(tables[1]))):
-        with pytest.raises(ValueError, match="no checkpoint in .*, and --init_checkpoint is not set: train with --do_train"):
+        with pytest.raises(ValueError, match="no checkpoint in .*, and --init_checkpoint is not set: train with"):
             use()
 
 
