@@ -59,7 +59,7 @@ def test_all_of_the_run_comes_back(run):
 def test_weights_that_no_run_saved_are_not_replaced(tmp_path):
     trainer, checkpoints = new_run(tmp_path)
     tf.train.Checkpoint(model=trainer.model).write(str(tmp_path / "model.ckpt-best"))  # as convert_checkpoint.py
-    with pytest.raises(ValueError, match="model.ckpt-best was not saved by a run, and the best of this run"):
+    with pytest.raises(ValueError, match="model.ckpt-best was not saved by a run, and the best checkpoint"):
         checkpoints.restore_latest()
     checkpoints.save_best()
     assert checkpoints.restore_latest() == 0

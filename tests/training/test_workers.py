@@ -12,7 +12,7 @@ def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in
     assert "values: [10, 11]\nseen: []\n" in of_chief and "values: [10, 11]\nseen: ['of the chief']\n" in of_other
     assert status_of_other == 1 and of_other.splitlines()[-1] == "worker_program.py: error: this worker fails"
     assert status == 1 and of_chief.splitlines()[-1].startswith(
-        f"worker_program.py: error: worker 1 ({workers.addresses[1]}) does not answer any more: ")
+        f"worker_program.py: error: worker 1 ({workers.addresses[1]}) no longer answers: ")
     assert "Traceback" not in of_chief + of_other
 
 
