@@ -5,12 +5,15 @@ place of the released ones. Flags of SMALL follow those of each command: sizes, 
 
 A fenced block is run by its language:
 
-    ```bash               commands: `python SCRIPT ...` runs in a ScriptSession
+    ```bash               commands: `python SCRIPT ...` runs in a ScriptSession; `python serve.py ...` serves until the
+                          next one or the end of the page, and `curl` sends it requests
     ```python             runs; the blocks of a page share their names
     ```json reviews.json  a file that the reader writes, of any language
+    ```json               the answer to the last request
     ```text               output, not run
 """
 
+import importlib.util
 import json
 import re
 import shlex
@@ -18,8 +21,10 @@ import shutil
 import string
 import subprocess
 import tarfile
+import urllib.request
 from typing import NamedTuple
 
+import script_process
 from script_session import REPOSITORY
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
@@ -44,8 +49,11 @@ SMALL = {
 }
 # Scripts whose recipes set the sizes: other tests run them.
 FLAGS_ALONE = {"pretrain_from_text.py"}
-# Not installed where the tests run: a block that imports one of them is not run.
+# A block that imports one of them is not run: they are not installed where the tests run.
 OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
+# What needs one of them is not run where it is not installed.
+OPTIONAL_LIBRARIES = ("onnx", "onnxruntime")
+NEEDED_LIBRARY = {"export_to_onnx.py": "onnx"}
 TINY_CONFIG = dict(embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
                    max_position_embeddings=64)
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -72,6 +80,7 @@ class Page:
         self.text = path.read_text(encoding="utf-8")
         self.blocks = list(_blocks(self.text))
         self.names = {}  # of its python blocks
+        self._server, self._answer = None, None  # a ScriptProcess, and the JSON of the last answer
 
     def commands(self, section=None):
         """The words of each command of the shell blocks, or of those of one section."""
@@ -113,12 +122,33 @@ class Page:
             path.write_text(block.text, encoding="utf-8")
         elif block.language == "bash":
             for words in commands(block.text):
-                run_command(words, folder, session)
+                self._run_command(words, folder, session)
         elif block.language == "python":
-            if not imports_other_library(block):
+            if not imports_missing_library(block):
                 exec(compile(block.text, str(self.path), "exec"), self.names)
+        elif block.language == "json":
+            check_close(json.loads(block.text), self._answer)
         else:
             assert block.language == "text", block
+
+    def close(self):
+        """Ends the server that a command of the page has started."""
+        if self._server:
+            with self._server:
+                self._server = None
+
+    def _run_command(self, words, folder, session):
+        if words[:2] == ["python", "serve.py"]:
+            self.close()
+            self._server = script_process.start("serve.py", [*words[2:], "--port=0"], cwd=folder, merged=True)
+            self._url = re.search(r"open (\S+)", self._server.wait_for("Ctrl-C ends").splitlines()[-1])[1]
+        elif words[0] == "curl" and words[-1].startswith("http://127.0.0.1:8501/"):
+            data = words[words.index("-d") + 1]
+            url = words[-1].replace("http://127.0.0.1:8501/", self._url)
+            with urllib.request.urlopen(urllib.request.Request(url, data.encode()), timeout=60) as response:
+                self._answer = json.load(response)
+        else:
+            run_command(words, folder, session)
 
 
 def _blocks(text):
@@ -162,14 +192,36 @@ def flags_of(words):
     return flags
 
 
-def imports_other_library(block):
-    return any(re.search(rf"^(?:import|from) {name}\b", block.text, re.MULTILINE) for name in OTHER_LIBRARIES)
+def imports_missing_library(block):
+    names = [*OTHER_LIBRARIES, *(name for name in OPTIONAL_LIBRARIES if not is_installed(name))]
+    return any(re.search(rf"^(?:import|from) {name}\b", block.text, re.MULTILINE) for name in names)
+
+
+def is_installed(library):
+    return importlib.util.find_spec(library) is not None
+
+
+def check_close(expected, actual):
+    """Compares JSON values; numbers to the digits that a page shows."""
+    if isinstance(expected, dict):
+        assert expected.keys() == actual.keys(), actual
+        expected, actual = (list(value[key] for key in sorted(expected)) for value in (expected, actual))
+    if isinstance(expected, list):
+        assert len(expected) == len(actual), actual
+        for pair in zip(expected, actual):
+            check_close(*pair)
+    elif isinstance(expected, float):
+        assert abs(expected - actual) < 1e-3, (expected, actual)
+    else:
+        assert expected == actual
 
 
 def run_command(words, folder, session):
     program, *arguments = words
     if script_commands(words):
         script, *arguments = script_commands(words)
+        if not is_installed(NEEDED_LIBRARY.get(script, "tensorflow")):
+            return
         flags = small(script, flags_of(arguments))
         session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)
     elif program == "make":

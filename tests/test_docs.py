@@ -1,17 +1,18 @@
 """The pages of docs/ and README.md: their links, flags and Python, and runs of the pages on small data."""
 
+import contextlib
 import re
 import shutil
 
 import pytest
-from documentation import Page, commands, flags_of, script_commands, write_reader_files, write_released
+from documentation import Page, check_close, commands, flags_of, script_commands, write_reader_files, write_released
 from script_session import REPOSITORY, ScriptSession
 
 PATHS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md"]
-RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/questions.md",
-              "docs/sentence_vectors.md"]
+RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/serving.md",
+              "docs/questions.md", "docs/sentence_vectors.md"]
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
@@ -38,6 +39,11 @@ def test_links_and_named_paths_exist(page):
     assert page.broken_links() == []
 
 
+def test_pictures_are_small():
+    pictures = list((REPOSITORY / "docs").glob("*.png"))
+    assert pictures and all(picture.stat().st_size < 200_000 for picture in pictures)
+
+
 def test_the_index_lists_every_page():
     linked = set(re.findall(r"\]\((\w+\.md)\)", PAGES["docs/README.md"].text))
     assert {f"docs/{name}" for name in linked} == set(PAGES) - {"README.md", "docs/README.md"}
@@ -60,9 +66,9 @@ def test_python_blocks_compile(page):
 @pytest.mark.parametrize(
     "name", [*RUN, *(pytest.param(name, marks=pytest.mark.slow) for name in RUN_SLOWLY)])
 def test_commands_and_snippets_run_in_order(name, folder):
-    with ScriptSession() as session:
-        for block in PAGES[name].blocks:
-            PAGES[name].run(block, folder, session)
+    with ScriptSession() as session, contextlib.closing(PAGES[name]) as page:
+        for block in page.blocks:
+            page.run(block, folder, session)
 
 
 def test_links_to_missing_files_and_headings_are_broken(tmp_path):
@@ -70,6 +76,15 @@ def test_links_to_missing_files_and_headings_are_broken(tmp_path):
     paths = "`albert_tf/missing.py` `albert_tf/config.py`"
     (tmp_path / "page.md").write_text(f"# A heading\n## A (heading)\n{links} {paths}\n```text\n# no\n[f](no.md)\n```\n")
     assert Page(tmp_path / "page.md").broken_links() == ["missing.md", "#missing", "albert_tf/missing.py"]
+
+
+def test_answers_are_compared_by_the_digits_that_a_page_shows():
+    answer = dict(pieces=["door"], probabilities=[0.264, 0.114])
+    check_close(answer, dict(probabilities=[0.26397526, 0.11377735], pieces=["door"]))
+    for other in (dict(answer, pieces=["room"]), dict(answer, probabilities=[0.264]), dict(answer, more=1),
+                  dict(answer, probabilities=[0.264, 0.116])):
+        with pytest.raises(AssertionError):
+            check_close(answer, other)
 
 
 def test_commands_of_a_block_have_their_variables():

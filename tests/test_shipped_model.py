@@ -7,6 +7,7 @@ import pytest
 from script_session import REPOSITORY
 
 import albert_tf
+from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.shipped_models import FOLDERS, shipped_model
 from albert_tf.tasks.fill_mask import masked_ids
 
@@ -29,6 +30,7 @@ def test_its_config_is_the_named_size(model):
 
 def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    assert open_source(NAME).path == NAME  # in messages
     assert shipped_model(NAME) == str(FOLDER) and str(FOLDER.parent) == str(FOLDERS[1])
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None

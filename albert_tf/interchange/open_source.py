@@ -38,7 +38,8 @@ def open_source(path: str, trust_module: bool = False) -> Source:
     Raises:
       ValueError: there is nothing of a known kind, or it cannot be read; or it is a module that is not trusted.
     """
-    source = _open(shipped_model(path) or path)
+    folder = shipped_model(path)
+    source = dataclasses.replace(_open(folder), path=path) if folder else _open(path)
     if source.module and not trust_module:
         raise ValueError(f"{path} is a TF2 module whose variables have names of their own, so it can only be used by "
                          "running its graph, which can read and write files. If you trust it, name it as a module: "

@@ -90,10 +90,16 @@ def model_of_saved_model(name: str, path: str) -> ServedModel:
 
 
 def names_of(paths: Iterable[str]) -> list[str]:
-    """A name for each path: its last part, with a number where two are equal, and with nothing that URLs escape."""
+    """A name for each path, with a number where two are equal, and with nothing that URLs escape.
+
+    That is the last part, or in TensorFlow Serving's layout, NAME/1, the part before the version.
+    """
     names: list[str] = []
     for path in paths:
-        name = base = re.sub(r"[^\w.-]+", "_", os.path.basename(path.rstrip("/"))) or "model"
+        parent, last = os.path.split(path.rstrip("/"))
+        if last.isdigit() and parent:
+            last = os.path.basename(parent)
+        name = base = re.sub(r"[^\w.-]+", "_", last) or "model"
         while name in names:
             name = f"{base}-{sum(other.rpartition('-')[0] == base for other in names) + 2}"
         names.append(name)

@@ -4,6 +4,9 @@ import importlib.util
 import inspect
 import json
 import pathlib
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,12 +16,15 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.interchange.squad_serving import export_question_answering
+from albert_tf.interchange.tagging_serving import export_tagging
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.fill_mask import fill_masks, masked_ids
 from albert_tf.tasks.graph_fill_mask import GraphMasks
 from albert_tf.tasks.squad_answers import AnswerOptions
@@ -79,6 +85,19 @@ def run(script, *arguments, **options):
 
 def ask(folder, *questions):
     return json.loads(run(TESTS / "saved_model_client.py", folder, input=json.dumps(questions)))
+
+
+def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, tokenizer, config):
+    page = (TESTS.parent / "docs/serving.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| (\w+)[^|]*\| (`_.*`) \|$", page, re.MULTILINE))
+    named = [rows["SentencePiece" if tokenizer.sp_model else "WordPiece"], rows["run_tagging"]]
+    model = AlbertTokenClassifier(config, 2, label_names=("O", "B-PER"))
+    export_tagging(str(tmp_path / "served"), model, tokenizer, TaggingFeatureOptions(16))
+    libraries = re.findall(r"_\w+\.so", " ".join(named))
+    # A process of its own: those of script_process have tensorflow_text.
+    done = subprocess.run([sys.executable, TESTS / "op_library_client.py", ",".join(libraries), tmp_path / "served"],
+                          capture_output=True, text=True, timeout=script_process.TIMEOUT)
+    assert done.returncode == 0, done.stderr
 
 
 def int_feature(values):

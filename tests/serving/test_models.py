@@ -163,6 +163,10 @@ def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces)
     assert [len(answer["pieces"]) for answer in answers] == [1, 0, 2, 1]
 
 
+def test_a_version_of_tensorflow_servings_layout_is_named_after_its_model():
+    assert names_of(["models/rte/1", "models/rte/2/", "7", "models/v2"]) == ["rte", "rte-2", "7", "v2"]
+
+
 def test_names_are_the_last_parts_of_paths_and_differ():
     assert names_of(["a/model", "b/model/", "c/model", "x y/ä b.tar.gz", "/"]) == [
         "model", "model-2", "model-3", "ä_b.tar.gz", "model-4"]
