@@ -9,6 +9,8 @@ it runs, so that it can be copied and changed.
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import time
 
 from absl import flags
@@ -17,7 +19,7 @@ from albert_tf import cli
 from albert_tf.files import write_text
 from albert_tf.interchange.shipped_models import shipped_model
 from albert_tf.json_files import read_json_object
-from albert_tf.script_runs import run_script
+from albert_tf.script_runs import arguments, run_script
 from demo import python_docs, word_order_task
 from demo.baselines import baselines
 
@@ -57,7 +59,8 @@ def main() -> None:
 
     heading("3. Fine-tuned, with and without pre-training: were two neighbouring words of a sentence swapped?")
     task = word_order_task.write_task(train_text, dev_text, os.path.join(folder, "word_order"))
-    report_classification(fine_tune(task, os.path.join(folder, "fine_tuned"), init_checkpoint=continued),
+    fine_tuned = os.path.join(folder, "fine_tuned")
+    report_classification(fine_tune(task, fine_tuned, init_checkpoint=continued),
                           fine_tune(task, os.path.join(folder, "not_pretrained"), albert_config_file=MODEL,
                                     spm_model_file=vocabulary))
 
@@ -75,6 +78,12 @@ def main() -> None:
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
     run_script("demo/ask", saved_model=served, text=DOCUMENTATION_SENTENCES)
     print(f"\nall of it in {(time.time() - started) / 60:.1f} minutes; it is in {folder}")
+    print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
+
+
+def page_command(*models: str) -> str:
+    """The command that opens models on a page, with this Python, in whose environment everything is installed."""
+    return shlex.join([os.path.relpath(sys.executable), "serve.py", *arguments(dict(init_checkpoint=models))])
 
 
 def heading(text: str) -> None:

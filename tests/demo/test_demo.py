@@ -1,15 +1,21 @@
 """The demo's own parts: its corpus, its bar, and what it does with a text of the user's."""
 
+import itertools
 import pathlib
+import shlex
+import sys
 
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
+from in_process import loaded
 
 from albert_tf.data.glue import read_examples
 from albert_tf.data.records import record_writer
 from albert_tf.data.task_config import load_task_config
 from albert_tf.data.tf_example import serialize
-from demo import baselines, python_docs, word_order_task
+from demo import __main__ as demo, baselines, python_docs, word_order_task
 from demo.__main__ import write_corpus
 
 
@@ -84,3 +90,23 @@ def test_guessing_is_the_share_of_the_most_frequent(tmp_path):
         for order, masked in ((1, [7, 7]), (1, [7, 8]), (0, [9])):
             writer.write(example(masked, order))
     assert baselines.baselines(path, 16, 4) == {"masked_lm_accuracy": 3 / 5, "sentence_order_accuracy": 2 / 3}
+
+
+@flagsaver.flagsaver
+def test_it_ends_with_the_command_that_opens_its_models_on_a_page(tmp_path, monkeypatch, capsys):
+    corpus, folder = tmp_path / "mine.txt", tmp_path / "out"
+    corpus.write_text("\n\n".join(f"The name of file {i} is known.\nReturn it to the caller." for i in range(20)))
+    folder.mkdir()
+    scores = itertools.count()
+    monkeypatch.setattr(demo, "run_script", lambda *_, **__: None)
+    monkeypatch.setattr(demo, "read_json_object", lambda path: dict(
+        masked_lm_accuracy=next(scores), sentence_order_accuracy=0.5, eval_accuracy=0.5))
+    monkeypatch.setattr(demo, "baselines", lambda *_, **__: dict(masked_lm_accuracy=0, sentence_order_accuracy=0))
+    flags.FLAGS.mark_as_parsed()
+    flags.FLAGS.output_dir, flags.FLAGS.corpus = str(folder), str(corpus)
+    demo.main()
+    python, script, *given = shlex.split(capsys.readouterr().out.splitlines()[-1].partition(": ")[2])
+    assert pathlib.Path(python).resolve() == pathlib.Path(sys.executable).resolve() and script == "serve.py"
+    assert given == [f"--init_checkpoint={folder / name}" for name in ("continued", "fine_tuned")]
+    with loaded("serve.py") as run:
+        assert run(init_checkpoint=[argument.partition("=")[2] for argument in given], only_check_args=True) == 0
