@@ -101,7 +101,7 @@ def _mean(values: dict[int, float], digits: int = 1) -> str:
 
 
 def _plateau(rows: list[Row]) -> str:
-    losses = sorted({f"{row.neighbour_loss:.2f}" for row in rows if row.neighbour_loss is not None})
+    losses = sorted({f"{row.baseline.neighbour_loss:.2f}" for row in rows if row.baseline})
     if not losses:
         return "Nothing has finished yet."
     return (f"† still on the plateau of early training, where nothing differs: neighbouring tokens explain a masked-LM "

@@ -34,7 +34,7 @@ class Row:
       credits: the same for answers to single examples, [examples] each.
       minutes: of pre-training, by seed.
       masked_lm_losses: by seed.
-      neighbour_loss: of the records' neighbour baseline; None before the first seed has finished.
+      baseline: of the records; None before the first seed has finished.
     """
 
     label: str
@@ -43,13 +43,12 @@ class Row:
     credits: dict[str, dict[int, np.ndarray]]
     minutes: dict[int, float]
     masked_lm_losses: dict[int, float]
-    neighbour_loss: float | None
+    baseline: NeighbourBaseline | None
 
     @property
     def is_on_plateau(self) -> bool:
         """Whether neighbouring tokens explain the mean masked-LM loss: docs/pretraining.md."""
-        return self.neighbour_loss is not None and (
-            statistics.mean(self.masked_lm_losses.values()) >= self.neighbour_loss)
+        return self.baseline is not None and self.baseline.explains(statistics.mean(self.masked_lm_losses.values()))
 
 
 def collect(trials: list[Trial], finished: ScriptRuns, columns: list[str]) -> list[Row]:
@@ -101,8 +100,7 @@ def _row(label: str, trials: list[Trial], finished: ScriptRuns, columns: list[st
             minutes[trial.seed] = seconds / 60
             losses[trial.seed] = read_json_object(pretraining.results_file)[MASKED_LM_LOSS]
             baseline = _baseline(trial)
-    return Row(label, trials[0].config, values, answers, minutes, losses,
-               baseline.neighbour_loss if baseline else None)
+    return Row(label, trials[0].config, values, answers, minutes, losses, baseline)
 
 
 def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:

@@ -1,22 +1,27 @@
-"""Table 2's last column: the speed of training as a multiple of BERT large, measured here and by the cost formula."""
+"""Table 2's last column: the speed of training as a multiple of BERT large, measured here and by the cost formula.
+
+Beside it stand the size of each model and the time that one sentence takes.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras, sizes
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
 SEQUENCES, SEQ, PREDICTIONS = 4, 128, 20
+SENTENCE_TOKENS = 32
 REFERENCE = "bert large"
 # Table 2 of the paper (Lan et al., 2020): speed of training, with BERT large as 1.
 PAPER = {"bert base": 4.7, "bert large": 1.0, "albert base": 5.6, "albert large": 1.7, "albert xlarge": 0.6,
@@ -26,32 +31,47 @@ _SECONDS, _MOST_STEPS = 10.0, 20  # of a measurement
 _VALUES_OF_A_VARIABLE = 6
 
 
+class Measurement(NamedTuple):
+    """Trained tokens per second, and milliseconds from the ids of one sentence to its vectors."""
+
+    tokens_per_second: float
+    sentence_milliseconds: float
+
+
+def configs() -> dict[str, AlbertConfig]:
+    """The rows of the table: the paper's sizes and the model that comes with the package."""
+    named = {what: config for what, config, _ in sizes.published(sizes.NAMED_SIZES)}
+    return {**named, "albert_tiny_en": AlbertConfig.preset("albert_tiny_en")}
+
+
 def print_speed() -> None:
-    """Measures every named size that fits into memory, and prints the table as Markdown."""
+    """Measures every size that fits into memory, and prints the table as Markdown."""
     peak = matrix_product_rate()
-    rates = {what: tokens_per_second(config) for what, config, _ in sizes.published(sizes.NAMED_SIZES)
-             if fits(config)}
+    measured = {what: Measurement(tokens_per_second(config), sentence_milliseconds(config))
+                for what, config in configs().items() if fits(config)}
     print(f"matrix products of 4,096 x 4,096 in bfloat16: {peak / 1e9:,.0f} GFLOP/s\n")
-    print(table(rates, peak))
+    print(table(measured, peak))
 
 
-def table(rates: dict[str, float], peak: float) -> str:
-    """The table, with a dash for a size that was not measured.
+def table(measured: dict[str, Measurement], peak: float) -> str:
+    """The table, with a dash for a size that was not measured or is not in the paper.
 
     Args:
-      rates: trained tokens per second by size.
+      measured: by size.
       peak: operations per second of matrix products.
     """
-    share_predicted = PREDICTIONS / SEQ
-    named = {what: (config, sizes.compute_parameters(config, share_predicted))
-             for what, config, _ in sizes.published(sizes.NAMED_SIZES)}
-    lines = ["| | variables | tokens/s | speed here | by the formula | the paper's | share of matrix products' rate |",
-             "|---|---|---|---|---|---|---|"]
-    for what, (config, compute) in named.items():
-        rate, reference = rates.get(what), rates.get(REFERENCE)
-        cells = [what, f"{sizes.variable_count(config) / 1e6:.0f}M", f"{rate:,.0f}" if rate else "-",
-                 f"{rate / reference:.1f}" if rate and reference else "-", f"{named[REFERENCE][1] / compute:.1f}",
-                 f"{PAPER[what]}", f"{6 * compute * rate / peak:.0%}" if rate else "-"]
+    compute = {what: sizes.compute_parameters(config, PREDICTIONS / SEQ) for what, config in configs().items()}
+    reference = measured.get(REFERENCE)
+    lines = ["| | variables | float32 weights, MB | tokens/s | speed here | by the formula | the paper's "
+             "| share of matrix products' rate | one sentence, ms |", "|---" * 9 + "|"]
+    for what, config in configs().items():
+        variables, speed = sizes.variable_count(config), measured.get(what)
+        cells = [what, f"{variables / 1e6:.0f}M", f"{4 * variables / 1e6:,.0f}",
+                 f"{speed.tokens_per_second:,.0f}" if speed else "-",
+                 f"{speed.tokens_per_second / reference.tokens_per_second:.1f}" if speed and reference else "-",
+                 f"{compute[REFERENCE] / compute[what]:.1f}", f"{PAPER.get(what, '-')}",
+                 f"{6 * compute[what] * speed.tokens_per_second / peak:.0%}" if speed else "-",
+                 f"{speed.sentence_milliseconds:.1f}" if speed else "-"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -83,6 +103,14 @@ def tokens_per_second(config: AlbertConfig) -> float:
     finally:
         keras.mixed_precision.set_global_policy(policy)
         keras.backend.clear_session()
+
+
+def sentence_milliseconds(config: AlbertConfig) -> float:
+    """Milliseconds from the ids of a sentence of 32 tokens to the encoder's outputs, in float32."""
+    encoder = tf.function(AlbertModel(config))
+    ids = tf.ones([1, SENTENCE_TOKENS], tf.int32)
+    inputs = dict(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
+    return 1000 * seconds_of(lambda: float(encoder(inputs)["pooled_output"][0, 0]))
 
 
 def batch(config: AlbertConfig) -> dict[str, np.ndarray]:

@@ -19,7 +19,16 @@ from studies.columns import COLUMNS
 from studies.intervals import difference_over_seeds, paired_bootstrap, standard_error
 from studies.planning import Data, plan
 from studies.results import training_flops
-from studies.speed import PAPER, batch, fits, matrix_product_rate, table, tokens_per_second
+from studies.speed import (
+    PAPER,
+    Measurement,
+    batch,
+    fits,
+    matrix_product_rate,
+    sentence_milliseconds,
+    table,
+    tokens_per_second,
+)
 from studies.study import SCALES, parse_override, read_study, study_names
 
 PLACES = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
@@ -185,18 +194,20 @@ def test_the_paired_bootstrap_sees_differences_that_hold_for_each_example():
 
 
 def test_the_table_of_speed_is_relative_to_bert_large():
-    lines = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in
-             table({"bert large": 100.0, "albert base": 500.0}, peak=1e12).splitlines()}
+    measured = {"bert large": Measurement(100.0, 50.0), "albert base": Measurement(500.0, 12.34)}
+    lines = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")
+             for line in table(measured, peak=1e12).splitlines()}
     # The formula: (30000 * 1024 * 20/128 + 2 * 1024**2 + 24 * 12 * 1024**2) / the same of albert base = 309M / 86.2M.
-    assert lines["albert base"][2:6] == ["500", "5.0", "3.6", "5.6"]
-    assert lines["bert large"][3:6] == ["1.0", "1.0", "1.0"]
-    assert lines["albert xxlarge"][2:4] == ["-", "-"] and set(PAPER) < set(lines)
+    assert lines["albert base"][1:7] == ["12M", "47", "500", "5.0", "3.6", "5.6"] and lines["albert base"][8] == "12.3"
+    assert lines["bert large"][4:7] == ["1.0", "1.0", "1.0"]
+    assert lines["albert xxlarge"][3:5] == ["-", "-"] and set(PAPER) < set(lines)
+    assert lines["albert_tiny_en"][6] == "-"
 
 
 def test_the_speed_of_a_model_is_measured_where_it_fits(monkeypatch):
     monkeypatch.setattr(speed, "_SECONDS", 0.0)  # a single step
     config = AlbertConfig(50, 8, 16, 1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
-    assert tokens_per_second(config) > 0 and matrix_product_rate(8) > 0
+    assert tokens_per_second(config) > 0 and sentence_milliseconds(config) > 0 and matrix_product_rate(8) > 0
     assert {name: values.shape for name, values in batch(config).items()}["masked_lm_ids"] == (4, 20)
     assert fits(config) and not fits(config.replace(vocab_size=10**7, embedding_size=10**5))
 
