@@ -24,7 +24,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all lint docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -40,14 +40,19 @@ lint: .venv-lint/installed
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/mypy
 
+# The pages of docs/ and the reference as HTML; a warning is an error.
+docs: .venv-docs/installed
+	.venv-docs/bin/python -m sphinx --quiet -W --keep-going docs docs/_build
+
 # requirements-beam.txt is for --engine=beam.
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
 .venv-lint/installed: requirements-dev.txt
-$(VENV)/installed .venv-lint/installed:
+.venv-docs/installed: requirements-docs.txt
+$(VENV)/installed .venv-lint/installed .venv-docs/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(^:%=-r %)
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-newest .venv-lint $(DEMO_DIR)
+	rm -rf .venv .venv-newest .venv-lint .venv-docs docs/_build $(DEMO_DIR)

@@ -1,6 +1,6 @@
 """Bounds of whole numbers. A value outside them is a typing error that would only be noticed when memory runs out.
 
-The options' constructors check them, and so do the flags that set these options:
+The options' constructors check them, and so do the flags that set these options::
 
     flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.", *bounds.SEQ_LENGTH)
 """

@@ -1,6 +1,6 @@
 """The flags that scripts share, and what they say as values.
 
-This file and finetuning_flags.py are the only ones of the package that read FLAGS. A script reads them in one function:
+This file and finetuning_flags.py are the only ones of the package that read FLAGS. A script reads them in one function::
 
     @dataclasses.dataclass(frozen=True)
     class Options:
@@ -201,7 +201,7 @@ def pretrained(model: str, **arguments) -> keras.Model:
     """The model that --init_checkpoint or --albert_hub_module_handle names, with its weights.
 
     Args:
-      model, **arguments: as from_pretrained takes them.
+      model, arguments: as from_pretrained takes them.
     """
     return _pretrained(model, **arguments)[0]
 
@@ -342,7 +342,7 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
 
     Args:
       options_class: the dataclass.
-      **values: of the fields that are no flags, or whose values are not those of the flags.
+      values: of the fields that are no flags, or whose values are not those of the flags.
     """
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
     return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})

@@ -77,7 +77,8 @@ class ScriptRuns:
     Args:
       directory: gets finished_runs.jsonl, a line for each finished run.
 
-    Example:
+    Example::
+
       runs = ScriptRuns("out")
       runs.run("train_vocabulary", input_file="text.txt", model_prefix="out/vocabulary")
       runs.run("run_pretraining", output_dir="out/model", ...)  # started again, only this one goes on

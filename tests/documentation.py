@@ -47,8 +47,9 @@ SMALL = {
     "run_tagging.py": dict(FINE_TUNING, max_seq_length=24),
     "run_sentence_embeddings.py": dict(FINE_TUNING, max_seq_length=24),
 }
-# Scripts whose recipes set the sizes: other tests run them.
-FLAGS_ALONE = {"pretrain_from_text.py"}
+# A script whose recipe sets the sizes, and one that serves until it is interrupted: other tests run them, and
+# test_docs.py checks the flags.
+NOT_RUN = {"pretrain_from_text.py", "serve.py"}
 # A block that imports one of them is not run: they are not installed where the tests run.
 OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
 # What needs one of them is not run where it is not installed.
@@ -220,7 +221,7 @@ def run_command(words, folder, session):
     program, *arguments = words
     if script_commands(words):
         script, *arguments = script_commands(words)
-        if not is_installed(NEEDED_LIBRARY.get(script, "tensorflow")):
+        if script in NOT_RUN or not is_installed(NEEDED_LIBRARY.get(script, "tensorflow")):
             return
         flags = small(script, flags_of(arguments))
         session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)
@@ -235,8 +236,6 @@ def run_command(words, folder, session):
 
 def small(script, flags):
     """A command's flags with the sizes of SMALL; initial weights have a config of their own."""
-    if script in FLAGS_ALONE:
-        return dict(flags, only_check_args=True)
     sizes = dict(SMALL.get(script, {}))
     if "init_checkpoint" in flags:
         sizes.pop("albert_config_file", None)

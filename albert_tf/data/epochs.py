@@ -1,7 +1,7 @@
 """Batches from an endless sequence of shuffled epochs; no batch has an example twice.
 
 A batch in which one epoch ends and the next begins could have an example twice. The second occurrence then waits for
-the next batch, and a later example takes its place. Batches of 4, epochs of 6 examples:
+the next batch, and a later example takes its place. Batches of 4, epochs of 6 examples::
 
     shuffled    a b c d e f, e a c b f d
     batches     a b c d, e f a c, e b f d

@@ -1,5 +1,7 @@
 """Caches features as records. They are made once, and made again when anything that they depend on has changed.
 
+For example::
+
     made_from = dict(task="squad", train_file=fingerprint(path), **tokenizer_key(tokenizer), doc_stride=128)
     path = cache_path(cached_dir, "squad_train", made_from, schema)
     table = cached_table(path, made_from, schema, lambda: convert_examples_to_features(...))

@@ -1,11 +1,11 @@
 """Fine-tuning features: the schema of a task's records, and a table of their features in memory, without padding.
 
-Each task describes its records by one FeatureSchema. GLUE:
+Each task describes its records by one FeatureSchema. For GLUE, SQuAD in training, and RACE::
+
     FeatureSchema(max_seq_length=512, scalars=dict(label_ids=tf.int32))
-SQuAD in training:
     FeatureSchema(384, dict(unique_id=tf.int32, start_positions=tf.int32, ...), token_padding=dict(TOKENS, p_mask=1))
-RACE:
     FeatureSchema(512, dict(label_ids=tf.int32), num_choices=4)
+
 data/feature_cache.py writes and reads the records. data/length_buckets.py makes batches of a table.
 """
 

@@ -1,6 +1,6 @@
 """Minimal pairs: a grammatical sentence, and an ungrammatical one that differs from it in one thing.
 
-Files are JSON lines as in BLiMP (Warstadt et al., 2020):
+Files are JSON lines as in BLiMP (Warstadt et al., 2020)::
 
     {"sentence_good": "The cats annoy Tim.", "sentence_bad": "The cats annoys Tim.", "field": "morphology"}
 

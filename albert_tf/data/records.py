@@ -46,7 +46,8 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
     Raises:
       ValueError: there is a file at `path` that is not an earlier output (see check_output).
 
-    Example:
+    Example::
+
       with record_writer("x.tfrecord", dict(max_seq_length=128)) as writer:
           writer.write(example.SerializeToString())
     """

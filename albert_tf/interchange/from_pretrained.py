@@ -46,7 +46,8 @@ def from_pretrained(
       ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; a value is
         not finite; or the module at the path is not trusted.
 
-    Example:
+    Example::
+
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
     head_named(model)  # an unknown name is told before anything is read

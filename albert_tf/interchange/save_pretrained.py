@@ -24,7 +24,8 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       ValueError: there is a model in the folder already, there is no such format, or the format has no such model or
         dtype.
 
-    Example:
+    Example::
+
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
     check_no_model(folder, to)

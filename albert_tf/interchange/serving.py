@@ -75,7 +75,8 @@ def export_model(
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.
 
-    Example:
+    Example::
+
       export_model("served", model, tokenizer, sequence_features(128),
                    outputs=lambda found: dict(probabilities=tf.nn.softmax(found["logits"])),
                    text_inputs=dict(text_a=[None], text_b=[None]),

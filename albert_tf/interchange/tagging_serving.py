@@ -20,7 +20,9 @@ _BATCH = 16
 def export_tagging(
     export_dir: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer, options: TaggingFeatureOptions
 ) -> None:
-    """Writes a SavedModel that tags words; see export_model for the signatures ids and examples.
+    """Writes a SavedModel that tags words.
+
+    Its signatures, besides ids and examples (see export_model)::
 
       serving_default   text, string [batch], which is split into words: runs of letters, digits and "_", and single
                         other characters. Gives words, tags, scores, and start and end of each word in its text, which

@@ -20,9 +20,12 @@ class AlbertModel(ConfiguredModel):
     The compute dtype is that of the global Keras policy when the model is made. Variables are always float32.
 
     Call it with a dict of input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, int32 [batch, seq] each.
-    For repeatable dropout in training, add dropout_seed, int32 [2]. The result is a dict of
-      pooled_output [batch, H], sequence_output [batch, seq, H], encoder_outputs: a list of [batch, seq, H], one per
-      layer (and inner group), embedding_output and word_embedding_output [batch, seq, E].
+    For repeatable dropout in training, add dropout_seed, int32 [2]. The result is a dict::
+
+      pooled_output            [batch, H]
+      sequence_output          [batch, seq, H]
+      encoder_outputs          a list of [batch, seq, H], one per layer (and inner group)
+      embedding_output, word_embedding_output  [batch, seq, E]
 
     Attributes:
       gradient_checkpointing: whether training keeps only the input of each layer in memory and computes the layer again
@@ -31,7 +34,8 @@ class AlbertModel(ConfiguredModel):
     Raises:
       ValueError: an input is missing or has another shape, or the sequence is longer than max_position_embeddings.
 
-    Example:
+    Example::
+
       model = AlbertModel(AlbertConfig.preset("albert_base_v2"))
       pooled = model(dict(input_ids=ids, input_mask=mask, segment_ids=segments))["pooled_output"]
     """

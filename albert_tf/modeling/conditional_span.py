@@ -29,12 +29,17 @@ class AlbertConditionalSpan(ConfiguredModel):
 
     Call it with AlbertModel's inputs and p_mask, int32 [batch, seq], which is 1 for tokens where no answer may start or
     end. If the inputs have start_positions, int32 [batch] (training), the end is conditioned on that start. It then
-    returns AlbertModel's outputs and
-      start_log_probs, end_log_probs [batch, seq], cls_logits [batch].
-    Otherwise it searches the beam and returns AlbertModel's outputs and
-      start_top_log_probs, start_top_index [batch, start_n_top],
-      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], with consecutive ends for each start,
-      cls_logits [batch].
+    returns AlbertModel's outputs and::
+
+      start_log_probs, end_log_probs [batch, seq]
+      cls_logits [batch]
+
+    Otherwise it searches the beam and returns AlbertModel's outputs and::
+
+      start_top_log_probs, start_top_index [batch, start_n_top]
+      end_top_log_probs, end_top_index [batch, start_n_top * end_n_top], with consecutive ends for each start
+      cls_logits [batch]
+
     Indices are int32, all other outputs float32.
 
     Raises:

@@ -19,7 +19,8 @@ def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
     Returns:
       distances, and angles in degrees: float32 [batch, layers] each. Each inner group counts as a layer.
 
-    Example:
+    Example::
+
       encoder = albert_tf.from_pretrained("albert_base_v2")
       layer_distances(encoder, tokenizer(["A text."]))["distances"]
     """

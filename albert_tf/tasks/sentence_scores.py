@@ -54,7 +54,8 @@ def score_sentences(
     Raises:
       ValueError: a sentence has more tokens than max_position_embeddings.
 
-    Example:
+    Example::
+
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
       tokenizer = albert_tf.FullTokenizer(spm_model_file="albert_base_v2/30k-clean.model")
       good, bad = score_sentences(model, tokenizer, ["The cats annoy Tim.", "The cats annoys Tim."])

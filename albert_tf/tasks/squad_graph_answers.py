@@ -23,8 +23,7 @@ def best_answers(
 
     Returns:
       answer: string [pairs]; "" if there is no span.
-      start, end: int32 [pairs], the answer's first character in the context and one past its last, counted in Unicode
-        characters as Python's str does, not in bytes.
+      start, end: int32 [pairs], the answer's first character in the context and one past its last, as str counts them.
       score: float32 [pairs], the sum of the scores of start and end.
       no_answer_score: float32 [pairs], the logit that there is no answer (2.0 only).
     """

@@ -49,7 +49,7 @@ def evaluate_v2(
         probability exceeds. None: predictions are not changed.
 
     Returns:
-      exact, f1, total; the same three with the prefixes HasAns_ and NoAns_, for the questions with and without an
+      exact, f1, total; the same three with the prefixes `HasAns_` and `NoAns_`, for the questions with and without an
       answer. With na_probs also best_exact and best_f1, the best scores for any threshold, and these thresholds,
       best_exact_thresh and best_f1_thresh: a question counts as answered if its na_prob is at most the threshold.
 

@@ -1,12 +1,14 @@
 """The release's SentencePiece tokenization as tensorflow-text ops: pieces, and its rule about commas after digits.
 
 tensorflow-text has two SentencePiece tokenizers, and this module needs both:
+
 - SentencepieceTokenizer returns offsets, but it compares scores in float64, as the sentencepiece library did up to
   version 0.2.1. Since 0.2.2 the library compares them in float32, as it did when ALBERT was released. If two
   segmentations of a word differ in score by a rounding error only, float32 and float64 can choose different ones
   ("ee e" instead of "e ee").
 - FastSentencepieceTokenizer compares in float32. It returns no offsets, and it corrupts its process's memory if one
   call returns more than 32,767 pieces.
+
 So the pieces come from FastSentencepieceTokenizer, one text per call, and the offsets from SentencepieceTokenizer.
 
 FastSentencepieceTokenizer also subtracts the penalty of an unknown character once per byte; the library subtracts it

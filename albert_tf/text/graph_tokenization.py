@@ -27,7 +27,8 @@ class GraphTokenizer(tf.Module):
     Args:
       tokenizer: the tokenizer whose results are reproduced.
 
-    Example:
+    Example::
+
       tokenizer = GraphTokenizer(FullTokenizer(spm_model_file="30k-clean.model"))
       ids, starts, ends = tokenizer.tokenize_with_offsets(["Hello, World"])
     """

@@ -29,7 +29,8 @@ class FullTokenizer:
     Raises:
       ValueError: neither path is set, the file cannot be read, or it lacks [CLS], [SEP], [MASK] or the padding piece.
 
-    Example:
+    Example::
+
       tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
       tokenizer.tokenize(preprocess_text("Hello, World", lower=True))     # ["▁hello", ",", "▁world"]
       inputs = tokenizer(["A text.", "Another one."])                     # a batch that a model can be called with

@@ -1,6 +1,6 @@
 """Fine-tuning: trains one or several seeds, evaluates their checkpoints, and predicts with the best one.
 
-A task's script uses it like this (albert_tf/finetuning_flags.py makes the options from the flags):
+A task's script uses it like this (albert_tf/finetuning_flags.py makes the options from the flags)::
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="f1")
     if options.do_train:

@@ -30,7 +30,8 @@ class Trainer(keras.Model):
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
       shapes_vary: whether batches have several lengths. Each length then has its own graph with static shapes.
 
-    Example:
+    Example::
+
       trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
       trainer.compile(optimizer=create_optimizer("lamb"))
       trainer.fit(batches)

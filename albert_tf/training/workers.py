@@ -1,5 +1,7 @@
 """Synchronizes several workers (TF_CONFIG). One of them, the chief, writes the files that all of them read.
 
+Around work that only the chief does::
+
     with chief_first(strategy):
         table = cached_table(...)      # the chief makes it, the others read it
 

@@ -1,7 +1,8 @@
 """Divides documents into pairs of segments for the sentence objectives (Lan et al., 2020, section 3.1).
 
 Consecutive sentences form a chunk of about max_seq_length - 3 tokens. The chunk is split between two sentences into
-segments A and B, which are trimmed if they are too long together. Objectives:
+segments A and B, which are trimmed if they are too long together. The objectives::
+
   sop (sentence order)  A and B are swapped in half of the pairs (label 1)
   nsp (next sentence)   B is from another document in half of the pairs (label 1)
   none                  A and B are not changed, and the label is 0

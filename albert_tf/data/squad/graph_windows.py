@@ -26,8 +26,7 @@ def pack_windows(
     Returns:
       input_ids, input_mask, segment_ids, p_mask: int32 [windows, seq], padded to the longest row.
       pair: int64 [windows], the index of each window's pair.
-      starts, ends: int64 [windows, seq], the first byte of each context token in the context, and one past its last; -1
-        for other tokens.
+      starts, ends: int64 [windows, seq], the first byte of a context token, and one past its last; -1 for other tokens.
       is_max_context: bool [windows, seq], whether a context token has more context in this window than in others.
     """
     queries = tokenizer.tokenize(question)

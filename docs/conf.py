@@ -1,0 +1,26 @@
+"""Sphinx: the pages of this folder, and an API reference made from the docstrings. `make docs` builds it."""
+
+import pathlib
+import re
+
+_PACKAGE = pathlib.Path(__file__).parent.parent / "albert_tf"
+
+project = "albert_tf"
+release = re.search('__version__ = "(.*)"', (_PACKAGE / "__init__.py").read_text(encoding="utf-8"))[1]
+extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
+html_theme = "furo"
+myst_heading_anchors = 4
+suppress_warnings = [
+    "myst.xref_missing",  # links to files of the repository that are no pages: tests/test_docs.py checks that they exist
+    "misc.highlighting_failure",  # examples of CSV files: Pygments has no colours for CSV
+    "autoapi.python_import_resolution",  # modules that albert_tf/lazy.py loads when they are used
+]
+
+# The docstrings are read without importing the package: the reference needs no TensorFlow.
+autoapi_dirs = [str(_PACKAGE)]
+autoapi_root = "reference"
+autoapi_options = ["members", "show-module-summary"]
+autoapi_add_toctree_entry = False
+autoapi_python_class_content = "both"
+napoleon_google_docstring = True
+napoleon_use_ivar = True  # attributes as fields of their class: properties are documented by themselves
