@@ -11,7 +11,7 @@ extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
 html_theme = "furo"
 myst_heading_anchors = 4
 suppress_warnings = [
-    "myst.xref_missing",  # links to files of the repository that are no pages: tests/test_docs.py checks that they exist
+    "myst.xref_missing",  # links to files that are no pages: tests/test_docs.py checks that they exist
     "misc.highlighting_failure",  # examples of CSV files: Pygments has no colours for CSV
     "autoapi.python_import_resolution",  # modules that albert_tf/lazy.py loads when they are used
 ]

@@ -1,6 +1,6 @@
 """Reads the splits of a multiple-choice data set and makes FeatureTables of them, with cached records.
 
-data/race.py reads RACE. Any other data set is a JSON-lines file per split, data_dir/SPLIT.jsonl, one question per line::
+data/race.py reads RACE. Other data sets are JSON lines, data_dir/SPLIT.jsonl, one question per line::
 
     {"context": "It rained all day.", "question": "The street was _.", "options": ["wet", "dry"], "answer": "A",
      "id": "17", "level": "easy"}

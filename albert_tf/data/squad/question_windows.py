@@ -1,7 +1,7 @@
 """The questions file: JSON lines with the paragraphs of a SQuAD file, and the offsets of their windows' pieces.
 
 The texts of answers are read from this file, so that the SQuAD file is not read again (release:
-predict_feature_left_file, a pickle). Each line is one question. If "context" is missing, it is that of the line before::
+predict_feature_left_file, a pickle). A line is a question. If "context" is missing, it is that of the line before::
 
     {"id": "a", "context": "Ada wrote it.", "windows": [{"doc_offset": 6, "starts": [0, 4], "ends": [3, 9],
      "is_max_context": "11"}]}
