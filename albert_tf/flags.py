@@ -1,6 +1,6 @@
 """The flags that scripts share, and what they say as values.
 
-This file and finetuning_flags.py are the only ones of the package that read FLAGS. A script does in one function::
+This file and finetuning_flags.py are the only ones of the package that read FLAGS. A script reads them in one place::
 
     @dataclasses.dataclass(frozen=True)
     class Options:
