@@ -4,7 +4,7 @@
 STACK ?=
 CORPUS ?=
 DEMO_DIR ?= demo_output
-TESTS ?= not slow
+TESTS ?= not long and not slow
 # Processes that share the tests; each takes about 2 GB.
 TEST_WORKERS ?= 2
 

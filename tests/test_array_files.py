@@ -34,6 +34,7 @@ def test_values_that_do_not_fit_are_refused_and_leave_nothing(tmp_path, first, s
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path):
     program = f"""
 import os, sys

@@ -144,6 +144,7 @@ def test_what_tensorflow_logs_through_absl_is_not_among_our_lines(run, tmp_path,
     assert [record.getMessage() for record in caplog.records] == ["ours"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["run_classifier", "run_pretraining"])
 def test_a_script_starts_without_the_packages_that_only_its_end_needs(module):
     # tf_keras itself imports some of them: what counts is what the script adds.

@@ -10,6 +10,7 @@ from albert_tf import keras
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_beats_the_more_frequent_answer(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

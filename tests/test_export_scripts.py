@@ -83,6 +83,7 @@ def test_a_wrong_output_file_is_named(run, released, lines, tmp_path):
     assert printed.splitlines()[-1].startswith("extract_embeddings.py: error: --output_file must end in .npy")
 
 
+@pytest.mark.long
 def test_a_module_and_its_preprocessing(run, released, tmp_path):
     folder, model = released
     run("export_to_tfhub.py", albert_directory=folder, export_path=tmp_path / "module")
@@ -126,6 +127,7 @@ def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, 
     assert printed.count(" MB; largest difference") == 3 and printed.count("mlm_logits") == 3
 
 
+@pytest.mark.long
 def test_a_saved_model_that_fills_masks(run, released, tmp_path):
     printed = run("fill_mask.py", init_checkpoint=released[0], export_dir=tmp_path / "served", text="the [MASK] of")
     served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]

@@ -35,6 +35,7 @@ def test_it_is_keras_2():
         keras.no_such_name  # noqa: B018
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("legacy", ["0", "1", None])
 def test_keras_imported_earlier_makes_no_difference(legacy):
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}

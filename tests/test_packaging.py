@@ -69,6 +69,7 @@ def test_the_wheel_holds_all_that_the_package_reads(wheel):
     assert {name for name in names if not name.split("/")[0].endswith(".dist-info")} == expected
 
 
+@pytest.mark.long
 def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     target = tmp_path / "installed"
     run_pip("install", "--no-deps", "--target", str(target), str(wheel))

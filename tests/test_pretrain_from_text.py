@@ -27,6 +27,7 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
             assert set(run["flags"]) <= {flag.name for flag in script.flags}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
 def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch):
     """With a tiny model, two steps a stage and one process for all scripts."""

@@ -14,6 +14,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
+pytestmark = pytest.mark.long
+
 REMOTE = "ram://bucket"
 CONFIG = dict(vocab_size=45, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)

@@ -24,6 +24,7 @@ def place(request, tmp_path_factory):
     return runs, environment, flags, runs.end_of("whole")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("renames", [
     pytest.param(5, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow), 7,
     pytest.param(8, marks=pytest.mark.slow)])

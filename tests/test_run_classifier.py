@@ -193,6 +193,7 @@ def test_a_recipe_sets_what_the_command_line_does_not(script, folder):
     assert "model.ckpt-3.index" not in os.listdir(folder / "by_flag")
 
 
+@pytest.mark.long
 def test_several_runs_and_an_ensemble_of_them(script, folder, golden):
     directory = folder / "runs"
     printed = script.run(task_name="rte", output_dir=directory, num_runs=3, seed=7, do_train=True, do_eval=True,

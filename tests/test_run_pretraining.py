@@ -138,6 +138,7 @@ def test_every_line_is_one_of_ours(finished):
     assert all(lines) and {line.group(1) for line in lines} <= ours
 
 
+@pytest.mark.long
 def test_a_loss_that_neighbours_explain_is_told_at_evaluation(runs, caplog):
     """A learning rate of 1 makes the model worse than random; the first set of records is the one that counts."""
     train_files, dev_files = ([str(runs.folder / name)] for name in ("train.tfrecord", "plateau.tfrecord"))
@@ -199,6 +200,7 @@ def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, gold
     assert float(first_loss) == pytest.approx(expected["masked_lm_loss"] + expected["sentence_order_loss"], abs=1e-4)
 
 
+@pytest.mark.long
 def test_sigterm_saves_and_ends(runs):
     with runs.start("terminated", num_train_steps=10**6, save_checkpoints_steps=10**6) as process:
         process.wait_for("training from step 0")  # the handler is set before that line
@@ -211,6 +213,7 @@ def test_sigterm_saves_and_ends(runs):
     assert runs.end_of("terminated", step + 1)["step/.ATTRIBUTES/VARIABLE_VALUE"] == step + 1
 
 
+@pytest.mark.long
 def test_two_workers_train_as_one_process(runs):
     flags = dict(num_train_steps=4, dynamic_masking=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                  do_eval=True)

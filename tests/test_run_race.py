@@ -99,6 +99,7 @@ def test_one_level_alone(script, folder):
     assert set(results) == SCORES - {"middle_accuracy"} and results["high_accuracy"] == results["eval_accuracy"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [dict(gradient_checkpointing=True),
                                    dict(gradient_checkpointing=True, gradient_accumulation_steps=2, dropout_prob=0.0)])
 def test_gradient_checkpointing_and_accumulation_train_alike(script, trained, folder, flags):
@@ -130,6 +131,7 @@ def test_runs_of_several_seeds_and_their_ensemble(script, folder):
     np.testing.assert_allclose(together, np.mean(alone, axis=0), atol=1e-6)
 
 
+@pytest.mark.long
 def test_questions_of_ones_own_with_as_many_choices_as_each_has(script, folder):
     flags = dict(output_dir=folder / "own", data_dir=folder, data_format="jsonl", export_dir=folder / "own_served")
     script.run(do_predict=True, **flags)

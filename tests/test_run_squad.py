@@ -103,6 +103,7 @@ def test_a_second_run_predicts_the_same_from_the_best_checkpoint(run, script, go
     assert second == pytest.approx({name: first[name] for name in second})
 
 
+@pytest.mark.long
 def test_checkpoints_are_averaged(run, script, golden, folder):
     version, directory, _ = run
     path = golden / "squad" / FILES[version]
@@ -142,6 +143,7 @@ def test_a_threshold_that_is_given_is_that_of_predictions_and_scores(run, script
     assert results["null_score_diff_threshold"] == -1e4 and results["HasAns_f1"] == 0 and results["NoAns_f1"] == 100
 
 
+@pytest.mark.long
 @pytest.mark.both_stacks
 def test_the_exported_model_answers_text_and_ids(run, script, folder):
     version, directory, _ = run

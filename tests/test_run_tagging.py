@@ -81,6 +81,7 @@ def test_a_later_run_knows_the_tags_and_scores_a_file_that_has_some(script, trai
     assert set(scores) == SCORES and scores["f1"] == 1 and scores["global_step"] == 200
 
 
+@pytest.mark.long
 @pytest.mark.both_stacks
 def test_the_export_tags_words_text_ids_and_examples_as_the_script_does(trained, folder):
     served = tf.saved_model.load(str(folder / "served")).signatures
@@ -124,6 +125,7 @@ def test_hugging_faces_folder_is_written_with_the_tags_and_read_again(script, tr
     assert model.label_names == ("B-place", "I-place", "O")
 
 
+@pytest.mark.long
 def test_plain_tags_on_all_pieces_with_several_seeds_and_their_ensemble(script, folder):
     write(folder / "pos.tsv", [["NOUN" if word[0].isupper() else "X" for word in sentence] for sentence in SENTENCES])
     flags = dict(train_file=folder / "pos.tsv", eval_file=folder / "pos.tsv", label_all_pieces=True, max_seq_length=16)
@@ -138,6 +140,7 @@ def test_plain_tags_on_all_pieces_with_several_seeds_and_their_ensemble(script, 
     assert [list(sentence.words) for sentence in text.sentences] == SENTENCES
 
 
+@pytest.mark.long
 def test_a_sentence_longer_than_the_model_is_tagged_whole(script, folder):
     script.run(output_dir=folder / "windows", do_train=True, do_predict=True, predict_file=folder / "words.conll",
                max_seq_length=8, doc_stride=2)

@@ -14,6 +14,8 @@ from albert_tf.interchange.conversion import save
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
+pytestmark = pytest.mark.long
+
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=64)
 _TRAINING = dict(do_train=True, train_batch_size=2, train_step=1, save_checkpoints_steps=1)

@@ -264,6 +264,7 @@ def rows_of_table(page):
     return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
 
 
+@pytest.mark.long
 def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruption(text, golden, tmp_path, monkeypatch):
     rows = [["shared", 79.8], ["not shared", 82.3], ["another", 81.0]]
     study = write_study(tmp_path / "mine.json", lambda content: content.update(

@@ -33,6 +33,7 @@ def tokenizer(request, golden, tmp_path_factory):
     return FullTokenizer(vocab_file=str(path))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_seq_length, max_qa_length", [(64, 24), (16, 5), (16, 128)])
 def test_rows_are_those_of_the_conversion(golden, tokenizer, max_seq_length, max_qa_length):
     examples = [*read_examples(str(golden / "race"), "train"), *ODD]

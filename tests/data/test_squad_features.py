@@ -176,6 +176,7 @@ def test_paragraphs_without_much_in_common_are_aligned_by_offsets_alone(tokenize
     assert aligned.ends[-1] == len(text) - 1 and np.all(np.diff(aligned.starts) >= 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["word, ", "…", "1,2 \t", " "], ids=["words", "grows", "dense with gaps", "blanks"])
 def test_a_context_of_a_megabyte_is_aligned_in_linear_time(tokenizer, part):
     text = part * (1_000_000 // len(part)) + "end"

@@ -19,6 +19,7 @@ from demo import __main__ as demo, baselines, python_docs, word_order_task
 from demo.__main__ import write_corpus
 
 
+@pytest.mark.long
 def test_the_documentation_of_python_is_a_corpus_of_prose_in_a_fixed_order():
     documents = list(python_docs.documents())
     assert documents == list(python_docs.documents())

@@ -12,7 +12,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
-pytestmark = pytest.mark.both_stacks
+pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 
 HUB_NAMES = dict(input_ids="input_word_ids", input_mask="input_mask", segment_ids="input_type_ids")
 

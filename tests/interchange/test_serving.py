@@ -33,7 +33,7 @@ from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
-pytestmark = pytest.mark.both_stacks
+pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 
 TESTS = pathlib.Path(__file__).parents[1]
 # Its path, and not the module, whose flags would stand beside those of demo/__main__.py, which another test imports.

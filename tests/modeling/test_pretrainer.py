@@ -85,6 +85,7 @@ def gradients_of(model, inputs, jit_compile=None):
     return gradients({name: tf.constant(value) for name, value in inputs.items()})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recorded", ["model_a", "model_b", *(
     pytest.param(name, marks=pytest.mark.slow) for name in ("model_c", "model_d"))], indirect=True)
 def test_xla_computes_the_same_gradients(recorded):
@@ -95,6 +96,7 @@ def test_xla_computes_the_same_gradients(recorded):
         np.testing.assert_allclose(plain, compiled, atol=2e-5, rtol=1e-4, err_msg=variable.name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision, worst", [("mixed_bfloat16", 0.06), ("mixed_float16", 0.01)])
 def test_half_precision_is_close_and_keeps_variables_and_logits_float32(golden, policy, precision, worst):
     numbers = np.load(golden / "model_b/inputs_outputs.npz")

@@ -44,11 +44,13 @@ def test_gradients_are_the_same_with_dropout_whatever_layers_share(tiny_config, 
     check(AlbertModel(tiny_config.replace(**changes)), tiny_batch, atol=1e-6, autograph=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", [{}, dict(jit_compile=True)], ids=["eager", "XLA"])
 def test_gradients_are_the_same_eagerly_and_compiled(tiny_config, tiny_batch, function):
     check(AlbertModel(tiny_config), tiny_batch, atol=1e-6, **function)
 
 
+@pytest.mark.long
 def test_gradients_are_the_same_in_bfloat16_but_for_its_rounding(tiny_config, tiny_batch, policy):
     policy("mixed_bfloat16")
     check(AlbertModel(tiny_config), tiny_batch, atol=0.02, autograph=False)
@@ -68,6 +70,7 @@ def test_a_gradient_that_is_not_finite_stays_so(tiny_config, tiny_batch):
     assert all(np.isnan(gradient).any() for gradient in gradients)
 
 
+@pytest.mark.long
 def test_xla_does_not_find_that_both_times_are_the_same(tiny_config, tiny_batch):
     kept, twice = (matrix_products(AlbertModel(tiny_config), tiny_batch, again) for again in (False, True))
     # Six in a layer: query, key and value as one, scores, context, output, and the two of the feed-forward block.
@@ -89,6 +92,7 @@ def matrix_products(model, batch, gradient_checkpointing):
     return program.count(" dot(") + program.count(" custom-call(")
 
 
+@pytest.mark.long
 def test_gradients_are_the_same_on_replicas(tiny_config, tiny_batch, mirrored):
     with mirrored.scope():
         model = AlbertModel(tiny_config)

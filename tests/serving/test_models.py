@@ -24,7 +24,7 @@ from albert_tf.serving.models import model_of_saved_model, model_of_source, name
 from albert_tf.tasks.fill_mask import fill_masks
 from albert_tf.tasks.layer_distances import layer_distances
 
-pytestmark = pytest.mark.both_stacks
+pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 
 CONTEXT = "The name of the file is known. The number of the line is not."
 

@@ -218,6 +218,7 @@ def test_a_run_that_goes_on_or_predicts_does_not_load_what_it_started_from(strat
         assert released not in printed and "not restored" not in printed
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("eagerly")
 def test_only_the_chief_writes(strategy, tables, tmp_path, monkeypatch):
     run = finetuning(strategy, tmp_path, steps=2, every=1, seeds=(1, 2))
@@ -235,6 +236,7 @@ def test_only_the_chief_writes(strategy, tables, tmp_path, monkeypatch):
     assert files() == before
 
 
+@pytest.mark.long
 def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strategy):
     trainers = []
     for jit_compile in (False, True):
@@ -256,6 +258,7 @@ def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strate
     np.testing.assert_allclose(np.stack(found["probabilities"]), np.stack(plain["probabilities"]), atol=1e-5)
 
 
+@pytest.mark.long
 def test_mirrored_training_equals_one_device(tables, strategy, mirrored, tmp_path):
     ends = []
     for name, where in (("one", strategy), ("two", mirrored)):

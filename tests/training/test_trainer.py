@@ -69,6 +69,7 @@ def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments)
     assert trainer.optimizer.iterations == 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_replicas_train_as_one(golden, initial, mirrored, jit_compile):
     numbers = np.load(golden / "training_lamb.npz")
@@ -149,6 +150,7 @@ def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved(golden, initial)
     assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**28
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seq, gradient_accumulation_steps", [(16, 1), (32, 2)])
 def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_accumulation_steps):
     """What a TPU asks for: gradients, update and evaluation as one XLA program."""
