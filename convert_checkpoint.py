@@ -1,9 +1,9 @@
-"""Converts a model between the release's TF1 checkpoints, ours, Hugging Face's folders and TF-Hub modules, with heads.
+"""Converts a model, with its head, to a TF1 checkpoint of the release, one of ours, a Hugging Face folder or TF-Hub.
 
     python convert_checkpoint.py --init_checkpoint=albert_base_v2.tar.gz --to=hugging_face --output_dir=albert_hf
     python convert_checkpoint.py --init_checkpoint=model_dir --to=tf1 --output_dir=released
 
-Optimizer slots stay behind, so this is export_checkpoints of the release too, whose flags are taken:
+Optimizer slots are not written. So this script also replaces export_checkpoints of the release, and accepts its flags:
 
     python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
 """
@@ -22,12 +22,16 @@ from albert_tf.interchange.open_source import open_source
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_enum("to", "tf1", list(FORMATS), "The form that is written.")
-flags.DEFINE_string("output_dir", None, "Where it goes.")
-flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Type of the weights that --to=hugging_face writes.")
-flags.DEFINE_enum("model", None, list(MODELS), "Which model it is; default: what its variables tell.")
-flags.DEFINE_string("albert_directory", None, "The release's name for the directory of --init_checkpoint.")
-flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "The checkpoint in --albert_directory.")
+flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
+                  "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or a "
+                  "TF-Hub module.")
+flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
+flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
+flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides on the head to convert. Default: the "
+                  "kind that the names of the variables tell.")
+flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
+                    "--init_checkpoint replaces it and --checkpoint_name).")
+flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Name of the checkpoint in --albert_directory.")
 flags.DEFINE_string("export_path", None, "The release's name for --output_dir.")
 FLAGS = flags.FLAGS
 
@@ -37,7 +41,7 @@ def main():
         FLAGS.init_checkpoint = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
     path, output_dir = shared.starting_point(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
-        raise ValueError("--init_checkpoint and --output_dir are wanted")
+        raise ValueError("--init_checkpoint and --output_dir are required")
     config, vocabulary = shared.config(), shared.vocabulary()
     if vocabulary:
         shared.check_vocabulary(vocabulary.tokenizer(), config)

@@ -3,7 +3,7 @@
     python create_pretraining_data.py --input_file=text/*.txt --output_file=data/train.tfrecord \\
         --spm_model_file=30k-clean.model --max_seq_length=512 --max_predictions_per_seq=77
 
-The text has one sentence a line and a blank line between documents.
+The text has one sentence per line and a blank line between documents.
 """
 
 import signal
@@ -24,35 +24,45 @@ from albert_tf.finite import define_float
 from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
 
-define_required("input_file", "Text files, .gz and .bz2 too: a comma-separated list of paths and globs.")
-define_required("output_file", "TFRecord files to write, comma-separated.")
-flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary, for models without a SentencePiece model.")
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model. It wins over --vocab_file.")
-flags.DEFINE_string("input_file_mode", "r", "Kept for the release's scripts: text is read as UTF-8 in every mode.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower the case of the text.")
-flags.DEFINE_bool("do_whole_word_mask", True, "Whether words are masked as a whole.")
-flags.DEFINE_bool("do_permutation", False, "Whether to permute a second set of spans, which is predicted too.")
-flags.DEFINE_bool("favor_shorter_ngram", True, "Whether P(n words) ~ 1/n for an n-gram; else longer ones are favoured.")
+define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end in .gz or "
+                ".bz2 are decompressed.")
+define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over all files.")
+flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece model.")
+flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If it is set, --vocab_file is ignored.")
+flags.DEFINE_string("input_file_mode", "r", "Has no effect: text is always read as UTF-8. Scripts for the release can "
+                    "set it.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
+flags.DEFINE_bool("do_whole_word_mask", True, "Whether to mask whole words. If false, each piece counts as a word.")
+flags.DEFINE_bool("do_permutation", False, "Whether to choose a second set of n-grams in each example, whose tokens "
+                  "are permuted at random and predicted too.")
+flags.DEFINE_bool("favor_shorter_ngram", True, "Whether an n-gram of n words is drawn with a probability proportional "
+                  "to 1/n. If false, the probabilities are reversed and the longest n-gram is most likely.")
 flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
-flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "Sentence order, next sentence, or no sentence label.")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.", *MAX_SEQ_LENGTH)
-flags.DEFINE_integer("ngram", 3, "The longest n-gram that is masked, in words.", *bounds.NGRAM)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of an example at most.", *bounds.PREDICTIONS)
-flags.DEFINE_integer("random_seed", 12345, "All chance comes from it, whatever the number of workers.", *bounds.SEED)
-flags.DEFINE_integer("dupe_factor", 40, "How often the text is used, each time cut and masked anew.",
+flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "The sentence label of an example: whether the segments are "
+                  "swapped (sop), whether the second one is from another document (nsp), or no label (none).")
+flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of an example, including special tokens.",
+                     *MAX_SEQ_LENGTH)
+flags.DEFINE_integer("ngram", 3, "The longest n-gram to mask, in words.", *bounds.NGRAM)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Largest number of masked tokens of an example.",
+                     *bounds.PREDICTIONS)
+flags.DEFINE_integer("random_seed", 12345, "Seed of all random numbers. The examples do not depend on the number of "
+                     "workers.", *bounds.SEED)
+flags.DEFINE_integer("dupe_factor", 40, "Number of passes over the text, each with other segments and masks.",
                      *bounds.DUPE_FACTOR)
-define_float("masked_lm_prob", 0.15, "Share of the tokens that is masked.")
-define_float("short_seq_prob", 0.1, "Share of the examples that are shorter than they could be.", 0.0, 1.0)
-define_engine_flags("Processes.")
-flags.DEFINE_integer("num_shards", 1, "Cuts each output x.tfrecord into x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
+define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
+define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
+             "--max_seq_length.", 0.0, 1.0)
+define_engine_flags("Number of processes.")
+flags.DEFINE_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
+                     "x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
 flags.DEFINE_bool("release_compatible", False,
-                  "As the release, where it is wrong: a chunk of one sentence is paired with a random document, short "
-                  "lengths are drawn per document, a segment may begin inside a word.")
+                  "Whether to reproduce three errors of the release: a chunk of one sentence is paired with a random "
+                  "document, the short length is drawn once per document, and a segment may begin inside a word.")
 FLAGS = flags.FLAGS
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files go
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
     pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
     objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
@@ -63,7 +73,7 @@ def main():
     input_files = expand_globs(FLAGS.input_file)
     outputs = list(filter(None, FLAGS.output_file.split(",")))
     if not outputs:
-        raise ValueError(f"--output_file names no file. Received: {FLAGS.output_file}")
+        raise ValueError(f"--output_file must name at least one file. Received: {FLAGS.output_file}")
     output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
     if pipeline_options:
         from albert_tf.beam import creation

@@ -22,14 +22,15 @@ from albert_tf.interchange.onnx_models.writing import check_packages, difference
 from albert_tf.required_flags import define_required
 
 shared.define_source_flags()
-flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
+flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "
+                  "of a task, which the weights must have.")
 shared.define_pooling_flags()
 define_required("output_dir", "Directory of the ONNX files.")
 flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS,
-                        "Precision of the weights; one file is written for each. May be given several times.")
+                        "Precision of the weights. One file is written for each. Repeat the flag for several values.")
 FLAGS = flags.FLAGS
 
-# Tokens and masked tokens of the inputs on which a file is compared with the model.
+# The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
@@ -46,7 +47,7 @@ def export(model: keras.Model, precision: str, path: str) -> None:
     content = to_onnx(model, precision)
     with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         file.write(content)
-    print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference to the model:")
+    print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference from the model's outputs:")
     length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
     for name, difference in differences(content, model, length, _COMPARED_PREDICTIONS).items():
         print(f"    {name:<20}{difference:.2g}")

@@ -1,4 +1,4 @@
-"""A pre-trained ALBERT as TF-Hub modules: the encoder, and the preprocessing from text to its inputs.
+"""Exports a pre-trained ALBERT as TF-Hub modules: the encoder, and the preprocessing that makes its inputs from text.
 
     python export_to_tfhub.py --albert_directory=albert_base_v2 --export_path=albert_hub
 
@@ -35,20 +35,21 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.required_flags import define_required
 
-define_required("albert_directory", "Where checkpoint, config and vocabulary are: whatever --init_checkpoint of "
-                "the other scripts takes.")
-flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Which checkpoint of the directory; where it has none of the "
-                    "default name, the one that the other scripts take.")
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model; default: that of the directory.")
-flags.DEFINE_string("vocab_file", None, "The WordPiece vocabulary; default: that of the directory.")
-flags.DEFINE_bool("do_lower_case", None, "Whether the model's text is lower case; default: what the directory says, "
-                  "else true.")
-flags.DEFINE_bool("use_einsum", True, "Kept for the release's scripts: there is one way of computing here.")
+define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
+                "--init_checkpoint of the other scripts accepts.")
+flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Name of the checkpoint in --albert_directory. If the "
+                    "default does not exist, the latest or the only checkpoint is exported.")
+flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one in --albert_directory.")
+flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
+flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
+                  "true if nothing is stored.")
+flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
 shared.define_pooling_flags("pooler")
-define_required("export_path", "Where the encoder goes.")
-flags.DEFINE_string("preprocess_export_path", None, "Where the preprocessing goes; default: export_path + _preprocess.")
+define_required("export_path", "Directory of the encoder's module.")
+flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
+                    "--export_path with _preprocess appended.")
 FLAGS = flags.FLAGS
-_POOLED_OUTPUT = SentencePooling("pooler")  # what a module gives as "default" anyway
+_POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every module
 
 
 def main():
@@ -69,7 +70,7 @@ def main():
 
 
 def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
-    """The model with its pooling; without one, with the heads of pre-training if the weights have both of them."""
+    """The model with its pooling. Without a pooling, it has the heads of pre-training if the weights have both."""
     if pooling != _POOLED_OUTPUT:
         return build(source, "sentence_encoder", **dataclasses.asdict(pooling))[0]
     model, report = build(source, "pretrainer")

@@ -1,9 +1,10 @@
-"""An ALBERT as TensorFlow Lite models: float32, float16 and int8.
+"""Exports an ALBERT as TensorFlow Lite models: float32, float16 and int8.
 
     python export_to_tflite.py --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=tflite
 
-writes output_dir/pretrainer_float32.tflite and so on, and prints their sizes and how far their outputs are from the
-model's. int8 is TensorFlow Lite's dynamic range: 8-bit weights, float32 inputs and outputs.
+writes output_dir/pretrainer_float32.tflite and so on, and prints the size of each and the largest difference between
+its outputs and the model's. int8 is TensorFlow Lite's dynamic range quantization: 8-bit weights, float32 inputs and
+outputs.
 """
 
 import os
@@ -20,14 +21,16 @@ from albert_tf.interchange.heads import MODELS
 from albert_tf.required_flags import define_required
 
 shared.define_source_flags()
-flags.DEFINE_enum("model", "encoder", list(MODELS), "The encoder alone, or with the head that the weights have.")
+flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "
+                  "of a task, which the weights must have.")
 shared.define_pooling_flags()
-define_required("output_dir", "Where the models go.")
+define_required("output_dir", "Directory of the .tflite files.")
 flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
-                        "Which models to write. May be given several times.")
-flags.DEFINE_integer("max_seq_length", 128, "Tokens of an input, which is padded to that.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "masked_lm_positions of an input, of a pretrainer.",
-                     *bounds.PREDICTIONS)
+                        "Precision of the weights. One file is written for each. Repeat the flag for several values.")
+flags.DEFINE_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
+                     *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
+                     "--model=pretrainer.", *bounds.PREDICTIONS)
 FLAGS = flags.FLAGS
 
 
@@ -41,7 +44,7 @@ def main():
         path = os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite")
         with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             file.write(flatbuffer)
-        print(f"{path}: {len(flatbuffer) / 1e6:.1f} MB; largest difference to the model:")
+        print(f"{path}: {len(flatbuffer) / 1e6:.1f} MB; largest difference from the model's outputs:")
         for name, difference in tflite.differences(flatbuffer, model, **shape).items():
             print(f"    {name:<20}{difference:.2g}")
 

@@ -1,12 +1,12 @@
-"""Text lines to vectors of a pre-trained ALBERT.
+"""Converts lines of text to vectors of a pre-trained ALBERT.
 
     python extract_embeddings.py --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_file=vectors.npy
 
-writes float32 [lines, hidden_size]: the vector of each line, by default ALBERT's pooled output, or the pooling of a
-folder of sentence-transformers. With --per_token, vectors.npy has float32 [tokens, hidden_size], the sequence output of
-all lines one after the other, [CLS] and [SEP] included; beside it are
-vectors.input_ids.npy, int32 [tokens], and vectors.row_splits.npy, int64 [lines + 1]: line i has the rows from
-row_splits[i] to row_splits[i + 1]. vectors.npy.manifest.json says what the vectors were made from.
+writes the vector of each line, float32 [lines, hidden_size]: by default ALBERT's pooled output, or the pooling of a
+folder of sentence-transformers. With --per_token, vectors.npy has the sequence output of all lines one after the other,
+including [CLS] and [SEP], float32 [tokens, hidden_size]. Two more files are written then: vectors.input_ids.npy, int32
+[tokens], and vectors.row_splits.npy, int64 [lines + 1]. Line i has the rows from row_splits[i] to row_splits[i + 1] -
+1. vectors.npy.manifest.json lists what the vectors were made from.
 """
 
 import dataclasses
@@ -31,16 +31,17 @@ from albert_tf.text.lines import read_lines
 shared.define_source_flags()
 shared.define_vocabulary_flags()
 shared.define_pooling_flags(default="pooler")
-define_required("input_file", "UTF-8 text, one a line; with --engine=beam a comma-separated list of paths and globs.")
-define_required("output_file", "Where the vectors go: a path that ends in .npy.")
-flags.DEFINE_bool("per_token", False, "Whether to write a vector of each token instead of one of each line.")
-flags.DEFINE_integer("max_seq_length", None, "Longer lines are cut to this number of tokens. Default: the one "
-                     "stored with the weights, else 512.", *bounds.SEQ_LENGTH.at_least(3))
-flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
-define_engine_flags("Processes of Beam's local runner.")
-flags.DEFINE_integer("num_shards", 1, "With --engine=beam: cuts x.npy into x-00000-of-0000N.npy, ..., each with the "
-                     "vectors of lines that follow each other.", *bounds.SHARDS)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a comma-separated list "
+                "of paths and globs.")
+define_required("output_file", "Path of the vectors' file, which must end in .npy.")
+flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line.")
+flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. Default: "
+                     "the number stored with the weights, or 512 if none is stored.", *bounds.SEQ_LENGTH.at_least(3))
+flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+define_engine_flags("Number of processes of Beam's local runner.")
+flags.DEFINE_integer("num_shards", 1, "With --engine=beam, the number of output files: with N > 1, x.npy becomes "
+                     "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS
 _MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "per_token", "precision")
 _DEFAULT_LENGTH = 512  # tokens

@@ -1,9 +1,9 @@
-"""Asks a pre-trained ALBERT what is behind each [MASK].
+"""Fills each [MASK] of a text with the most likely pieces.
 
     python fill_mask.py --init_checkpoint=model_dir --text="the capital of [MASK] ."
 
-Without --text, one text a line is read from standard input. With --export_dir the model is written as a SavedModel that
-does the same with raw text, for processes that have tensorflow and tensorflow_text alone:
+Without --text, texts are read from standard input, one per line. With --export_dir the model is written as a SavedModel
+that does the same with raw text, for processes that have only tensorflow and tensorflow_text:
 
     python fill_mask.py --init_checkpoint=model_dir --export_dir=served
 """
@@ -21,12 +21,14 @@ from albert_tf.text.lines import read_standard_input
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_multi_string("text", None, "A text with [MASK] in it. May be given several times.")
-flags.DEFINE_integer("top_k", 5, "How many pieces to show for each mask.", *bounds.CANDIDATES)
-flags.DEFINE_string("export_dir", None, "Where to write a SavedModel, instead of reading standard input.")
-flags.DEFINE_integer("max_seq_length", None, "Of the records that the SavedModel takes besides text; default: as many "
-                     "tokens as the model takes.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Of these records.", *bounds.PREDICTIONS)
+flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. Default: "
+                          "the lines of standard input.")
+flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to write, instead of filling masks.")
+flags.DEFINE_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of --export_dir "
+                     "accepts besides text. Default: the model's max_position_embeddings.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
+                     "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
 FLAGS = flags.FLAGS
 
 

@@ -1,11 +1,11 @@
-"""How far each layer moves its input: figure 1 of Lan et al. (2020), for any weights, over any text.
+"""Measures distance and angle between each layer's input and output, as in figure 1 of Lan et al. (2020).
 
     python layer_distances.py --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_dir=distances \\
         --compare_with=uncased_L-12_H-768_A-12
 
-prints, and writes to layer_distances.csv and layer_distances.svg, the L2 distance and the angle in degrees between the
-input and the output of each layer, as means over all tokens of the text. With shared layers both fall smoothly; without
-sharing they jump from layer to layer.
+prints the L2 distance and the angle in degrees between the input and the output of each layer, averaged over all tokens
+of the text, and writes them to layer_distances.csv and layer_distances.svg. With shared layers both decrease smoothly
+from layer to layer; without sharing they vary.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from albert_tf.text.lines import read_lines
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
-define_required("input_file", "UTF-8 text, one a line.")
-define_required("output_dir", "Where layer_distances.csv and layer_distances.svg go.")
-flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in the forms that "
-                          "--init_checkpoint takes. May be given several times.")
-flags.DEFINE_integer("max_seq_length", 512, "Longer lines are cut to this number of tokens.",
+define_required("input_file", "Path of a UTF-8 text file, one text per line.")
+define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
+flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
+                          "--init_checkpoint accepts. Repeat the flag for several models.")
+flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
                      *bounds.SEQ_LENGTH.at_least(3))
-flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One layer of one model; distance and angle are means over tokens."""
+    """The mean distance and angle, over all tokens, of one layer of one model."""
 
     model: str
     layer: int
@@ -71,7 +71,7 @@ def main():
 
 
 def rows_of(path: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
-    """The layers of a model, which has the path's last part as its name."""
+    """The rows of a model. Its name in them is the last part of the path."""
     texts = token_ids(tokenizer, lines, min(max_seq_length, model.config.max_position_embeddings))
     sums, tokens = 0.0, sum(map(len, texts))
     for _, ids in batches_by_length(texts, batch_size):
@@ -90,7 +90,7 @@ def table(rows: list[Row]) -> str:
 
 
 def write_results(directory: str, rows: list[Row]) -> None:
-    """Writes layer_distances.csv, with a row for each layer, and layer_distances.svg, with a curve for each model."""
+    """Writes layer_distances.csv (one row per layer) and layer_distances.svg (one curve per model)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([field.name for field in dataclasses.fields(Row)])

@@ -1,7 +1,9 @@
-"""Prints variables, compute and the cost of pre-training: ours beside the paper's (Lan et al., 2020, tables 1, 3, 4).
+"""Prints number of variables, compute per token and cost of pre-training of models, with the paper's figures.
 
-    python model_sizes.py                                      the named sizes, and base with other E and sharing
-    python model_sizes.py --albert_config_file=my_config.json  the same figures for a config of one's own
+(Lan et al., 2020, tables 1, 3 and 4.)
+
+    python model_sizes.py                                      all named sizes, and base with other E and sharing
+    python model_sizes.py --albert_config_file=my_config.json  the same figures for another config
 """
 
 from albert_tf import cli  # isort: split
@@ -11,10 +13,11 @@ from absl import flags
 from albert_tf import sizes
 from albert_tf.config import AlbertConfig
 
-flags.DEFINE_string("albert_config_file", None, "Print the figures of this config instead.")
+flags.DEFINE_string("albert_config_file", None, "Path of a config whose figures are printed. Default: the figures of "
+                    "all named sizes are printed.")
 
 LEGEND = f"""\
-compute   weights that a token is multiplied with, a shared one once per layer
+compute   number of weights that a token is multiplied with; shared weights count once per layer
 x tokens  times {sizes.PRETRAINING_TOKENS:.1e} tokens (125,000 steps of 4,096 x 512)
 FLOPs     6 per weight and token, forward and backward"""
 

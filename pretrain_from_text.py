@@ -25,10 +25,11 @@ from albert_tf.training.evaluation import read_history
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
-define_required("text", "The text to train on: one sentence a line, a blank line between documents.")
-define_required("dev_text", "The text to evaluate on, in the same format.")
-define_required("output_dir", "Where vocabulary, records, checkpoints and the model go.")
-flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a file in albert_tf/recipes/pretraining/, or the path of one.")
+define_required("text", "Path of the text to train on, with one sentence per line and a blank line between documents.")
+define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
+define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
+flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a "
+                    "JSON file.")
 FLAGS = flags.FLAGS
 
 
@@ -59,7 +60,7 @@ def recipe_runs(recipe: str) -> list[dict]:
 
 
 def draw_training(directories: list[str], path: str) -> None:
-    """Draws the evaluations of pre-training runs that follow each other: accuracies against the steps of all.
+    """Draws the accuracies of consecutive pre-training runs, over the total number of steps.
 
     Args:
       directories: of the runs, in order.

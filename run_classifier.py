@@ -3,7 +3,8 @@
     python run_classifier.py --task_name=rte --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=rte \\
         --recipe=rte --do_train --do_eval --do_predict
 
-Started again with the same flags, training goes on from the latest checkpoint. run_glue.py does all tasks of a folder.
+If it is started again with the same flags, training continues from the latest checkpoint. run_glue.py runs all tasks of
+a folder.
 """
 
 from __future__ import annotations
@@ -38,22 +39,26 @@ shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
 tuning.define_finetuning_flags(max_seq_length=512)
 shared.define_device_flags()
-define_required("data_dir", "The folder in which the tasks' folders are: CoLA, MNLI, ...")
-flags.DEFINE_string("task_name", None, "Of cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli, ax.")
-flags.DEFINE_string("task_config", None, "A JSON file that describes a task of your own; "
-                    "albert_tf/data/task_config.py shows one.")
-define_float("classifier_dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 0, "Steps of warm-up.", *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
-flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The examples that --do_predict predicts.")
-define_float("threshold_to_export", None, "A number that the SavedModel serves beside its predictions.")
+define_required("data_dir", "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of --task_config.")
+flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, "
+                    "wnli or ax.")
+flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
+                    "--task_name; albert_tf/data/task_config.py shows one.")
+define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 0, "Number of steps in which the learning rate increases from 0 to its peak.",
+                     *bounds.STEPS.at_least(0))
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, ids, or "
+                    "serialized tf.Examples. Default: nothing is exported.")
+flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
+define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its predictions, for "
+             "clients that compare probabilities with it. Default: none.")
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; `task` and `finetuning` are made from several of them."""
+    """The flags with the same names; `task` and `finetuning` are made from several flags."""
 
     task: Task
     finetuning: FineTuningOptions
@@ -74,7 +79,7 @@ def options_from_flags() -> Options:
     tuning.apply_recipe()
     check_export(FLAGS.export_dir)
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
-        raise ValueError("give --task_name, or --task_config for a task of your own")
+        raise ValueError("set either --task_name, or --task_config for a task of your own")
     tuning.check_purpose()
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     return shared.from_flags(Options, task=task, cached_dir=tuning.cached_dir(),
@@ -97,7 +102,7 @@ def main():
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
     with chief_first(strategy):
         evaluate = evaluation(task, tables) if options.do_eval else None
-        # What is missing is told here.
+        # Raises an error that names the missing checkpoint.
         to_predict = tables.with_companions(task, options.predict_split) if options.do_predict else []
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
@@ -114,7 +119,7 @@ def main():
 
 
 def evaluation(task: Task, tables: GlueTables):
-    """What FineTuning asks for: a function from `predict` to results; those of a companion have its name in front."""
+    """The `evaluate` function of FineTuning. The results of a companion task have its name as a prefix."""
     dev_sets = tables.with_companions(task, "dev")
 
     def evaluate(predict) -> dict[str, float]:
@@ -130,7 +135,7 @@ def evaluation(task: Task, tables: GlueTables):
 
 
 def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
-    """Writes the answers to --predict_split of the task, or of a companion with its name at the end of the files'."""
+    """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
     guids = [example.guid for example in read_examples(task, options.data_dir, options.predict_split)]
     suffix = "" if task is options.task else f"_{task.name}"
     write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)

@@ -1,4 +1,4 @@
-"""Fine-tunes and evaluates on every GLUE task that a folder has, and prints the paper's table with our row under it.
+"""Fine-tunes and evaluates on every GLUE task in a folder, and prints the results below the paper's table.
 
     python run_glue.py --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
 
@@ -27,7 +27,7 @@ from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import best_run
 
 FLAGS = flags.FLAGS
-# MNLI first: others start from it.
+# MNLI comes first, since other tasks start from its checkpoint.
 COLUMNS = ("mnli", "qnli", "qqp", "rte", "sst-2", "mrpc", "cola", "sts-b", "wnli")
 FROM_MNLI = ("rte", "mrpc", "sts-b")
 # Dev scores of single models, medians over five runs, in the order of COLUMNS (Lan et al., 2020, table 9).
@@ -38,14 +38,14 @@ PAPER = {
     "ALBERT xxlarge, 1M steps": (90.4, 95.2, 92.0, 88.1, 96.8, 90.2, 68.7, 92.7),
     "ALBERT xxlarge, 1.5M steps": (90.8, 95.3, 92.2, 89.2, 96.9, 90.9, 71.4, 93.0),
 }
-# What is decided here for each task.
+# The flags that this script sets for each task.
 _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_checkpoint", "albert_hub_module_handle",
               "recipe", "do_train", "do_eval")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; `weights` has those of the weights, `for_all_tasks` the arguments of every run."""
+    """The flags with the same names; `weights` has the flags of the weights, `for_all_tasks` every run's arguments."""
 
     data_dir: str
     output_dir: str
@@ -67,7 +67,7 @@ def main():
     options = options_from_flags()
     tasks = [name for name in COLUMNS if has_files(options, name)]
     if not tasks:
-        raise ValueError(f"no task's train and dev files are in {options.data_dir}: it should have folders such as RTE")
+        raise ValueError(f"{options.data_dir} has no task with train and dev files: it must have folders such as RTE")
     logging.info("tasks: %s", ", ".join(tasks))
     for name in tasks:
         run_task(options, name)
@@ -80,7 +80,7 @@ def has_files(options: Options, name: str) -> bool:
 
 
 def run_task(options: Options, name: str) -> None:
-    """Runs run_classifier.py; raises ValueError where it fails, which has then said why."""
+    """Runs run_classifier.py. Raises ValueError if it fails; it has then printed the reason."""
     status = subprocess.run([sys.executable, run_classifier.__file__, *arguments(options, name)]).returncode
     if status:
         raise ValueError(f"{name} ended with status {status}")
@@ -96,7 +96,7 @@ def arguments(options: Options, name: str) -> list[str]:
 
 
 def starting_point(options: Options, name: str) -> dict[str, str]:
-    """The flag of the weights: the best model of MNLI for the tasks that start from it, where there is one."""
+    """The flag of the initial weights: for some tasks the best model of MNLI, if there is one."""
     mnli = os.path.join(options.output_dir, "mnli")
     return dict(init_checkpoint=best_run(mnli)) if name in FROM_MNLI and tf.io.gfile.exists(mnli) else options.weights
 
@@ -107,7 +107,7 @@ def score(options: Options, name: str) -> float:
 
 
 def table(scores: dict) -> str:
-    """The paper's rows and ours: Matthews correlation for CoLA, Pearson for STS-B, matched for MNLI, accuracy else."""
+    """The paper's rows and ours: Matthews correlation for CoLA, Pearson's for STS-B, else accuracy (MNLI: matched)."""
     lines = [f"{'':28}" + "".join(f"{name:>8}" for name in COLUMNS)]
     lines += [f"{who:28}" + "".join(f"{value:8.1f}" for value in values) for who, values in PAPER.items()]
     ours = "".join(f"{scores[name]:8.1f}" if name in scores else f"{'-':>8}" for name in COLUMNS)

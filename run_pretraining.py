@@ -3,8 +3,9 @@
     python run_pretraining.py --albert_config_file=albert_base_v2 --input_file=data/train*.tfrecord \\
         --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --spm_model_file=30k-clean.model
 
-Started again with the same flags, it goes on from the latest checkpoint, to the same weights bit for bit. The
-vocabulary is not needed: it is put beside the checkpoints, so that other scripts find it there.
+If it is started again with the same flags, it continues from the latest checkpoint, and ends with exactly the same
+weights as without the interruption. The vocabulary is optional: it is copied to --output_dir, where other scripts find
+it.
 """
 
 from __future__ import annotations
@@ -42,37 +43,41 @@ shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batc
                              save_checkpoints_steps=5000)
 shared.define_device_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_string("input_file", None, "Training records: a comma-separated list of paths and globs.")
-flags.DEFINE_multi_string("eval_input_file", None, "Records to evaluate on, the same way; given several times, each is "
-                          "a set of its own, and the first one tells which checkpoint is the best. "
-                          "Default: --input_file.")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens of the records' examples.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens of the records' examples.",
+flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs of the training records.")
+flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that --do_eval "
+                          "evaluates. Repeat the flag for several sets: each set is evaluated on its own, and the "
+                          "first one decides which checkpoint is the best. Default: --input_file.")
+flags.DEFINE_integer("max_seq_length", 512, "Number of tokens of an example in the records.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked tokens of an example in the records.",
                      *bounds.PREDICTIONS)
-flags.DEFINE_bool("dynamic_masking", False, "Whether training masks the records anew in each epoch, by the rules that "
-                  "they were made with.")
-flags.DEFINE_integer("masked_lm_budget", 0, "The release's name for it: above 0 means --dynamic_masking.",
+flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by the "
+                  "rules with which the records were made.")
+flags.DEFINE_integer("masked_lm_budget", 0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
                      *bounds.PREDICTIONS.at_least(0))
 flags.DEFINE_bool("do_train", True, "Whether to train.")
-flags.DEFINE_bool("do_eval", False, "Whether to evaluate: each checkpoint as it is saved; without --do_train, those "
-                  "that are there, else --init_checkpoint.")
-flags.DEFINE_integer("eval_batch_size", 64, "Examples of an evaluation step, over all devices.", *bounds.BATCH_SIZE)
-flags.DEFINE_integer("max_eval_steps", 100, "Steps of an evaluation at most; 0 for all records.",
+flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
+                  "saved. Without it, the checkpoints in --output_dir are, or --init_checkpoint if there are none.")
+flags.DEFINE_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
+                     *bounds.BATCH_SIZE)
+flags.DEFINE_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are evaluated.",
                      *bounds.STEPS.at_least(0))
-define_float("poly_power", 1.0, "Power of the learning rate's decay.", lower_bound=0.0)
-flags.DEFINE_integer("num_train_steps", 125000, "The last step.", *bounds.STEPS)
-flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of warm-up.", *bounds.STEPS.at_least(0))
-flags.DEFINE_integer("start_warmup_step", 0, "The step at which the warm-up begins.",
+define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.", lower_bound=0.0)
+flags.DEFINE_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
+flags.DEFINE_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to its "
+                     "peak.", *bounds.STEPS.at_least(0))
+flags.DEFINE_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
                      *bounds.STEPS.at_least(0))
 flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"],
-                  "Whether there is a sentence loss; default: what the records were made for.")
-flags.DEFINE_bool("init_from_group0", False, "Whether every group starts from group 0 of --init_checkpoint.")
+                  "The sentence objective: sop or nsp for a sentence loss, none for no sentence loss. Default: the "
+                  "objective with which the records were made.")
+flags.DEFINE_bool("init_from_group0", False, "Whether to initialize the weights of every layer group from group 0 of "
+                  "--init_checkpoint.")
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; run and trainer have the flags that scripts share."""
+    """The flags with the same names; `run` and `trainer` are made from the flags that scripts share."""
 
     run: RunOptions
     trainer: TrainerOptions
@@ -116,14 +121,14 @@ def main():
     def new_task():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
 
-    with strategy.scope():  # for the metrics as well, which are sums over all replicas
+    with strategy.scope():  # also for the metrics, which are sums over all replicas
         task, _ = shared.weights_reader(options.init_from_group0).make(new_task, initial_weights(options))
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
     @functools.cache
     def baseline() -> NeighbourBaseline | None:
-        """Made at the first evaluation; None if there are no training records to count in."""
+        """The baseline, which is computed at the first evaluation; None if there are no training records to count."""
         return neighbour_baseline(training_files, evaluation_sets[0], options.max_seq_length,
                                   options.max_predictions_per_seq, config.vocab_size) if training_files else None
 
@@ -144,7 +149,7 @@ def main():
 
 
 def write_card(options: Options, model: AlbertPretrainer, files, evaluator: Evaluator | None) -> None:
-    """Writes the model card. Shards of a set of records are one entry in it."""
+    """Writes the model card, in which the shards of a set of records are one entry."""
     names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
     datasets = {name: file.made_from for name, file in zip(names, files)}
     write_run_card(model, options.run, options.trainer, shared.command_line(), options.init_checkpoint, datasets,
@@ -159,19 +164,19 @@ def open_records(options: Options, patterns: str | None, config: AlbertConfig):
 
 
 def objective_of(files) -> str:
-    """What records were made for, by their manifests; the release's records are for sentence order."""
+    """The sentence objective of records according to their manifests; sentence order for the release's records."""
     objectives = {file.made_from.get("objective", "sop") for file in files}
     return objectives.pop() if len(objectives) == 1 else "sop"
 
 
 def initial_weights(options: Options) -> str | None:
-    """--init_checkpoint, unless the run has checkpoints of its own, which are restored later."""
+    """--init_checkpoint; None if the run has its own checkpoints, which are restored later."""
     own = (numbered if options.do_train else best_or_latest)(options.run.output_dir)
     return None if own else options.init_checkpoint
 
 
 def training_parser(options: Options, files, vocab_size: int):
-    """Records to batches, with the records' own masks or with new ones."""
+    """The function that parses records to batches, with the masks of the records or with new ones."""
     lengths = options.max_seq_length, options.max_predictions_per_seq
     parse = reading.parser(*lengths)
     if not options.dynamic_masking:
@@ -184,7 +189,7 @@ def training_parser(options: Options, files, vocab_size: int):
 
 
 def training_batches(options: Options, files, vocab_size: int):
-    """What train() asks for: from a first step to a function from an InputContext to batches."""
+    """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
     parse = training_parser(options, files, vocab_size)
     return lambda first_step: lambda context: batching.training_batches(
         files, parse, options.run.train_batch_size, options.trainer.random_seed, first_step, context)
@@ -193,7 +198,7 @@ def training_batches(options: Options, files, vocab_size: int):
 def evaluate(
     options: Options, trainer, evaluation_sets, strategy, baseline: Callable[[], NeighbourBaseline | None]
 ) -> dict[str, float]:
-    """The results on each set; with several, those on the second and later have the name of its first file in front."""
+    """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
     results = {}
     parse = reading.parser(options.max_seq_length, options.max_predictions_per_seq)
     for files in evaluation_sets:
@@ -210,25 +215,25 @@ def evaluate(
     explained = baseline()
     if explained and explained.explains(results["masked_lm_loss"]):
         logging.info("masked_lm_loss %.2f: still on the plateau of early training (frequencies of tokens explain %.2f, "
-                     "neighbouring tokens %.2f); docs/pretraining.md says what helps to pass it",
+                     "neighbouring tokens %.2f); docs/pretraining.md says how to leave it",
                      results["masked_lm_loss"], explained.frequency_loss, explained.neighbour_loss)
     return results
 
 
 def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
-    """Evaluates what is there: all model.ckpt-STEP of the directory, else model.ckpt-best, else --init_checkpoint."""
+    """Evaluates all model.ckpt-STEP of --output_dir, or if there are none model.ckpt-best or --init_checkpoint."""
     output_dir = options.run.output_dir
     saved = numbered(output_dir) or list(filter(None, [best_or_latest(output_dir)]))
     for prefix in saved:
         try:
             step = checkpoints.restore(prefix)
         except DamagedCheckpoint as error:
-            logging.warning("%s; left out", error)
+            logging.warning("%s; it is not evaluated", error)
             continue
         evaluator(step)
     if not saved:
         if not options.init_checkpoint:
-            raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and no --init_checkpoint")
+            raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
         logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_checkpoint)
         evaluator.report(0)
 

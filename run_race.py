@@ -4,8 +4,8 @@
 
     python run_race.py --data_dir=mine --data_format=jsonl --init_checkpoint=albert_base_v2 --output_dir=mine_trained
 
-Started again with the same flags, training goes on from the latest checkpoint. albert_tf/data/choice_tables.py shows
-the JSON lines.
+If it is started again with the same flags, training continues from the latest checkpoint.
+albert_tf/data/choice_tables.py shows the JSON lines.
 """
 
 from __future__ import annotations
@@ -41,28 +41,32 @@ shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_
 tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
 shared.define_device_flags()
 flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
-define_required("data_dir", "The folder in which RACE is, or the .jsonl files.")
-flags.DEFINE_enum("data_format", "race", FORMATS, "race, in either layout; or jsonl: train.jsonl, dev.jsonl and "
-                  "test.jsonl with a question in each line.")
-flags.DEFINE_string("task_name", "race", "Kept for the release's scripts.")
-flags.DEFINE_string("train_file", None, "Records of the training features; default: in --cached_dir.")
-flags.DEFINE_string("eval_file", None, "Records of the dev set's features; default: in --cached_dir.")
-flags.DEFINE_string("predict_file", None, "Records of the features to predict; default: in --cached_dir.")
-flags.DEFINE_enum("predict_split", "test", SPLITS, "What --do_predict predicts, and scores where it has answers.")
-flags.DEFINE_bool("high_only", False, "Whether to leave out the questions for middle schools.")
-flags.DEFINE_bool("middle_only", False, "Whether to leave out the questions for high schools.")
-flags.DEFINE_integer("max_qa_length", 128, "Tokens that are left of question and option, the last ones.",
-                     *bounds.SEQ_LENGTH)
-define_float("dropout_prob", 0.1, "Dropout of the pooled output.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 12000, "The last step.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 1000, "Steps of warm-up.", *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, ids, or serialized tf.Examples.")
+define_required("data_dir", "Folder that contains RACE, or the .jsonl files of --data_format=jsonl.")
+flags.DEFINE_enum("data_format", "race", FORMATS, "race: RACE in its original or the release's layout. jsonl: the "
+                  "files train.jsonl, dev.jsonl and test.jsonl with one question per line.")
+flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
+flags.DEFINE_string("train_file", None, "Path of the cached training features. Default: a file in --cached_dir.")
+flags.DEFINE_string("eval_file", None, "Path of the cached features of the dev set. Default: a file in --cached_dir.")
+flags.DEFINE_string("predict_file", None, "Path of the cached features of --predict_split. Default: a file in "
+                    "--cached_dir.")
+flags.DEFINE_enum("predict_split", "test", SPLITS, "The split that --do_predict predicts. It is also scored if it has "
+                  "answers.")
+flags.DEFINE_bool("high_only", False, "Whether to use only RACE's questions for high schools.")
+flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions for middle schools.")
+flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. Of longer ones, "
+                     "the last tokens are kept.", *bounds.SEQ_LENGTH)
+define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", 12000, "Number of training steps.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 1000, "Number of steps in which the learning rate increases from 0 to its peak.",
+                     *bounds.STEPS.at_least(0))
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, ids, or "
+                    "serialized tf.Examples. Default: nothing is exported.")
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; `finetuning` has those that GLUE, SQuAD and RACE share."""
+    """The flags with the same names; `finetuning` is made from the flags that all fine-tuning scripts share."""
 
     finetuning: FineTuningOptions
     data_dir: str
@@ -123,20 +127,20 @@ def main():
 
 
 def used_splits(options: Options) -> list[str]:
-    """The splits that are to be read; an export alone learns from the dev set how many choices there are."""
+    """The splits to read. If there is only an export, the dev set tells the number of choices."""
     wanted = dict(train=options.do_train, dev=options.do_eval)
     used = [split for split in wanted if wanted[split]] + [options.predict_split] * options.do_predict
     return used or ["dev"]
 
 
 def evaluation(options: Options, tables: ChoiceTables):
-    """What FineTuning asks for: a function from `predict` to results."""
+    """The `evaluate` function of FineTuning."""
     table = tables.table("dev", options.eval_file)
     return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_probabilities(predict(table)))
 
 
 def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:
-    """Writes the answers to --predict_split, and their scores, with the checkpoint's step, if the split has labels."""
+    """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
     choice_answers.write_predictions(options.output_dir, examples, probabilities)
     logging.info("%s questions of %s answered in %s", f"{len(examples):,}", options.predict_split,
                  options.output_dir)

@@ -4,8 +4,8 @@
         --output_dir=sentences --do_train --do_eval
 
 --objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file), and
-simcse on single lines of text (--train_file). Started again with the same flags, training goes on from the latest
-checkpoint.
+simcse on single lines of text (--train_file). If the script is started again with the same flags, training continues
+from the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -48,19 +48,21 @@ flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "sts: the cosi
 flags.DEFINE_string("train_file", None, "For --objective=pairs: a .tsv or .csv of two columns without a header, or "
                     "JSON lines with text_a and text_b. For simcse: UTF-8 text, one text a line.")
 flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
-flags.DEFINE_string("task_config", None, "A JSON file that describes a regression of two texts to use instead of "
-                    "STS-B; see albert_tf/data/task_config.py.")
-define_float("best_score", 5.0, "The highest score of the task, whose cosine is 1.", 1e-6)
-define_float("temperature", 0.05, "Divisor of the cosines, for the objectives pairs and simcse.", 1e-6)
-flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 100, "Steps of warm-up.", *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel that takes raw text, ids, or tf.Examples.")
+flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to use "
+                    "instead of STS-B; see albert_tf/data/task_config.py.")
+define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
+define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
+flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 100, "Number of steps in which the learning rate increases from 0 to its peak.",
+                     *bounds.STEPS.at_least(0))
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, ids, or "
+                    "serialized tf.Examples. Default: nothing is exported.")
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; `finetuning` has those that all tasks share, `scored` is STS-B or --task_config."""
+    """The flags with the same names; `finetuning` has those of all tasks; `scored` is STS-B or --task_config."""
 
     finetuning: FineTuningOptions
     scored: Task
@@ -144,14 +146,14 @@ def data_files(options: Options) -> list[str]:
 
 
 def evaluation(options: Options, tables: PairTables):
-    """A function from `predict` to results, as FineTuning takes it."""
+    """The `evaluate` function of FineTuning."""
     pairs = scored_pairs(options, "dev")
     table, expected = tables.table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
     return lambda predict: correlations(expected, mean_cosines(predict(table)))
 
 
 def answer(options: Options, cosines: np.ndarray) -> None:
-    """Writes the scores of the test set in run_classifier.py's files."""
+    """Writes the scores of the test set to files in the format of run_classifier.py."""
     guids = [example.guid for example in read_examples(options.scored, options.data_dir, "test")]
     write_answers(options.output_dir, options.scored, guids, options.best_score * cosines[:, None])
     logging.info("%s: %s test examples answered in %s", options.scored.name, f"{len(guids):,}", options.output_dir)

@@ -5,8 +5,8 @@
 
     python run_squad.py --init_checkpoint=squad --output_dir=squad --squad_version=2.0 --ask --context_file=text.txt
 
-Started again with the same flags, training goes on from the latest checkpoint. The flags of the release's
-run_squad_v1.py and run_squad_v2.py are here.
+If it is started again with the same flags, training continues from the latest checkpoint. The script accepts the flags
+of the release's run_squad_v1.py and run_squad_v2.py.
 """
 
 from __future__ import annotations
@@ -45,47 +45,59 @@ shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
 tuning.define_finetuning_flags(max_seq_length=384)
 shared.define_device_flags()
-flags.DEFINE_string("train_file", None, "SQuAD's JSON to train on.")
-flags.DEFINE_string("predict_file", None, "SQuAD's JSON to predict, and to score where it has answers.")
-flags.DEFINE_enum("squad_version", None, VERSIONS, "1.1 or 2.0: the head, the loss and the scores. Default: what the "
-                  "file says.")
-flags.DEFINE_string("train_feature_file", None, "Records of the training features; default: in --cached_dir.")
-flags.DEFINE_string("predict_feature_file", None, "Records of the features to predict; default: in --cached_dir.")
-flags.DEFINE_string("predict_feature_left_file", None, "The questions and where their windows' tokens stand in the "
-                    "text, as JSON lines that answers are cut out by; default: beside --predict_feature_file.")
-flags.DEFINE_integer("doc_stride", 128, "Pieces between the starts of two windows of a paragraph.",
+flags.DEFINE_string("train_file", None, "Path of the SQuAD JSON file to train on.")
+flags.DEFINE_string("predict_file", None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is "
+                    "scored if it has answers.")
+flags.DEFINE_enum("squad_version", None, VERSIONS, "SQuAD version, which decides on the head, the loss and the scores. "
+                  "Default: the version in the file.")
+flags.DEFINE_string("train_feature_file", None, "Path of the cached training features. Default: a file in "
+                    "--cached_dir.")
+flags.DEFINE_string("predict_feature_file", None, "Path of the cached features of --predict_file. Default: a file in "
+                    "--cached_dir.")
+flags.DEFINE_string("predict_feature_left_file", None, "Path of a JSON-lines file with the questions of --predict_file "
+                    "and the text offsets of their tokens, which answers are read with. Default: a file next to "
+                    "--predict_feature_file.")
+flags.DEFINE_integer("doc_stride", 128, "Number of pieces from the start of one window of a paragraph to the start of "
+                     "the next.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are truncated.",
                      *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_query_length", 64, "Pieces that are left of a question.",
-                     *bounds.SEQ_LENGTH)
-flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "What is done where an answer does not stand at its "
-                  "answer_start: find takes the nearest place, leave_out leaves the question out of training.")
-define_float("num_train_epochs", 3.0, "Steps are questions / train_batch_size * this.", lower_bound=0.0)
-define_float("warmup_proportion", 0.1, "Share of the steps that warms up.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", None, "The last step, in the place of --num_train_epochs.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", None, "Steps of warm-up, in the place of --warmup_proportion.",
+flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "What to do in training if an answer is not at its "
+                  "answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
+define_float("num_train_epochs", 3.0, "Number of training epochs. The number of steps is this number times questions "
+             "divided by --train_batch_size.", lower_bound=0.0)
+define_float("warmup_proportion", 0.1, "Share of the training steps, from 0 to 1, in which the learning rate increases "
+             "from 0 to its peak.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", None, "Number of training steps, instead of --num_train_epochs.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", None, "Number of warm-up steps, instead of --warmup_proportion.",
                      *bounds.STEPS.at_least(0))
-flags.DEFINE_integer("n_best_size", 20, "Candidates in nbest_predictions.json.", *bounds.CANDIDATES)
-flags.DEFINE_integer("max_answer_length", 30, "Pieces of an answer at most.",
-                     *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("start_n_top", 5, "Starts of the beam (2.0).", *bounds.CANDIDATES)
-flags.DEFINE_integer("end_n_top", 5, "Ends for each of them (2.0).", *bounds.CANDIDATES)
-define_float("dropout_prob", 0.1, "Dropout of the answerability branch (2.0).", 0.0, 1.0)
-define_float("null_score_diff_threshold", None, "A question is answered where its null score is not above this "
-             "(2.0). Default: where F1 is best on --predict_file, and 0 where that has no answers.")
-flags.DEFINE_bool("release_compatible", False, "The release's ways: it drops questions whose paragraph does not align, "
-                  "and uses the best threshold with < instead of <=.")
-flags.DEFINE_bool("ask", False, "Whether to answer questions from the terminal, a line each, about --context_file.")
-flags.DEFINE_string("context_file", None, "A text file.")
-flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes question and context as text, or ids.")
-flags.DEFINE_bool("use_einsum", True, "Kept for the release's scripts: it has no effect.")
-flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Processes that make features.",
+flags.DEFINE_integer("n_best_size", 20, "Number of answers per question in nbest_predictions.json.", *bounds.CANDIDATES)
+flags.DEFINE_integer("max_answer_length", 30, "Largest number of pieces of an answer.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("start_n_top", 5, "SQuAD 2.0: number of answer starts in the beam.", *bounds.CANDIDATES)
+flags.DEFINE_integer("end_n_top", 5, "SQuAD 2.0: number of answer ends for each start in the beam.", *bounds.CANDIDATES)
+define_float("dropout_prob", 0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in training.", 0.0,
+             1.0)
+define_float("null_score_diff_threshold", None, "SQuAD 2.0: a question is answered unless its null score is above this "
+             "threshold. Default: the threshold with the best F1 on --predict_file, or 0 if that has no answers.")
+flags.DEFINE_bool("release_compatible", False, "Whether to do as the release: questions are left out if their "
+                  "paragraph cannot be aligned, and a question whose null score equals the best threshold is not "
+                  "answered.")
+flags.DEFINE_bool("ask", False, "Whether to answer questions about --context_file that are read from standard input, "
+                  "one per line.")
+flags.DEFINE_string("context_file", None, "Path of the text file about which --ask answers questions.")
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts question and context as "
+                    "text, or ids. Default: nothing is exported.")
+flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
+flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.",
                      *bounds.WORKERS)
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; features and finetuning have groups of them. `complete` adds what the files say."""
+    """The flags with the same names; `features` and `finetuning` have groups of flags.
+
+    `complete` fills in the values that depend on the files.
+    """
 
     squad_version: str | None
     features: FeatureOptions
@@ -164,23 +176,23 @@ def main():
 
 
 def surveys(options: Options) -> dict[str, Survey]:
-    """What the files are that are to be used, by the names of their flags."""
+    """The surveys of the files to use, by the names of their flags."""
     wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
     paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
     for name in (name for name, path in paths.items() if not path):
         raise ValueError(f"--{name} is missing")
     if options.ask and not options.context_file:
-        raise ValueError("--ask wants --context_file, the text to ask about")
+        raise ValueError("--ask needs --context_file, the text to ask about")
     if options.ask and not any(map(str.strip, read_lines(options.context_file))):
         raise ValueError(f"{options.context_file} is empty: there is nothing to ask about")
-    found = {name: survey(path, with_answers=name == "predict_file") for name, path in paths.items()}
-    if options.do_eval and not found["predict_file"].has_answers:
+    files = {name: survey(path, with_answers=name == "predict_file") for name, path in paths.items()}
+    if options.do_eval and not files["predict_file"].has_answers:
         raise ValueError(f"{options.predict_file} has no answers to score with: --do_predict writes predictions")
-    return found
+    return files
 
 
 def complete(options: Options, files: dict[str, Survey]) -> Options:
-    """The options with what follows from the files: the version, the number of steps, the shortest batch."""
+    """The options, completed with what depends on the files: version, number of steps, shortest batch."""
     options = dataclasses.replace(options, squad_version=squad_version(options, files))
     finetuning, shortest = options.finetuning, beam_width(options)
     if options.do_train:
@@ -196,26 +208,26 @@ def complete(options: Options, files: dict[str, Survey]) -> Options:
 
 
 def squad_version(options: Options, files: dict[str, Survey]) -> str:
-    """What --squad_version says, else the files."""
+    """The value of --squad_version, or the version of the files."""
     said = sorted({file.version for file in files.values()})
     if not (options.squad_version or said):
-        raise ValueError("--squad_version is missing, and there is no file to find it from")
+        raise ValueError("--squad_version is missing, and there is no file that tells it")
     if not options.squad_version and len(said) > 1:
-        raise ValueError(f"the files are of SQuAD {' and '.join(said)}: give --squad_version")
+        raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
     version = options.squad_version or said[0]
     logging.info("SQuAD %s", version)
     return version
 
 
 def train_steps(options: Options, file: Survey) -> int:
-    """Questions / batch * epochs, as in the release, or --train_step."""
+    """--train_step, or as in the release questions / batch size * epochs."""
     batch_size = options.finetuning.run.train_batch_size
     steps = options.train_step
     if steps is None:
         steps = int(file.questions / batch_size * options.num_train_epochs)
     if not steps:
-        raise ValueError(f"{file.questions} questions give no step of {batch_size}: lower "
-                         "--train_batch_size, or raise --num_train_epochs")
+        raise ValueError(f"{file.questions} questions are not enough for a step of {batch_size}: decrease "
+                         "--train_batch_size, or increase --num_train_epochs")
     logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", batch_size)
     return steps
 
@@ -230,7 +242,7 @@ def training_features(options: Options, files: dict[str, Survey], tokenizer) -> 
 
 
 def beam_width(options: Options) -> int:
-    """Tokens that a row has at least; ValueError where it cannot have them."""
+    """The smallest number of tokens of a row. Raises ValueError if --max_seq_length is smaller."""
     width = max(options.start_n_top, options.end_n_top) if options.squad_version == "2.0" else 1
     if width > options.features.max_seq_length:
         raise ValueError("--start_n_top and --end_n_top must not be above "
@@ -253,7 +265,7 @@ def answer_options(options: Options) -> AnswerOptions:
 
 
 class Prediction:
-    """The predict_file: its features, and its answers where it has some."""
+    """Predicts and scores --predict_file."""
 
     def __init__(self, options: Options, file: Survey, tokenizer):
         self._options = options
@@ -263,16 +275,16 @@ class Prediction:
         self.dataset = file.dataset if file.has_answers else None
 
     def evaluate(self, predict) -> dict[str, float]:
-        """What FineTuning asks for: results, from a function that predicts a table."""
+        """The `evaluate` function of FineTuning: the results, from a function that predicts a table."""
         results = self._results(self._answers(self.result_sets(predict)))
         return results.scores(self.dataset, self._options.null_score_diff_threshold)
 
     def result_sets(self, predict) -> Predictions:
-        """What the model gives for each feature, from a function that predicts a table."""
+        """The model's predictions for each feature, from a function that predicts a table."""
         return predict(self._table) if self._table else [{}]
 
     def write(self, result_sets: Predictions, step: int) -> None:
-        """Writes the files of predictions, and scores, with the checkpoint's step, where there are answers."""
+        """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         output_dir, threshold = self._options.output_dir, self._options.null_score_diff_threshold
         results = self._results(squad_results.write_n_best(output_dir, self._answers(result_sets)))
         if self.dataset:
@@ -287,18 +299,18 @@ class Prediction:
     def _answers(self, result_sets):
         return answers(self._questions_path, result_sets, answer_options(self._options))
 
-    def _results(self, found) -> Results:
+    def _results(self, chosen) -> Results:
         results = Results(self._options.squad_version, self._options.release_compatible)
-        for answer in found:
+        for answer in chosen:
             results.add(answer)
         return results
 
 
 def ask(options: Options, model: keras.Model, tokenizer) -> None:
-    """Reads questions from the terminal until there are no more, and prints answers."""
+    """Reads questions from standard input and prints the answers, until an empty line or the end."""
     text = "\n".join(read_lines(options.context_file))
     reader = SquadReader(task_of(options, model), tokenizer, options.features, answer_options(options))
-    print(f"Questions about {options.context_file}, one a line; an empty line ends.", flush=True)
+    print(f"Questions about {options.context_file}, one per line; an empty line ends.", flush=True)
     for question in read_standard_input():
         if not question.strip():
             break

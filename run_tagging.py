@@ -3,8 +3,8 @@
     python run_tagging.py --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
         --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict
 
-albert_tf/data/tagged_text.py describes the files. Started again with the same flags, training goes on from the latest
-checkpoint.
+albert_tf/data/tagged_text.py describes the files. If the script is started again with the same flags, training
+continues from the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -47,27 +47,31 @@ shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
 tuning.define_finetuning_flags(max_seq_length=128)
 shared.define_device_flags()
-flags.DEFINE_string("train_file", None, "Sentences to train on: a word and its tag on each line, a blank line between "
-                    "sentences. Its tags are the labels of the model.")
-flags.DEFINE_string("eval_file", None, "Sentences that --do_eval evaluates, in the same format.")
-flags.DEFINE_string("predict_file", None, "Sentences that --do_predict tags, in the same format or without tags.")
-flags.DEFINE_list("columns", ["0", "-1"], "Numbers of the columns of word and tag, from 0; negative numbers count from "
+flags.DEFINE_string("train_file", None, "Path of the sentences to train on: one word and its tag per line, and a blank "
+                    "line between sentences. The tags in this file are the labels of the model.")
+flags.DEFINE_string("eval_file", None, "Path of the sentences that --do_eval evaluates, in the same format as "
+                    "--train_file.")
+flags.DEFINE_string("predict_file", None, "Path of the sentences that --do_predict tags, in the same format as "
+                    "--train_file or without tags.")
+flags.DEFINE_list("columns", ["0", "-1"], "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                   "the end of the line.")
-flags.DEFINE_integer("doc_stride", 0, "Pieces from the start of one window to the start of the next, in a sentence of "
-                     "more than --max_seq_length tokens; 0 for half a window.", *bounds.SEQ_LENGTH.at_least(0))
-flags.DEFINE_bool("label_all_pieces", False, "Whether all pieces of a word have its tag in training, and their mean is "
-                  "the prediction; else the first piece alone.")
-define_float("classifier_dropout_prob", 0.1, "Dropout of the sequence output.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 1000, "The last step.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 100, "Steps of warm-up.", *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Where a SavedModel goes that takes raw text, words, ids, or serialized "
-                    "tf.Examples.")
+flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, for "
+                     "sentences of more than --max_seq_length tokens. 0: half a window.",
+                     *bounds.SEQ_LENGTH.at_least(0))
+flags.DEFINE_bool("label_all_pieces", False, "Whether all pieces of a word have its tag in training, and the "
+                  "prediction is their mean. If false, only the first piece of a word has its tag.")
+define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
+flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
+flags.DEFINE_integer("warmup_step", 100, "Number of steps in which the learning rate increases from 0 to its peak.",
+                     *bounds.STEPS.at_least(0))
+flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, words, ids, or "
+                    "serialized tf.Examples. Default: nothing is exported.")
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; `finetuning` has those that all tasks share, `features` those of the rows."""
+    """The flags with the same names; `finetuning` has those that all tasks share, `features` those of the features."""
 
     finetuning: FineTuningOptions
     features: TaggingFeatureOptions
@@ -101,13 +105,13 @@ def columns_of(values: Sequence[str]) -> Columns:
     try:
         word, tag = map(int, values)
     except ValueError as error:
-        raise ValueError(f"--columns must be two numbers, as 0,-1. Received: {','.join(values)}") from error
+        raise ValueError(f"--columns must be two numbers, such as 0,-1. Received: {','.join(values)}") from error
     return Columns(word, tag)
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The files of --train_file, --eval_file and --predict_file, None for those that are not used, and all tags."""
+    """The contents of --train_file, --eval_file and --predict_file (None for a file that is not used), and all tags."""
 
     train: TaggedText | None
     dev: TaggedText | None
@@ -150,7 +154,7 @@ def main():
 
 
 def read_data(options: Options) -> Data:
-    """Reads the files that are used; the tags are those of --train_file, else those that come with the weights."""
+    """Reads the files to use. The tags are those of --train_file, or those that are stored with the weights."""
     train, dev, test = (read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
         (options.train_file, True), (options.eval_file, options.do_eval), (options.predict_file, options.do_predict)))
     for text in filter(None, (train, dev)):
@@ -168,12 +172,12 @@ def warn_of_capitals(data: Data, tokenizer: FullTokenizer) -> None:
     text = data.train or data.dev or data.test
     share = share_of_words_with_capitals(text) if text and tokenizer.do_lower_case else 0.0
     if share:
-        logging.warning("the vocabulary is of lower-case text: the model does not see the capitals that %.1f %% of the "
-                        "words of %s have", 100 * share, text.path)
+        logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the words "
+                        "of %s", 100 * share, text.path)
 
 
 def evaluation(data: Data, tables: TaggingTables):
-    """A function from `predict` to results, as FineTuning takes it."""
+    """The `evaluate` function of FineTuning."""
     table = tables.table(data.dev, "dev")
     return lambda predict: tagging_answers.evaluate(
         data.dev, tagging_answers.word_probabilities(table, predict(table)), data.label_names)

@@ -1,11 +1,11 @@
-"""Scores sentences by their pseudo-log-likelihood, or the accuracy on minimal pairs such as BLiMP's.
+"""Scores sentences by their pseudo-log-likelihood, or computes the accuracy on minimal pairs such as BLiMP's.
 
     python score_sentences.py --init_checkpoint=model_dir --input_file=sentences.txt
     python score_sentences.py --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
 
 The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs whose
-grammatical sentence has the higher score, by file, by field and over all pairs. The manifest beside --output_file says
-what the results were made from.
+grammatical sentence has the higher score, by file, by field and over all pairs. The manifest next to --output_file
+lists what the results were made from.
 """
 
 from __future__ import annotations
@@ -36,27 +36,28 @@ if TYPE_CHECKING:
 
 shared.define_source_flags()
 shared.define_vocabulary_flags()
-flags.DEFINE_string("input_file", None, "Text to score, one sentence a line; default: standard input. "
-                    "With --engine=beam a comma-separated list of paths and globs.")
-flags.DEFINE_string("pairs", None, "Minimal pairs: a comma-separated list of JSON-lines files, globs and folders. "
+flags.DEFINE_string("input_file", None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam "
+                    "a comma-separated list of paths and globs. Default: standard input.")
+flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, globs and folders with minimal pairs. "
                     "Each line has sentence_good, sentence_bad and, for accuracies by field, field.")
-flags.DEFINE_string("output_file", None, "JSON file for the results: {\"scores\": [...]} in the order of the lines, or "
-                    "with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}.")
-flags.DEFINE_bool("within_word_l2r", False, "Whether the pieces to the right of the masked one in the same word are "
-                  "masked too. Without it, words of many pieces score too high.")
-flags.DEFINE_integer("tokens_per_batch", 8192, "Tokens that are computed together: masked copies of sentences, times "
-                     "their length.", *bounds.TOKENS)
-define_engine_flags("Processes of Beam's local runner.")
-flags.DEFINE_integer("num_shards", 1, "With --engine=beam: cuts x.json into x-00000-of-0000N.json, ..., each with the "
-                     "scores of lines that follow each other.", *bounds.SHARDS)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+flags.DEFINE_string("output_file", None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the "
+                    "lines, or with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are "
+                    "only printed.")
+flags.DEFINE_bool("within_word_l2r", False, "Whether to mask also the pieces to the right of the scored one in the "
+                  "same word. Without this flag, words of many pieces have too high scores.")
+flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens of a batch, which has masked copies of "
+                     "sentences.", *bounds.TOKENS)
+define_engine_flags("Number of processes of Beam's local runner.")
+flags.DEFINE_integer("num_shards", 1, "With --engine=beam, the number of output files: with N > 1, x.json becomes "
+                     "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS
 _MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "pairs", "within_word_l2r", "precision")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; made_from has those that results depend on."""
+    """The flags with the same names; `made_from` has the flags that the results depend on."""
 
     input_file: str | None
     pairs: str | None
@@ -84,7 +85,7 @@ def options_from_flags() -> Options:
 def main():
     options = options_from_flags()
     if options.output_file:
-        check_output(options.output_file)  # now, and not after the scores were computed
+        check_output(options.output_file)  # before the scores are computed
     keras.mixed_precision.set_global_policy(options.precision)
     if options.pipeline_options:
         score_on_beam(options)

@@ -2,8 +2,8 @@
 
     python search_sentences.py --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt --query="Who sold the boat?"
 
-prints for each query its nearest lines, each with its cosine and its number in the file. The file is read in blocks,
-and only the vectors of one block are held in memory.
+prints the nearest lines of each query, each with its cosine and its line number in the file. The file is read in
+blocks, and only the vectors of one block are in memory.
 """
 
 import dataclasses
@@ -21,15 +21,16 @@ from albert_tf.text.lines import read_lines, read_standard_input
 shared.define_source_flags()
 shared.define_vocabulary_flags()
 shared.define_pooling_flags(with_normalize=False)
-define_required("input_file", "The lines to search: UTF-8 text. Empty lines are left out.")
-flags.DEFINE_multi_string("query", None, "A text to search for. May be given several times. Default: the lines of "
-                          "standard input.")
-flags.DEFINE_integer("top_k", 5, "Number of lines that are printed for each query.", *bounds.CANDIDATES)
-flags.DEFINE_integer("max_seq_length", None, "Longer texts are cut to this number of tokens. Default: the one "
-                     "stored with the weights, else all positions of the model.", *bounds.SEQ_LENGTH.at_least(3))
-flags.DEFINE_integer("batch_size", 32, "Lines that are computed together.", *bounds.BATCH_SIZE)
-flags.DEFINE_integer("block_size", 4096, "Lines that are held in memory together.", *bounds.BATCH_SIZE)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "What the model computes in.")
+define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
+flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
+                          "lines of standard input.")
+flags.DEFINE_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
+flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. Default: "
+                     "the number stored with the weights, or the model's max_position_embeddings if none is stored.",
+                     *bounds.SEQ_LENGTH.at_least(3))
+flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+flags.DEFINE_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.", *bounds.BATCH_SIZE)
+flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS
 
 

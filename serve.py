@@ -2,9 +2,10 @@
 
     python serve.py --init_checkpoint=albert_base_v2 --init_checkpoint=squad
 
-Then open http://127.0.0.1:8501/. Each model can do what its head can do: fill masks, tell the order of sentences,
-classify, answer questions about a text, choose, tag; and show how far each layer moves a text. A SavedModel of
---export_dir is served with --saved_model. Programs send POST requests to /v1/models/NAME:predict; the page shows how.
+Then open http://127.0.0.1:8501/. What a model can do depends on its head: fill masks, predict the order of sentences,
+classify, answer questions about a text, choose, or tag. Every model can show the distance between each layer's input
+and output. --saved_model serves a SavedModel that a script has exported (--export_dir). Programs send POST requests to
+/v1/models/NAME:predict; the page shows how.
 """
 
 from __future__ import annotations
@@ -25,23 +26,24 @@ from albert_tf.serving.server import ModelServer
 from albert_tf.serving.signatures import ServedModel
 
 flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's "
-                          "directory, or a Hugging Face folder. May be given several times, for several tabs.")
-flags.DEFINE_multi_string("saved_model", [], "A SavedModel, as --export_dir writes it. Its graph runs, so give only "
-                          "those that you trust. May be given several times.")
-flags.DEFINE_enum("model", None, list(MODELS), "Which model the weights are of; default: what their variables tell.")
+                          "directory, or a Hugging Face folder. Repeat the flag for several models.")
+flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir). Its "
+                          "graph runs, so use only SavedModels that you trust. Repeat the flag for several models.")
+flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides on their "
+                  "heads. Default: the kind that the names of the variables tell.")
 shared.define_vocabulary_flags()
-flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default takes connections of this machine only; "
-                    "there is no password, so whoever reaches another address can use the models.")
-flags.DEFINE_integer("port", 8501, "Port to listen on; 0 takes any that is free.", 0, 65_535)
-flags.DEFINE_integer("top_k", 5, "Pieces to show for each mask.", *bounds.CANDIDATES)
-flags.DEFINE_integer("predict_batch_size", 16, "Rows that go through a model together, at most.", *bounds.BATCH_SIZE)
-flags.DEFINE_integer("max_body_bytes", 1_000_000, "Bytes of a request, at most.", *bounds.TOKENS)
+flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
+                    "only. There is no password: whoever reaches another address can use the models.")
+flags.DEFINE_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
+flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+flags.DEFINE_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
+flags.DEFINE_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names, and the vocabulary that they name."""
+    """The flags with the same names, and the vocabulary of the flags."""
 
     init_checkpoint: list
     saved_model: list
@@ -79,7 +81,7 @@ def main():
 def load(options: Options) -> list[ServedModel]:
     paths = [*options.init_checkpoint, *options.saved_model]
     if not paths:
-        raise ValueError("there is nothing to serve: give --init_checkpoint or --saved_model")
+        raise ValueError("there is nothing to serve: set --init_checkpoint or --saved_model")
     models = []
     for number, (name, path) in enumerate(zip(names_of(paths), paths)):
         if number < len(options.init_checkpoint):

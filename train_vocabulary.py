@@ -1,8 +1,8 @@
-"""Trains a SentencePiece vocabulary with the options of the release's.
+"""Trains a SentencePiece vocabulary with the release's settings.
 
     python train_vocabulary.py --input_file=text/*.txt --model_prefix=my_vocabulary --vocab_size=30000
 
-writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab to look at.
+writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab, a list of the pieces.
 """
 
 from albert_tf import cli  # isort: split
@@ -14,11 +14,11 @@ from albert_tf.files import expand_globs
 from albert_tf.required_flags import define_required
 from albert_tf.text.vocabulary import train_vocabulary
 
-define_required("input_file", "Text files, one sentence a line: a comma-separated list of paths and globs.")
-define_required("model_prefix", "Path of the vocabulary, without ending.")
-flags.DEFINE_integer("vocab_size", 30000, "Number of pieces, the special ones included.",
+define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per line.")
+define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are written.")
+flags.DEFINE_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
                      *bounds.VOCAB_SIZE.at_least(20))
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower the case of the text.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 FLAGS = flags.FLAGS
 
 

@@ -1,4 +1,4 @@
-"""The flags that choose between this machine and Apache Beam."""
+"""The flags that select the engine: this machine or Apache Beam."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def define_engine_flags(num_workers_help: str) -> None:
     """Defines --engine, --beam_pipeline_options and --num_workers.
 
     Args:
-      num_workers_help: what the processes of the local engine are.
+      num_workers_help: the help of --num_workers.
     """
     flags.DEFINE_enum("engine", "local", ["local", "beam"],
-                      "Where the work is done: on this machine, or by the workers of an Apache Beam runner "
-                      "(docs/large_corpora.md).")
+                      "What does the work: processes on this machine (local), or the workers of an Apache Beam "
+                      "runner (beam); see docs/large_corpora.md.")
     flags.DEFINE_string("beam_pipeline_options", None,
-                        "Options of the Beam pipeline, name=value,name=value: "
+                        "Comma-separated options of the Beam pipeline, such as "
                         "runner=FlinkRunner,flink_master=host:8081. Default: Beam's local runner with --num_workers "
                         "processes.")
     flags.DEFINE_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), num_workers_help,
@@ -37,7 +37,7 @@ def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: in
     """The options of the pipeline; None for the local engine.
 
     Args:
-      engine, beam_pipeline_options, num_workers: the flags of these names.
+      engine, beam_pipeline_options, num_workers: the values of the flags with these names.
 
     Raises:
       ValueError: Apache Beam is not installed, or the options do not fit the engine.

@@ -1,4 +1,4 @@
-"""The flags that GLUE, SQuAD and RACE share besides those of flags.py, and the runs that they ask for."""
+"""The flags that all fine-tuning scripts share besides those of flags.py, and functions that make runs of them."""
 
 from __future__ import annotations
 
@@ -37,39 +37,41 @@ RECIPES = pathlib.Path(__file__).parent / "recipes"
 
 @help.group("Runs")
 def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
-    """Args: the defaults of the script."""
+    """Defines the flags of fine-tuning runs. The arguments are the script's defaults."""
     flags.DEFINE_string("recipe", None,
-                        "Values of flags that the command line does not set: a file of albert_tf/recipes/ by its name "
-                        "(the paper's hyper-parameters, by task), or the path of a JSON file of flags.")
+                        "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of "
+                        "a task), or the path of a JSON file of flags. Flags of the command line take precedence.")
     flags.DEFINE_alias("seed", "random_seed")
     flags.DEFINE_bool("do_train", do_train, "Whether to train.")
-    flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate: each checkpoint as it is saved; without --do_train, "
-                      "the checkpoints in --output_dir, else --init_checkpoint.")
-    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint, else the latest, else "
-                      "--init_checkpoint.")
+    flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it "
+                      "is saved. Without it, the checkpoints in --output_dir are, or --init_checkpoint if there are "
+                      "none.")
+    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint in --output_dir, or its "
+                      "latest one, or --init_checkpoint, whichever exists first.")
     flags.DEFINE_integer("max_seq_length", max_seq_length,
-                         "Maximum number of tokens in an input sequence, special tokens included.",
+                         "Largest number of tokens of an input sequence, including special tokens.",
                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
-    flags.DEFINE_bool("pad_to_max_length", False, "Whether every batch is padded to --max_seq_length, as in the "
-                      "release, and not to the smallest bucket that holds it.")
-    flags.DEFINE_integer("eval_batch_size", 8, "Examples in an evaluation step, summed over all devices.",
+    flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
+                      "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
+    flags.DEFINE_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
                          *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("predict_batch_size", 8, "Examples in a prediction step, summed over all devices.",
+    flags.DEFINE_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
                          *bounds.BATCH_SIZE)
-    flags.DEFINE_string("cached_dir", None, "Directory in which features are kept as records. Default: --output_dir.")
-    flags.DEFINE_integer("early_stopping_patience", 0, "Evaluations in a row without a new best after which training "
-                         "ends; 0 for never.", *bounds.EVALUATIONS.at_least(0))
-    flags.DEFINE_integer("num_runs", 1, "Runs with seeds --seed, --seed + 1, ..., each in a directory of its own; "
-                         "their median is reported, and the best one predicts.", *bounds.RUNS)
-    flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are "
-                      "averaged, instead of predicting with the run's own.")
+    flags.DEFINE_string("cached_dir", None, "Directory in which features are cached as records. Default: --output_dir.")
+    flags.DEFINE_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
+                         "after which training ends. 0: training never ends early.", *bounds.EVALUATIONS.at_least(0))
+    flags.DEFINE_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run "
+                         "has its own directory. The medians of their results are reported, and the best run "
+                         "predicts.", *bounds.RUNS)
+    flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
+                      "Default: predictions are those of the run's own checkpoint.")
 
 
 def apply_recipe() -> None:
-    """Gives the flags of --recipe their values there, but those of the command line.
+    """Sets the flags that --recipe lists, except those that the command line sets.
 
     Raises:
-      ValueError: there is no such recipe, it is no JSON object, or it has something that is no flag of the script.
+      ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the script.
     """
     if not FLAGS.recipe:
         return
@@ -77,7 +79,7 @@ def apply_recipe() -> None:
     path = str(named) if named.is_file() else FLAGS.recipe
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
-        raise ValueError(f"no recipe {FLAGS.recipe!r}: there are {names}, and files of one's own")
+        raise ValueError(f"no recipe {FLAGS.recipe!r}: expected one of {names}, or the path of a JSON file")
     for name, value in read_json_object(path).items():
         try:
             if value is None:
@@ -87,30 +89,31 @@ def apply_recipe() -> None:
             raise ValueError(f"{path}: {error}") from error
 
 
-def in_place_of(name: str, stronger: str) -> int | None:
-    """The value of the stronger flag, unless a recipe has set it and the command line gives the other."""
-    return None if FLAGS[name].present and not FLAGS[stronger].present else FLAGS[stronger].value
+def in_place_of(name: str, replacement: str) -> int | None:
+    """The value of flag `replacement`; None if only a recipe sets it and the command line sets flag `name` instead."""
+    return None if FLAGS[name].present and not FLAGS[replacement].present else FLAGS[replacement].value
 
 
 def check_purpose(*others: str) -> None:
-    """Checks that there is something to do.
+    """Checks that at least one action is requested.
 
     Args:
-      *others: flags of the script that are a purpose too, besides those to train, evaluate, predict and export.
+      *others: the script's own flags that request an action, besides --do_train, --do_eval, --do_predict and
+        --export_dir.
 
     Raises:
       ValueError: none of these flags is set.
     """
     names = ("do_train", "do_eval", "do_predict", *others, "export_dir")
     if not any(FLAGS[name].value for name in names):
-        raise ValueError(f"nothing to do: give {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
+        raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
 
 
 def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTuningOptions:
-    """The runs that the flags of define_finetuning_flags ask for.
+    """FineTuningOptions from the flags of define_finetuning_flags.
 
     Args:
-      num_train_steps, num_warmup_steps: of the schedule.
+      num_train_steps, num_warmup_steps: see learning_rate_schedule.
     """
     run = run_options(num_train_steps=num_train_steps)
     trainer = trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True)
@@ -124,10 +127,10 @@ def new_finetuning(
     options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
     new_task: Callable[[], PredictingTask], best_metric: str
 ) -> FineTuning:
-    """Makes FineTuning and its directory; the arguments are those of FineTuning.
+    """Makes FineTuning and its directory. The arguments are those of FineTuning.
 
     Raises:
-      ValueError: batches are longer than the model's positions.
+      ValueError: --max_seq_length is larger than max_position_embeddings.
     """
     check_length(options.buckets[-1], config)
     tf.io.gfile.makedirs(options.run.output_dir)
@@ -138,12 +141,12 @@ def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
     evaluate: Evaluate | None, data_files: Collection[str] = ()
 ) -> None:
-    """Trains and writes the model card of each run, or evaluates what was trained before.
+    """Trains and writes the model card of each run, or evaluates existing checkpoints.
 
     Args:
-      runs: of `finetuning`.
-      vocabulary: of the model; it is put beside the checkpoints.
-      training_table: makes the table to train on; None without --do_train.
+      runs: the result of new_finetuning.
+      vocabulary: the model's vocabulary, which is copied to the checkpoints' directory.
+      training_table: function that makes the training table; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
     """
@@ -154,7 +157,7 @@ def train_and_evaluate(
                        dict.fromkeys(data_files, {}), scores, options.recipe)
 
     if training_table and runs.options.early_stopping_patience and evaluate is None:
-        raise ValueError("--early_stopping_patience goes by the dev set: give --do_eval, too")
+        raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     if training_table:
         if is_chief(runs.strategy):
             for directory in runs.runs.values():
@@ -167,5 +170,5 @@ def train_and_evaluate(
 
 
 def cached_dir() -> str:
-    """Where features are kept."""
+    """The directory of cached features."""
     return FLAGS.cached_dir or FLAGS.output_dir

@@ -1,6 +1,6 @@
-"""The flags that scripts share, and what they say as values.
+"""The flags that scripts share, and functions that turn their values into objects.
 
-This file and finetuning_flags.py are the only ones of the package that read FLAGS. A script reads them in one place::
+Only this file and finetuning_flags.py read FLAGS in the package. A script reads its flags in one function::
 
     @dataclasses.dataclass(frozen=True)
     class Options:
@@ -55,7 +55,7 @@ AnyOptions = TypeVar("AnyOptions")
 
 @help.group("Model")
 def define_source_flags() -> None:
-    """Where a model comes from."""
+    """Defines the flags that select a model's config and weights."""
     flags.DEFINE_string("albert_config_file", None,
                         "Path of the model's albert_config.json, or the name of a published size "
                         "(albert_base_v2). Default: the config of the weights.")
@@ -63,71 +63,74 @@ def define_source_flags() -> None:
                         "Initial weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a "
                         "Hugging Face folder, or a TF-Hub module whose variables have the release's names.")
     flags.DEFINE_string("albert_hub_module_handle", None,
-                        "Path or URL of a TF-Hub module, in the place of --init_checkpoint. A TF2 module whose "
-                        "variables have other names is used by running its own graph, so give only modules that you "
-                        "trust.")
+                        "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint. A TF2 "
+                        "module whose variables do not have the release's names is used by running its own graph, so "
+                        "use only modules that you trust.")
 
 
 @help.group("Model")
 def define_model_flags() -> None:
-    """Defines the flags of the model and of the weights that it starts from."""
+    """Defines the flags of a model to train: config, initial weights, dropout and sharing."""
     define_source_flags()
-    define_float("hidden_dropout_prob", None, "Dropout of the embeddings and of each layer's outputs. Default: the "
-                 "config's.")
-    define_float("attention_probs_dropout_prob", None, "Dropout of the attention probabilities. Default: the config's.")
-    flags.DEFINE_bool("unshare_layers", False, "Whether each layer gets its own copy of the weights that layers share. "
-                      "The outputs are the same at the start; training then changes each copy on its own.")
+    define_float("hidden_dropout_prob", None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's "
+                 "outputs in training. Default: the config's.")
+    define_float("attention_probs_dropout_prob", None, "Dropout rate, from 0 to 1, of the attention probabilities in "
+                 "training. Default: the config's.")
+    flags.DEFINE_bool("unshare_layers", False, "Whether to give each layer its own copy of the weights that layers "
+                      "share. The outputs are the same at the start; training then changes each copy on its own.")
 
 
 @help.group("Model")
 def define_vocabulary_flags() -> None:
-    """Defines the flags of the vocabulary and of its casing."""
+    """Defines the flags of the vocabulary and its casing."""
     flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
                         "weights.")
     flags.DEFINE_string("vocab_file", None,
                         "Path of the WordPiece vocabulary, for models without a SentencePiece model. Default: the "
                         "one that comes with the weights.")
     flags.DEFINE_bool("do_lower_case", None,
-                      "Whether text is lower-cased. Default: as the files beside the weights say, else true.")
+                      "Whether to lower-case text. Default: as stored with the weights, or true if nothing is stored.")
 
 
 @help.group("Model")
 def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
-    """Defines the flags of how the vector of a text is made of those of its tokens.
+    """Defines the flags of pooling, which makes the vector of a text from the vectors of its tokens.
 
     Args:
-      default: the pooling, where none is stored with the weights.
-      with_normalize: whether there is --normalize.
+      default: the pooling if none is stored with the weights.
+      with_normalize: whether to define --normalize.
     """
     flags.DEFINE_enum("pooling", None, POOLINGS,
                       "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
-                      f"the pooled output (pooler). Default: the one stored with the weights, else {default}.")
+                      "the pooled output (pooler). Default: the pooling that is stored with the weights, or "
+                      f"{default} if none is stored.")
     if with_normalize:
-        flags.DEFINE_bool("normalize", None, "Whether the vectors of texts have length 1. Default: as stored with the "
-                          "weights, else false.")
+        flags.DEFINE_bool("normalize", None, "Whether to scale the vectors of texts to length 1. Default: as stored "
+                          "with the weights, or false if nothing is stored.")
 
 
 @help.group("Training")
 def define_training_flags(
     optimizer: str, learning_rate: float, train_batch_size: int, save_checkpoints_steps: int
 ) -> None:
-    """Args: the defaults of the script."""
+    """Defines the flags of a training run. The arguments are the script's defaults."""
     define_required("output_dir", "Directory of checkpoints and results. A run that was started there before is "
                     "continued.")
-    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer.")
-    define_float("learning_rate", learning_rate, "The peak learning rate.", lower_bound=0.0)
-    flags.DEFINE_integer("train_batch_size", train_batch_size, "Examples in a training step, summed over all devices.",
-                         *bounds.BATCH_SIZE)
+    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer, without bias correction as in the release.")
+    define_float("learning_rate", learning_rate, "The peak learning rate, after the warm-up.", lower_bound=0.0)
+    flags.DEFINE_integer("train_batch_size", train_batch_size, "Number of examples in a training step, summed over all "
+                         "devices.", *bounds.BATCH_SIZE)
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
-                         "Number of micro-batches that each device computes for a step, one after the other. More "
-                         "of them need less memory.", *bounds.BATCH_SIZE)
-    flags.DEFINE_bool("gradient_checkpointing", False, "Whether the activations within a layer are computed again for "
-                      "the gradients instead of being kept: less memory, more time.")
+                         "Number of micro-batches into which each device splits its part of a batch. They are computed "
+                         "one after the other: more micro-batches need less memory.", *bounds.BATCH_SIZE)
+    flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
+                      "instead of keeping them in memory. This needs less memory and more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,
-                         "Steps between two checkpoints, and between two evaluations.", *bounds.STEPS)
+                         "Number of steps between two checkpoints, and between two evaluations.", *bounds.STEPS)
     flags.DEFINE_integer("keep_checkpoint_max", 5,
-                         "Number of the latest checkpoints that are kept, besides the best one.", *bounds.STEPS)
-    flags.DEFINE_integer("iterations_per_loop", 1000, "Steps between two returns to the host, on TPU.", *bounds.STEPS)
+                         "Number of the latest checkpoints to keep, besides the best one.", *bounds.STEPS)
+    flags.DEFINE_integer("iterations_per_loop", 1000, "On TPU, the number of steps between two returns to the host. "
+                         "It has no effect on other devices.", *bounds.STEPS)
     flags.DEFINE_integer("random_seed", 12345,
                          "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
 
@@ -136,32 +139,32 @@ def define_training_flags(
 def define_device_flags() -> None:
     """Defines the flags of precision and of the devices to compute on."""
     flags.DEFINE_enum("precision", "float32", PRECISIONS,
-                      "Type that the model computes in. Its variables are always float32.")
-    flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the whole computation of gradients and predictions. "
-                      "XLA always compiles the LayerNorm, softmax and activations of training "
-                      "(albert_tf/modeling/fused.py).")
+                      "Data type of the model's computations. Its variables are always float32.")
+    flags.DEFINE_bool("jit_compile", False, "Whether to compile the whole computation of gradients and predictions "
+                      "with XLA. Without this flag, XLA compiles only the LayerNorm, softmax and activations of "
+                      "training (albert_tf/modeling/fused.py).")
     flags.DEFINE_enum("distribution_strategy", "auto", STRATEGIES,
-                      "Devices of a step. auto: all workers if TF_CONFIG names several, else all GPUs if there are "
-                      "several, else one device.")
+                      "The devices that share a step. auto: all workers if TF_CONFIG names several; otherwise all GPUs "
+                      "if there are several; otherwise one device.")
     flags.DEFINE_bool("use_tpu", False, "The release's name for --distribution_strategy=tpu.")
-    flags.DEFINE_string("tpu_name", None, "The TPU's name, or its grpc:// address.")
-    flags.DEFINE_string("tpu_zone", None, "The TPU's zone, if it cannot be found out.")
-    flags.DEFINE_string("gcp_project", None, "The TPU's project, if it cannot be found out.")
-    flags.DEFINE_string("master", None, "The TPU's address; wins over --tpu_name.")
+    flags.DEFINE_string("tpu_name", None, "Name of the TPU, or its grpc:// address.")
+    flags.DEFINE_string("tpu_zone", None, "Zone of the TPU. Default: the zone of this machine.")
+    flags.DEFINE_string("gcp_project", None, "Google Cloud project of the TPU. Default: the project of this machine.")
+    flags.DEFINE_string("master", None, "Address of the TPU. If it is set, --tpu_name is ignored.")
     flags.DEFINE_integer("num_tpu_cores", 8,
-                         "Kept for the release's scripts, without effect: TensorFlow 2 finds the number.",
-                         *bounds.DEVICES)
+                         "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can "
+                         "set it.", *bounds.DEVICES)
 
 
 def starting_point() -> str | None:
-    """Where the weights start, as load_checkpoint takes it; None for random ones."""
+    """The path of the initial weights, as an argument of load_checkpoint; None for random weights."""
     if FLAGS.init_checkpoint and FLAGS.albert_hub_module_handle:
-        raise ValueError("--init_checkpoint and --albert_hub_module_handle say the same: give one")
+        raise ValueError("--init_checkpoint and --albert_hub_module_handle exclude each other: set one of them")
     return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
 
 
 def is_trusted(path: str) -> bool:
-    """Whether the user has named a path as a module: the graph of a TF2 module may run then."""
+    """Whether the user has set --albert_hub_module_handle to a path, so that a TF2 module there may run its graph."""
     return path == FLAGS.albert_hub_module_handle
 
 
@@ -169,8 +172,11 @@ def _open(path: str) -> Source:
     return open_source(path, is_trusted(path))
 
 
-def _home() -> str | None:
-    """What has config and vocabulary, where the flags do not name them."""
+def _model_path() -> str | None:
+    """The path that has the config and the vocabulary if no flag sets them.
+
+    This is the initial weights, or the run in --output_dir, or the first of --ensemble_checkpoints.
+    """
     directory = FLAGS.output_dir if "output_dir" in FLAGS else None
     run = best_or_latest(best_run(directory)) if directory else None
     ensemble = FLAGS.ensemble_checkpoints if "ensemble_checkpoints" in FLAGS else []
@@ -178,36 +184,36 @@ def _home() -> str | None:
 
 
 def config() -> AlbertConfig:
-    """The model's config, of --albert_config_file, else of the weights, the run in --output_dir or the ensemble.
+    """The model's config, with the dropout and the sharing that the flags set.
 
-    With the dropout that the flags say.
+    It is that of --albert_config_file, or of the initial weights, the run in --output_dir or the ensemble.
     """
-    home = None if FLAGS.albert_config_file else _home()
+    path = None if FLAGS.albert_config_file else _model_path()
     if FLAGS.albert_config_file:
-        given = AlbertConfig.from_file_or_preset(FLAGS.albert_config_file)
-    elif home:
-        given = _open(home).config
+        model_config = AlbertConfig.from_file_or_preset(FLAGS.albert_config_file)
+    elif path:
+        model_config = _open(path).config
     else:
-        raise ValueError("--albert_config_file is missing, and there is no checkpoint that has one: neither "
-                         "--init_checkpoint nor one of a run in --output_dir")
+        raise ValueError("--albert_config_file is missing, and no weights have a config: --init_checkpoint is not set, "
+                         "and --output_dir has no checkpoint")
     if "unshare_layers" in FLAGS and FLAGS.unshare_layers:
-        given = unshared_config(given)
+        model_config = unshared_config(model_config)
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    said = {name: FLAGS[name].value for name in names if name in FLAGS}
-    return given.replace(**{name: value for name, value in said.items() if value is not None})
+    values = {name: FLAGS[name].value for name in names if name in FLAGS}
+    return model_config.replace(**{name: value for name, value in values.items() if value is not None})
 
 
 def pretrained(model: str, **arguments) -> keras.Model:
-    """The model that --init_checkpoint or --albert_hub_module_handle names, with its weights.
+    """The model with the weights of --init_checkpoint or --albert_hub_module_handle.
 
     Args:
-      model, arguments: as from_pretrained takes them.
+      model, arguments: see from_pretrained.
     """
     return _pretrained(model, **arguments)[0]
 
 
 def pretrained_masked_lm() -> AlbertPretrainer:
-    """The pretrainer that `pretrained` makes, for scripts that need its masked-LM head.
+    """The pretrainer with the weights of --init_checkpoint, for scripts that need its masked-LM head.
 
     Raises:
       ValueError: the weights have no masked-LM head, whose predictions would be random.
@@ -227,65 +233,66 @@ def _pretrained(model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
 
 
 def weights_reader(init_from_group0: bool = False) -> WeightsReader:
-    """Reads --init_checkpoint and other weights; only --albert_hub_module_handle may run a module's own graph."""
+    """A reader of weights, which trusts only --albert_hub_module_handle to run a module's own graph."""
     return WeightsReader(FLAGS.albert_hub_module_handle, init_from_group0, FLAGS.unshare_layers)
 
 
 def vocabulary() -> VocabularyFiles:
-    """The vocabulary that the flags name, else the one beside what `config` is of; `.tokenizer()` makes it one."""
-    return _vocabulary(_home())
+    """The vocabulary of --spm_model_file or --vocab_file, or that of the weights whose config `config` returns."""
+    return _vocabulary(_model_path())
 
 
 def starting_vocabulary() -> VocabularyFiles:
-    """The vocabulary that the flags name, else that of --init_checkpoint; empty where there is neither."""
+    """The vocabulary of --spm_model_file or --vocab_file, or that of --init_checkpoint; empty if there is none."""
     return _vocabulary(starting_point())
 
 
 def _vocabulary(path: str | None) -> VocabularyFiles:
-    found = _open(path).vocabulary if path else VocabularyFiles()
-    lower = found.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
-    given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
-    return given if given else dataclasses.replace(found, do_lower_case=lower)
+    stored = _open(path).vocabulary if path else VocabularyFiles()
+    lower = stored.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
+    from_user = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
+    return from_user if from_user else dataclasses.replace(stored, do_lower_case=lower)
 
 
 def label_names() -> tuple[str, ...]:
-    """The names of the labels of what `config` is of.
+    """The names of the model's labels, which are stored with its weights.
 
     Raises:
       ValueError: there is no model, or its labels have no names.
     """
-    home = _home()
-    names = _open(home).label_names if home else None
+    path = _model_path()
+    names = _open(path).label_names if path else None
     if names is None:
-        raise ValueError("--train_file is missing, and no names of labels come with the weights: it tells the tags")
+        raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, which "
+                         "has all tags, is missing")
     return names
 
 
 def sentence_pooling(default: str = "mean") -> SentencePooling:
     """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
 
-    A value whose flag is not set, or not defined, is the one stored with the weights, the run in --output_dir or the
+    If a flag is not set or not defined, the value is the one stored with the weights, the run in --output_dir or the
     ensemble.
 
     Args:
-      default: the pooling, where none is stored.
+      default: the pooling if none is stored.
     """
-    home = _home()
-    return pooling_from_flags((_open(home).sentence_pooling if home else None) or SentencePooling(default))
+    path = _model_path()
+    return pooling_from_flags((_open(path).sentence_pooling if path else None) or SentencePooling(default))
 
 
 def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
-    """`stored` with the values of --pooling, --normalize and --max_seq_length, where these flags are set."""
+    """`stored` with the values of --pooling, --normalize and --max_seq_length if these flags are set."""
     names = (field.name for field in dataclasses.fields(SentencePooling))
     values = {name: FLAGS[name].value for name in names if name in FLAGS}
     return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
 
 
 def pooling_arguments(model: str) -> dict[str, Any]:
-    """The arguments that the flags of define_pooling_flags give to a model, besides its config.
+    """The pooling arguments of a model's constructor, from the flags of define_pooling_flags.
 
     Args:
-      model: which one, as from_pretrained takes it; only the sentence encoder has such arguments.
+      model: the kind of model (see from_pretrained). Only the sentence encoder has such arguments.
 
     Raises:
       ValueError: a flag of pooling is set for another model.
@@ -298,25 +305,25 @@ def pooling_arguments(model: str) -> dict[str, Any]:
     return {}
 
 
-def check_vocabulary(tokenizer: FullTokenizer, given: AlbertConfig) -> None:
-    """Raises ValueError where a tokenizer has pieces that the model has not."""
-    if tokenizer.vocab_size > given.vocab_size:
-        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, and the config's "
-                         f"vocab_size is {given.vocab_size:,}: they are of different models")
+def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
+    """Raises ValueError if a tokenizer has more pieces than the model."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, but the config's "
+                         f"vocab_size is {config.vocab_size:,}: they belong to different models")
 
 
 def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
-    """Raises ValueError where --max_seq_length is set and more than a model's positions."""
+    """Raises ValueError if --max_seq_length is set and larger than max_position_embeddings."""
     if max_seq_length and max_seq_length > config.max_position_embeddings:
         raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
                          f"{config.max_position_embeddings}")
 
 
 def set_up() -> tf.distribute.Strategy:
-    """Sets seed and precision, and gives the strategy: to be called before anything is built.
+    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
 
     Raises:
-      ValueError: as create_strategy; or a batch size that is used cannot be divided among the replicas.
+      ValueError: see create_strategy; or a batch size that is used is not a multiple of the number of replicas.
     """
     strategy = create_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy,
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
@@ -330,35 +337,35 @@ def set_up() -> tf.distribute.Strategy:
 def _check_batch_sizes(replicas: int) -> None:
     for purpose in ("train", "eval", "predict"):
         name, used = f"{purpose}_batch_size", f"do_{purpose}"
-        parts = FLAGS.gradient_accumulation_steps if purpose == "train" else 1
-        if used in FLAGS and FLAGS[used].value and FLAGS[name].value % (replicas * parts):
-            accumulation = f" times {parts} --gradient_accumulation_steps" if parts > 1 else ""
+        micro_batches = FLAGS.gradient_accumulation_steps if purpose == "train" else 1
+        if used in FLAGS and FLAGS[used].value and FLAGS[name].value % (replicas * micro_batches):
+            accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
             raise ValueError(f"--{name} must be a multiple of {replicas} replica(s){accumulation}. "
                              f"Received: {FLAGS[name].value}")
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
-    """Makes a dataclass of options from the flags that have the names of its fields.
+    """Makes an options dataclass from the flags that have the names of its fields.
 
     Args:
       options_class: the dataclass.
-      values: of the fields that are no flags, or whose values are not those of the flags.
+      values: values of the fields that are not flags, or that differ from the flags.
     """
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
     return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
 
 
 def command_line() -> str:
-    """The command that started this script."""
+    """The command line that started this script."""
     return shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
 def trainer_options(**values) -> TrainerOptions:
-    """How a task is trained; the arguments are those of from_flags."""
+    """TrainerOptions from the flags. The arguments are those of from_flags."""
     return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", **values)
 
 
 def run_options(**values) -> RunOptions:
-    """How long training runs; the arguments are those of from_flags."""
+    """RunOptions from the flags. The arguments are those of from_flags."""
     check_directory(FLAGS.output_dir)
     return from_flags(RunOptions, **values)

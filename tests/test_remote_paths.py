@@ -236,4 +236,4 @@ def test_sentence_vectors_are_trained_and_searched(session, model, tmp_path):
 def test_glue_is_looked_for_in_a_remote_folder(session, model):
     printed = session.run(script="run_glue.py", expect=1, init_checkpoint=model, data_dir=f"{REMOTE}/text",
                           output_dir=f"{REMOTE}/glue")
-    assert f"no task's train and dev files are in {REMOTE}/text" in printed.splitlines()[-1]
+    assert f"{REMOTE}/text has no task with train and dev files" in printed.splitlines()[-1]

@@ -35,4 +35,4 @@ def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):
     with loaded("create_pretraining_data.py") as run:
         assert run(input_file=tmp_path / "text.txt", output_file=",",
                    spm_model_file=golden / "tiny_spm/tiny.model") == 1
-    assert "error: --output_file names no file. Received: ," in capsys.readouterr().err
+    assert "error: --output_file must name at least one file. Received: ," in capsys.readouterr().err

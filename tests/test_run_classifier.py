@@ -270,15 +270,15 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 @pytest.mark.both_stacks
 @pytest.mark.parametrize("flags, message", [
     (dict(task_name="sst2"), "unknown task 'sst2': expected one of cola, mnli,"),
-    (dict(task_name=None), "give --task_name, or --task_config"),
-    (dict(do_train=None), "nothing to do: give --do_train, --do_eval, --do_predict or --export_dir"),
-    (dict(recipe="rtee"), "no recipe 'rtee': there are cola, mnli,"),
+    (dict(task_name=None), "set either --task_name, or --task_config"),
+    (dict(do_train=None), "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
+    (dict(recipe="rtee"), "no recipe 'rtee': expected one of cola, mnli,"),
     (dict(data_dir="/nowhere"), "no such file: /nowhere/RTE/train.tsv"),
     (dict(max_seq_length=128), "--max_seq_length=128 is more than the config's max_position_embeddings, 64"),
     (dict(albert_config_file=None), "--albert_config_file is missing"),
     (dict(do_train=None, do_predict=True), "there is no checkpoint in"),
     (dict(do_train=None, do_eval=True), "there is no checkpoint in"),
-    (dict(early_stopping_patience=2), "--early_stopping_patience goes by the dev set: give --do_eval, too"),
+    (dict(early_stopping_patience=2), "--early_stopping_patience needs evaluations: set --do_eval"),
     (dict(init_checkpoint="/nowhere"), "no checkpoint at /nowhere"),
 ])
 def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
@@ -327,4 +327,4 @@ def test_a_vocabulary_of_another_model_is_refused(script, folder, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, vocab_size=50)))
     printed = script.run(expect=1, task_name="rte", output_dir=tmp_path / "out", do_train=True,
                          albert_config_file=tmp_path / "config.json")
-    assert "tiny.model has 2,000 pieces, and the config's vocab_size is 50: they are of different models" in printed
+    assert "tiny.model has 2,000 pieces, but the config's vocab_size is 50: they belong to different models" in printed

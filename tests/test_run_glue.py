@@ -58,4 +58,4 @@ def test_what_is_a_tasks_own_wins_over_what_is_given_for_all(tmp_path):
 
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):
     done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs")
-    assert done.returncode == 1 and "no task's train and dev files are in" in done.stderr
+    assert done.returncode == 1 and "has no task with train and dev files" in done.stderr

@@ -264,7 +264,7 @@ def mistakes(runs, golden):
         "another vocabulary": (
             dict(albert_config_file=runs.write_config("small.json", vocab_size=40)), "made with another vocabulary"),
         "a tokenizer of another vocabulary": (
-            dict(spm_model_file=golden / "tiny_spm/tiny.model"), "pieces, and the config's vocab_size is 6"),
+            dict(spm_model_file=golden / "tiny_spm/tiny.model"), "pieces, but the config's vocab_size is 6"),
         "a checkpoint of another vocabulary": (
             dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released),
             "bert/embeddings/word_embeddings"),

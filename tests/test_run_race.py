@@ -194,7 +194,7 @@ def test_recipes(recipe, learning_rate, dropout):
     (dict(data_format="jsonl", high_only=True), "high_only and middle_only are for RACE"),
     (dict(data_dir="/nowhere"), "no such folder: /nowhere/train/middle"),
     (dict(data_dir="/nowhere", data_format="jsonl"), "no such file: /nowhere/train.jsonl"),
-    (dict(do_train=False, do_eval=False), "nothing to do: give --do_train, --do_eval, --do_predict or --export_dir"),
+    (dict(do_train=False, do_eval=False), "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
     (dict(do_train=False), "there is no checkpoint in"),
     (dict(recipe="race_v3"), "no recipe 'race_v3'"),
     (dict(max_seq_length=512), "--max_seq_length=512 is more than the config's max_position_embeddings, 64"),

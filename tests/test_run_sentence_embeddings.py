@@ -102,7 +102,7 @@ def test_what_can_be_learned_is_learned(run, folder, tmp_path):
 
 
 @pytest.mark.parametrize("flags, message", [
-    ({}, "nothing to do: give --do_train"),
+    ({}, "nothing to do: set --do_train"),
     (dict(do_train=True, objective="pairs"), "--train_file is missing: --objective=pairs trains on it"),
     (dict(do_eval=True, data_dir=None), "--data_dir is missing: the directory that holds STS-B"),
     (dict(do_train=True, data_dir="/nowhere"), "no such file: /nowhere/STS-B/train.tsv")])

@@ -219,18 +219,18 @@ def test_the_releases_flags_are_taken(script, folder, golden):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (dict(do_train=False), "nothing to do: give --do_train, --do_eval, --do_predict, --ask or --export_dir"),
+    (dict(do_train=False), "nothing to do: set --do_train, --do_eval, --do_predict, --ask or --export_dir"),
     (dict(do_train=True), "--train_file is missing"), (dict(do_predict=True), "--predict_file is missing"),
     (dict(do_predict=True, predict_file="none.json"), "no such file: none.json"),
-    (dict(ask=True), "--ask wants --context_file"), (dict(ask=True, context_file="none.txt"), "none.txt"),
+    (dict(ask=True), "--ask needs --context_file"), (dict(ask=True, context_file="none.txt"), "none.txt"),
     (dict(ask=True, context_file=os.devnull), "is empty: there is nothing to ask"),
-    (dict(export_dir="served"), "--squad_version is missing, and there is no file to find it from"),
+    (dict(export_dir="served"), "--squad_version is missing, and there is no file that tells it"),
     (dict(do_train=True, max_seq_length=19), "max_seq_length=19 leaves no tokens for a paragraph beside a question of"),
-    (dict(do_train=True, train_batch_size=1000, train_step=None), "questions give no step of 1000"),
+    (dict(do_train=True, train_batch_size=1000, train_step=None), "questions are not enough for a step of 1000"),
     (dict(do_train=True, start_n_top=65), "--start_n_top and --end_n_top must not be above --max_seq_length=64"),
     (dict(do_train=True, max_seq_length=65), "--max_seq_length=65 is more than the config's"),
-    (dict(do_predict=True, predict_file="train.json"), "and no --init_checkpoint"),
-    (dict(do_train=True, do_predict=True, predict_file="dev_v1.json"), "the files are of SQuAD 1.1 and 2.0"),
+    (dict(do_predict=True, predict_file="train.json"), "and --init_checkpoint is not set"),
+    (dict(do_train=True, do_predict=True, predict_file="dev_v1.json"), "the files are those of SQuAD 1.1 and 2.0"),
     (dict(recipe="squad_v3", do_train=True), "no recipe 'squad_v3'")])
 def test_a_mistake_ends_in_one_line(script, folder, golden, flags, message):
     given = dict(flags)

@@ -53,7 +53,7 @@ def trained(script, folder):
                          predict_file=folder / "words.conll", export_dir=folder / "served", learning_rate=0.003,
                          save_checkpoints_steps=200, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                          classifier_dropout_prob=0)
-    assert "the vocabulary is of lower-case text: the model does not see the capitals" in printed
+    assert "the tokenizer lower-cases text: the model does not see the capitals" in printed
     return folder / "trained"
 
 
@@ -157,12 +157,12 @@ def test_tags_that_training_never_saw_are_told(script, folder):
 
 
 @pytest.mark.parametrize("flags, message", [
-    ({}, "nothing to do: give --do_train, --do_eval, --do_predict or --export_dir"),
+    ({}, "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
     (dict(do_predict=True), "--predict_file is missing"),
     (dict(do_train=True, train_file=None), "--train_file is missing"),
-    (dict(do_eval=True, train_file=None), "no names of labels come with the weights"),
-    (dict(do_train=True, columns="0,a"), "--columns must be two numbers, as 0,-1. Received: 0,a"),
-    (dict(do_train=True, columns="0"), "--columns must be two numbers, as 0,-1. Received: 0"),
+    (dict(do_eval=True, train_file=None), "the tags are unknown: no label names are stored"),
+    (dict(do_train=True, columns="0,a"), "--columns must be two numbers, such as 0,-1. Received: 0,a"),
+    (dict(do_train=True, columns="0"), "--columns must be two numbers, such as 0,-1. Received: 0"),
     (dict(do_train=True, columns="0,5"), "train.conll line 1: expected at least 6 columns, got 2"),
     (dict(do_train=True, doc_stride=31), "doc_stride must be from 0 to 30"),
     (dict(do_train=True, max_seq_length=65), "--max_seq_length=65 is more than the config's max_position_embeddings"),
