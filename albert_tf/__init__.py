@@ -1,6 +1,6 @@
 """albert_tf: ALBERT (Lan et al., 2020) for TensorFlow 2 and Keras, as google-research/albert released it.
 
-The public names are loaded when first used, so that importing the package costs nothing.
+The public names are loaded when first used, so that importing the package takes no time.
 """
 
 import importlib

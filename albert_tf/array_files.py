@@ -14,14 +14,14 @@ WriteRows = Callable[[int, np.ndarray], None]
 
 @contextlib.contextmanager
 def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[WriteRows]:
-    """Gives write(first, values), which writes rows of an array from row `first` on. The file appears when it is whole.
+    """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
 
-    The rows may come in any order; each must come once. They are written and not mapped into memory: on a full disk a
-    write fails with an OSError, and a memory map with a signal that ends the process.
+    Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
+    instead end the process with a signal if the disk is full; a write raises OSError.)
 
     Args:
-      path: of the .npy file.
-      shape, dtype: of the array.
+      path: path of the .npy file.
+      shape, dtype: shape and data type of the array.
     """
     dtype, row_shape = np.dtype(dtype), shape[1:]
     row_bytes = dtype.itemsize * int(np.prod(row_shape))
@@ -41,6 +41,6 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
 
 
 def write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array as an .npy file, whole or not at all."""
+    """Writes an array to an .npy file, which is never left half written."""
     with array_writer(path, array.shape, array.dtype) as write:
         write(0, array)

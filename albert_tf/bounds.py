@@ -1,8 +1,8 @@
-"""Bounds of whole numbers. A value outside them is a typing error that would only be noticed when memory runs out.
+"""Bounds of whole numbers. They catch typing errors that would otherwise be noticed only when memory runs out.
 
-The options' constructors check them, and so do the flags that set these options::
+The constructors of options check them, and so do the flags that set these options::
 
-    flags.DEFINE_integer("max_seq_length", 512, "Tokens of an example at most.", *bounds.SEQ_LENGTH)
+    flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of an example.", *bounds.SEQ_LENGTH)
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 
 class Bounds(NamedTuple):
-    """The lowest and the highest value that are allowed."""
+    """The smallest and the largest allowed value."""
 
     lower: int
     upper: int
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError, with name and value, where the value is not a whole number within the bounds."""
+        """Raises a ValueError with name and value unless the value is a whole number within the bounds."""
         if not isinstance(value, int) or isinstance(value, bool) or not self.lower <= value <= self.upper:
             raise ValueError(f"{name} must be a whole number from {self.lower:,} to {self.upper:,}. "
                              f"Received: {name}={reprlib.repr(value)}")
 
     def at_least(self, lower: int) -> Bounds:
-        """Bounds with another lower one, and the same upper one."""
+        """Bounds with another lower bound and the same upper bound."""
         return Bounds(lower, self.upper)
 
 

@@ -1,7 +1,7 @@
-"""How every script starts: absl parses the flags, and a user's mistake ends in one line.
+"""Starts a script: parses its flags with absl, and turns a user's error into one line.
 
-A script imports this module before all that may load TensorFlow, for it sets the environment first; "isort: split"
-keeps the import at its place.
+A script imports this module before any module that may load TensorFlow, since this one sets environment variables.
+"isort: split" keeps the import in its place.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from albert_tf import help, quiet
 
 quiet.import_tensorflow()
 
-# What TensorFlow puts around the reason of an error: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
-# [Op:SaveV2]", and where a graph fails, the lines of Python that made the op.
+# The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
+# [Op:SaveV2]", and in errors of a graph the lines of Python that made the op.
 _AROUND_THE_REASON = re.compile(
     r"""\{\{function_node [^}]*\}\}\s | \s\[Op:\w+\]
         | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
@@ -31,25 +31,25 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
     logged before that line; with --verbosity=-1 only warnings are logged.
 
     Args:
-      main: called with the arguments that are no flags.
-      operands: how many of them there may be.
+      main: function that is called with the arguments that are not flags.
+      operands: the largest number of these arguments.
     """
 
     def guarded(argv: list[str]) -> None:
-        _, *given = argv
-        if len(given) > operands:
-            raise app.UsageError(f"unexpected argument: {given[operands]}")
+        _, *arguments = argv
+        if len(arguments) > operands:
+            raise app.UsageError(f"unexpected argument: {arguments[operands]}")
         import tensorflow as tf
 
         from albert_tf.training.workers import naming_lost_workers
 
-        if not flags.FLAGS["verbosity"].present:  # absl's own default is warnings
+        if not flags.FLAGS["verbosity"].present:  # absl's own default level is WARNING
             logging.set_verbosity(logging.INFO)
         quiet.drop_messages_of_libraries()
-        tf.get_logger().setLevel("ERROR")  # how tensors are reduced, and that saving takes time, is not for users
+        tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
         try:
             with naming_lost_workers():
-                main(*given)
+                main(*arguments)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
             print(f"{_program(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
@@ -64,7 +64,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
 
 
 def _program(path: str) -> str:
-    """What a user calls a program: of `python -m studies` the package, and not its __main__.py."""
+    """The name of the program for users: for `python -m studies` the package, not its __main__.py."""
     folder, name = os.path.split(path)
     return os.path.basename(folder) if name == "__main__.py" else name
 

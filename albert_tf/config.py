@@ -1,4 +1,4 @@
-"""AlbertConfig: the shape of a model, read from the release's JSON, from Hugging Face's, or by a size's name."""
+"""AlbertConfig: a model's hyper-parameters, from a JSON file of the release or Hugging Face, or by the size's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Sequence
 from albert_tf import bounds
 from albert_tf.json_files import read_json_object
 
-# The config's name beside a checkpoint.
+# The name of the config file next to a checkpoint.
 CONFIG_NAME = "albert_config.json"
 SHARING = ("all", "attention", "ffn", "none")
 HIDDEN_ACTS = ("gelu", "gelu_exact", "relu", "tanh", "linear")
@@ -22,22 +22,22 @@ _WHOLE_NUMBERS = dict(
     type_vocab_size=bounds.WIDTH)
 _FRACTIONS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
-# The release calls the tanh approximation "gelu"; Hugging Face has that name for the exact function.
+# The release calls the tanh approximation "gelu"; Hugging Face uses that name for the exact function.
 _HUGGING_FACE_ACTS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact"}
 
 _IGNORED_KEYS = frozenset(
-    # in the release's files, read by nobody
+    # in the release's files, but not used by its code
     "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep "
-    # in Google's bert_config.json: about its multilingual pooler
+    # in Google's bert_config.json: the pooler of its multilingual model
     "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
-    # in Hugging Face's: about its own classes, tokenizers, heads and generation
+    # in Hugging Face's files: its classes, tokenizers, heads and generation
     "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
     "layer_norm_eps classifier_dropout_prob classifier_dropout position_embedding_type tie_word_embeddings "
     "id2label label2id problem_type "
     "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
     "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
     "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation "
-    # and what its older versions wrote out for every kind of model
+    # written by older versions of Hugging Face's library for every kind of model
     "add_cross_attention bad_words_ids begin_suppress_tokens cls_token_id cross_attention_hidden_size "
     "decoder_start_token_id diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size eos_token_ids "
     "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id is_encoder_decoder length_penalty "
@@ -47,34 +47,34 @@ _IGNORED_KEYS = frozenset(
     "torchscript typical_p use_bfloat16 xla_device".split()
 )
 
-# What ALBERT chooses and BERT does not.
+# Hyper-parameters that BERT does not have.
 _NOT_OF_BERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "cross_layer_sharing")
 
 
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig:
-    """The hyper-parameters of an ALBERT encoder, under the release's names and with its defaults.
+    """The hyper-parameters of an ALBERT encoder, with the release's names and defaults.
 
     Args:
       vocab_size: number of pieces, V.
       embedding_size: width E of the factorized embedding (Lan et al., 2020, section 3.1).
       hidden_size: width H of the encoder.
-      num_hidden_layers: number of layers L that an input passes.
-      num_hidden_groups: number of parameter groups that the layers are spread over.
-      num_attention_heads: must divide hidden_size.
+      num_hidden_layers: number of layers L.
+      num_hidden_groups: number of groups of layers. The layers of a group share their parameters.
+      num_attention_heads: number of attention heads; it must divide hidden_size.
       intermediate_size: width of the feed-forward block.
       inner_group_num: number of blocks in a group, each applied once per layer.
       hidden_act: "gelu" (the tanh approximation), "gelu_exact", "relu", "tanh" or "linear".
       hidden_dropout_prob: dropout after the embedding, the attention block and the feed-forward block.
       attention_probs_dropout_prob: dropout of the attention probabilities.
-      max_position_embeddings: longest sequence that the model can take.
+      max_position_embeddings: the largest number of tokens of a sequence.
       type_vocab_size: number of segment ids.
-      initializer_range: standard deviation of the truncated normal that variables start from.
-      cross_layer_sharing: what layers share (section 3.1 and table 4): "all" (within each of num_hidden_groups
-        groups), "attention" or "ffn" (that block over all layers, the other one per layer), or "none".
+      initializer_range: standard deviation of the truncated normal distribution of initial values.
+      cross_layer_sharing: what layers share (section 3.1 and table 4): "all" (both blocks, within each of
+        num_hidden_groups groups), "attention" or "ffn" (only that block, over all layers), or "none".
 
     Raises:
-      ValueError: a value is out of its range, or two do not fit together.
+      ValueError: a value is out of range, or two values contradict each other.
     """
 
     vocab_size: int
@@ -111,21 +111,22 @@ class AlbertConfig:
                  f"num_hidden_groups must be at most num_hidden_layers {self.num_hidden_layers}",
                  "num_hidden_groups", self.num_hidden_groups)
         _require(self.cross_layer_sharing == "all" or self.num_hidden_groups == 1,
-                 f"cross_layer_sharing {self.cross_layer_sharing!r} stands alone: num_hidden_groups must be 1",
+                 f"with cross_layer_sharing {self.cross_layer_sharing!r}, num_hidden_groups must be 1",
                  "num_hidden_groups", self.num_hidden_groups)
 
     @classmethod
     def from_dict(cls, values: dict, is_bert: bool = False) -> AlbertConfig:
-        """The config that a parsed JSON of the release, of Hugging Face (model_type "albert" or "bert") or of ours has.
+        """Makes a config of a parsed JSON file: the release's, Hugging Face's (model_type "albert" or "bert") or ours.
 
         BERT is an ALBERT that shares no weights and does not factorize its embedding (Lan et al., 2020, section 3.1).
 
         Args:
           values: the JSON object.
-          is_bert: whether a file without a model_type is BERT's, as bert_config.json of google-research/bert.
+          is_bert: whether the config is that of a BERT even without a model_type (google-research/bert's
+            bert_config.json).
 
         Raises:
-          ValueError: a key is unknown, vocab_size is missing, the model type is another one, a value is wrong.
+          ValueError: a key is unknown, vocab_size is missing, model_type is another one, or a value is wrong.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known - _IGNORED_KEYS)
@@ -134,7 +135,7 @@ class AlbertConfig:
         _require(values.get("layer_norm_eps", 1e-12) == 1e-12, "only the release's layer_norm_eps 1e-12 is supported",
                  "layer_norm_eps", values.get("layer_norm_eps"))
         if unknown:
-            raise ValueError(f"unknown config key: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+            raise ValueError(f"unknown config key: {', '.join(unknown)}; known keys: {', '.join(sorted(known))}")
         is_bert = is_bert or model_type == "bert"
         for name in ("vocab_size", "hidden_size")[: 1 + is_bert]:
             if name not in values:
@@ -149,10 +150,10 @@ class AlbertConfig:
 
     @classmethod
     def from_json_file(cls, path: str, is_bert: bool = False) -> AlbertConfig:
-        """Reads albert_config.json, a Hugging Face config.json or, where is_bert is true, Google's bert_config.json.
+        """Reads albert_config.json, a Hugging Face config.json or, with is_bert, Google's bert_config.json.
 
         Raises:
-          ValueError: the file is missing, is no JSON object, or holds what from_dict refuses; the path is named.
+          ValueError: the file is missing or not a JSON object, or see from_dict; the message has the path.
         """
         values = read_json_object(path, "config file")
         try:
@@ -164,21 +165,21 @@ class AlbertConfig:
     def preset(cls, name: str) -> AlbertConfig:
         """The config of a published size: "albert_base_v2", "albert_xxlarge_v1", "bert_large", ...
 
-        Dropout is the published one: 0.1 in version 1 of base, large and xlarge and in BERT, else 0.
+        Dropout is the published one: 0.1 in version 1 of base, large and xlarge and in BERT, 0 in all others.
 
         Raises:
-          ValueError: there is no such size; all names are listed.
+          ValueError: there is no such size; the message lists all names.
         """
         if name not in PRESETS:
-            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+            raise ValueError(f"no preset {name!r}: expected one of {', '.join(PRESETS)}")
         return cls(**PRESETS[name])
 
     @classmethod
     def from_file_or_preset(cls, name: str) -> AlbertConfig:
-        """The config of a published size ("albert_base_v2") or of a JSON file; a size's name wins.
+        """The config of a published size ("albert_base_v2"), or of a JSON file if there is no such size.
 
         Raises:
-          ValueError: as from_json_file.
+          ValueError: see from_json_file.
         """
         return cls.preset(name) if name in PRESETS else cls.from_json_file(name)
 
@@ -187,19 +188,19 @@ class AlbertConfig:
         return dataclasses.asdict(self)
 
     def to_bert_dict(self) -> dict:
-        """The values that BERT's configs have words for, of a config that is BERT's."""
+        """The values that BERT's config files have. The config must be that of a BERT."""
         return {name: value for name, value in self.to_dict().items() if name not in _NOT_OF_BERT}
 
     def to_json_string(self) -> str:
-        """JSON with sorted keys, as the release writes it; from_json_file reads it back."""
+        """JSON with sorted keys, as the release writes it. from_json_file reads it."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def replace(self, **changes) -> AlbertConfig:
-        """A copy with some values changed, checked anew."""
+        """A copy with other values, which are checked."""
         return dataclasses.replace(self, **changes)
 
     def in_groups(self) -> AlbertConfig:
-        """Where nothing is shared: the same in the release's own words, a group for each layer."""
+        """The same model in the release's terms: if nothing is shared, each layer is a group."""
         if self.cross_layer_sharing != "none":
             return self
         return self.replace(cross_layer_sharing="all", num_hidden_groups=self.num_hidden_layers)
@@ -222,18 +223,18 @@ class AlbertConfig:
 
     @property
     def num_attention_blocks(self) -> int:
-        """Attention blocks with weights of their own."""
+        """The number of attention blocks that have their own weights."""
         return self.attention_blocks[-1][-1] + 1
 
     @property
     def num_ffn_blocks(self) -> int:
-        """Feed-forward blocks with weights of their own."""
+        """The number of feed-forward blocks that have their own weights."""
         return self.ffn_blocks[-1][-1] + 1
 
     def _blocks(self, kind: str) -> tuple[tuple[int, ...], ...]:
         layers, inner = self.num_hidden_layers, range(self.inner_group_num)
         if self.cross_layer_sharing in ("all", kind):
-            # The release's own expression: in floating point, 22 layers of 22 groups leave group 15 out.
+            # The release's expression. In floating point, 22 layers in 22 groups never use group 15.
             group_of_layer: Sequence[int] = [int(layer / layers * self.num_hidden_groups) for layer in range(layers)]
         else:
             group_of_layer = range(layers)
@@ -246,7 +247,7 @@ def _require(holds: bool, rule: str, name: str, value) -> None:
 
 
 def _size(hidden: int, layers: int, dropout: float, **others) -> dict:
-    """The paper's rule (section 3.1): 64 units a head, and a feed-forward block four times as wide."""
+    """The paper's rule (section 3.1): 64 units per head, and an intermediate_size of 4 * hidden_size."""
     return dict(vocab_size=30000, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
                 intermediate_size=4 * hidden, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
                 **others)
@@ -263,6 +264,6 @@ PRESETS = {
     "albert_xxlarge_v2": _size(4096, 12, 0.0),
     "bert_base": _size(768, 12, 0.1, embedding_size=768, cross_layer_sharing="none"),
     "bert_large": _size(1024, 24, 0.1, embedding_size=1024, cross_layer_sharing="none"),
-    # The model that comes with the package: not of the paper. Its initial weights are scaled for the narrow layers.
+    # The model that comes with the package (not in the paper). Its initial weights are larger, for the narrow layers.
     "albert_tiny_en": dict(_size(256, 2, 0.0), vocab_size=8000, max_position_embeddings=256, initializer_range=0.06),
 }

@@ -7,7 +7,7 @@ import pathlib
 import runpy
 from typing import Callable
 
-# The scripts of an installed package; in a checkout they are at the top.
+# The scripts of an installed package. In a checkout they are in the top folder.
 _SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 
 

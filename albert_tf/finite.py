@@ -1,4 +1,4 @@
-"""Numbers that must be finite: NaN and infinity are refused where they are set."""
+"""Checks that numbers are finite when they are set, as arguments or flags."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ flags.disclaim_key_flags()  # --help lists a flag under the module that calls de
 
 
 def check_finite(name: str, value: Any, lower: float | None = None) -> None:
-    """Raises ValueError, with name and value, where a number is NaN, infinite or below the bound.
+    """Raises a ValueError with name and value if a number is NaN, infinite or below the bound.
 
     Args:
-      name: of the argument.
+      name: name of the argument.
       value: int or float.
-      lower: the least value that is allowed; None for any.
+      lower: the smallest allowed value; None for no bound.
     """
     if not _is_finite(value) or lower is not None and value < lower:
         bound = "" if lower is None else f" of at least {lower:g}"
@@ -25,7 +25,7 @@ def check_finite(name: str, value: Any, lower: float | None = None) -> None:
 
 def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
                  upper_bound: float | None = None) -> None:
-    """flags.DEFINE_float for numbers that must be finite: absl takes "nan" and "inf" for numbers within any bounds."""
+    """flags.DEFINE_float for finite numbers. absl itself accepts "nan" and "inf", whatever the bounds."""
     parser = _FiniteFloatParser(lower_bound, upper_bound)
     flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
 
@@ -37,7 +37,7 @@ class _FiniteFloatParser(flags.FloatParser):
         except OverflowError:  # a whole number of more than 308 digits
             value = math.inf
         if not math.isfinite(value):
-            raise ValueError("a finite number is wanted")
+            raise ValueError("expected a finite number")
         return value
 
 

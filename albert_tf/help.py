@@ -1,9 +1,9 @@
-"""--help of a script: what it does, an example, and its flags in groups with their defaults.
+"""The text of --help: what a script does, an example, and its flags in groups with their defaults.
 
     @help.group("Devices")
     def define_device_flags(): ...
 
-Flags that the script defines itself come first. Flags of libraries are left to --helpfull.
+Flags that the script itself defines come first. Only --helpfull lists the flags of libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REQUESTS = {"--help", "-help", "-h"}
 
 
 def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a function that defines flags: --help lists them under a title of GROUPS."""
+    """Decorates a function that defines flags. --help lists these flags under `title`, one of GROUPS."""
 
     def decorate(define: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(define)
@@ -34,12 +34,12 @@ def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def is_requested(arguments: list[str]) -> bool:
-    """Whether a command line asks for help."""
+    """Whether a command line has --help."""
     return not _REQUESTS.isdisjoint(arguments)
 
 
 def help_text(description: str, script: str) -> str:
-    """What --help prints.
+    """The text that --help prints.
 
     Args:
       description: the script's docstring.
@@ -52,7 +52,7 @@ def help_text(description: str, script: str) -> str:
     for title, members in sections.items():
         if members:
             lines += [f"{title}:", *map(_described, members), ""]
-    return "\n".join([*lines, "--helpfull lists the flags of the libraries too."])
+    return "\n".join([*lines, "--helpfull also lists the flags of the libraries."])
 
 
 def _flags_of(script: str) -> Iterator[flags.Flag]:
@@ -65,7 +65,7 @@ def _flags_of(script: str) -> Iterator[flags.Flag]:
 
 
 def _described(flag: flags.Flag) -> str:
-    """A flag with its help and default, wrapped."""
+    """A flag with its help and default, as wrapped lines."""
     name = f"[no]{flag.name}" if flag.boolean else flag.name
     default = "" if flag.default is None else flag.default_as_str.strip("'")
     text = f"--{name}: {flag.help}" + (f" (default: {default})" if default else "")

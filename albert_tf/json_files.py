@@ -1,7 +1,7 @@
-"""JSON that a person or another program wrote. Every mistake in it is a ValueError that names the file, or the place.
+"""Reads JSON from a user or another program. Every error in it is a ValueError that names the file, and the line.
 
-Python's own reader raises RecursionError for "[[[[...", and an error without a place for numbers of thousands of
-digits. It takes half of a surrogate pair ("\\ud83d" alone) for text, which no file and no tensor can hold.
+Python's own reader raises RecursionError for "[[[[...", and an error without a line for numbers of thousands of digits.
+It accepts half of a surrogate pair ("\\ud83d" alone) as text, which cannot be written to a file or a tensor.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from albert_tf.lazy import tensorflow as tf
 
 _MOST_DIGITS = 1_000
 _MOST_BYTES = 1 << 26
-# Only an escape can stand for a surrogate: UTF-8 has none.
+# Only an escape can be a surrogate, since UTF-8 has none.
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
-    """The object that a file holds.
+    """Reads a JSON object from a file.
 
     Args:
-      path: of a file of at most 64 MB, for it is read at once: a config, a manifest, a passage.
-      kind: what to call the file in the error where it is missing.
+      path: path of a file of at most 64 MB, which is read as a whole: a config, a manifest, a passage.
+      kind: kind of the file for error messages.
 
     Raises:
-      ValueError: the file is missing, too large, not UTF-8, not JSON, or holds another value than an object.
+      ValueError: the file is missing, too large, not UTF-8 or not JSON, or its value is not an object.
     """
     return parse_json_object(_read(path, kind), path)
 
 
 def read_json_list(path: str) -> list[dict[str, Any]]:
-    """The list of objects that a file holds.
+    """Reads a list of JSON objects from a file.
 
     Raises:
-      ValueError: as read_json_object, or the value is not a list of objects.
+      ValueError: see read_json_object; or the value is not a list of objects.
     """
     text = _read(path, "file")
     value = _parse(text, path, None)
@@ -59,16 +59,16 @@ def _read(path: str, kind: str) -> str:
 
 
 def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str, Any]:
-    """The object that a text holds.
+    """Parses a JSON object.
 
     Args:
-      text: JSON.
-      path: the file, or what the text is called in errors.
-      line: where the text is one line of the file, its number from 1.
+      text: the JSON text.
+      path: path of the file, or another name of the text, for error messages.
+      line: number of the line, from 1, if the text is one line of the file.
 
     Raises:
-      ValueError: it is not JSON, another value than an object, or nested too deeply; a number is too long; a text has
-        half of a surrogate pair.
+      ValueError: the text is not JSON, not an object or nested too deeply, a number is too long, or a string has half
+        of a surrogate pair.
     """
     value = _parse(text, path, line)
     if not isinstance(value, dict):
@@ -81,7 +81,7 @@ def _place(path: str, line: int | None) -> str:
 
 
 def _parse(text: str, path: str, line: int | None) -> Any:
-    """Any value; see parse_json_object."""
+    """Parses any JSON value; see parse_json_object."""
     place = _place(path, line)
     try:
         value = DECODER.decode(text.removeprefix("\ufeff"))
@@ -97,10 +97,10 @@ def _parse(text: str, path: str, line: int | None) -> Any:
 
 
 def check_characters(text: str, place: str) -> None:
-    """Raises ValueError, with the place, where a text has half of a surrogate pair, which is no character."""
+    """Raises a ValueError with the place if a text has half of a surrogate pair, which is not a character."""
     half = _SURROGATE.search(text)
     if half:
-        raise ValueError(f"{place}: {ascii(half.group())} is half of a surrogate pair, which is no character")
+        raise ValueError(f"{place}: {ascii(half.group())} is half of a surrogate pair, which is not a character")
 
 
 def _whole_number(digits: str) -> int:

@@ -1,7 +1,7 @@
-"""Keras 2, from wherever the installed TensorFlow has it: `from albert_tf import keras`.
+"""Keras 2 for every supported TensorFlow: `from albert_tf import keras`.
 
-Up to TensorFlow 2.15 it is tf.keras. From 2.16 on tf.keras is Keras 3, and Keras 2 is the package tf_keras. No other
-module takes Keras from either. Neither TF_USE_LEGACY_KERAS nor an earlier import of Keras 3 makes a difference.
+Up to TensorFlow 2.15 it is tf.keras. From 2.16 on tf.keras is Keras 3, and Keras 2 is the package tf_keras. All other
+modules import Keras from here. TF_USE_LEGACY_KERAS and an earlier import of Keras 3 have no effect.
 """
 
 from __future__ import annotations

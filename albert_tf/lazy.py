@@ -1,4 +1,4 @@
-"""Modules that are imported when first used: `albert_tf.data.glue` after `import albert_tf`, and large packages."""
+"""Imports modules when they are first used: `albert_tf.data.glue` after `import albert_tf`, and large packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 
 def loader_of(package: str) -> Callable[[str], ModuleType]:
-    """A module-level __getattr__ for a package: it imports the module of that name.
+    """Returns a module-level __getattr__ for a package, which imports the module with the attribute's name.
 
     Raises (the function that is returned):
       AttributeError: the package has no such module.
@@ -19,7 +19,7 @@ def loader_of(package: str) -> Callable[[str], ModuleType]:
         try:
             return importlib.import_module(wanted)
         except ModuleNotFoundError as error:
-            if error.name != wanted:  # the module is there, and what it imports is not
+            if error.name != wanted:  # the module exists, but a module that it imports does not
                 raise
             raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
 
@@ -36,9 +36,9 @@ class LazyModule:
         return getattr(importlib.import_module(self._name), name)
 
 
-# tensorflow is for modules that worker processes import and that use tf.io.gfile only in the main process: importing it
-# takes a worker seconds and hundreds of megabytes (albert_tf/data/worker_pool.py). The others are for scripts, which
-# need them for scores or for an export at their end, if at all: they took a fifth of a script's imports.
+# tensorflow is lazy for modules that worker processes import and that use tf.io.gfile only in the main process: an
+# import takes seconds and hundreds of megabytes per worker (albert_tf/data/worker_pool.py). The other packages are
+# needed only for scores or exports at the end of a script, and took a fifth of the time of its imports.
 if TYPE_CHECKING:
     import scipy.sparse as scipy_sparse
     import scipy.stats as scipy_stats

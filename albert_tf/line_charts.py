@@ -1,4 +1,4 @@
-"""Line charts as SVG: panels, one below the other, each with its curves and axes."""
+"""Writes line charts as SVG: panels, one below the other, each with its curves and axes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Points that are joined by a line. A point whose y is not finite is left out.
+    """A curve of points. A point whose y is not finite is left out.
 
     Args:
-      points: (x, y) of each.
-      name: for the legend; none if empty.
-      errors: half the length of each point's error bar; none if empty.
-      marked_x: x of a point that is drawn larger.
-      is_joined: whether there is a line between the points.
+      points: (x, y) of each point.
+      name: name in the legend; "" for no entry.
+      errors: half the length of each point's error bar; empty for no error bars.
+      marked_x: x of a point that is drawn larger; None for none.
+      is_joined: whether to draw a line through the points.
     """
 
     points: Sequence[tuple[float, float]]
@@ -37,10 +37,10 @@ class Panel:
     """Curves with common axes.
 
     Args:
-      title: what the y axis shows.
-      curves: at least one.
-      x_name: what the x axis counts.
-      x_labels: names of the places x = 0, 1, ...; without them the axis has its lowest and highest number.
+      title: quantity of the y axis.
+      curves: the curves, at least one.
+      x_name: quantity of the x axis.
+      x_labels: labels at x = 0, 1, ...; if empty, the axis shows its smallest and largest number.
     """
 
     title: str
@@ -50,7 +50,7 @@ class Panel:
 
 
 def write_charts(path: str, panels: Sequence[Panel]) -> None:
-    """Writes an SVG file with the panels."""
+    """Writes the panels to an SVG file."""
     size = f'width="{_WIDTH + 2 * _LEFT}" height="{_TOP + len(panels) * (_HEIGHT + _GAP)}"'
     content = "".join(_panel(panel, _TOP + i * (_HEIGHT + _GAP)) for i, panel in enumerate(panels))
     write_text(path, f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">\n'
@@ -84,7 +84,7 @@ def _bars(curve: Curve) -> list[tuple[float, float, float]]:
 
 
 def _curve(curve: Curve, color: str, places: list[tuple]) -> str:
-    """Args: places has x, and in pixels x, y and the two ends of the error bar."""
+    """The SVG of a curve. Each of `places` has x, and in pixels x, y and the two ends of the error bar."""
     line = " ".join(f"{left:.1f},{y:.1f}" for _, left, y, _, _ in places)
     return ((f'<polyline points="{line}" fill="none" stroke="{color}"/>\n' if curve.is_joined else "")
             + "".join(f'<path d="M{left:.1f} {low:.1f}V{high:.1f}" stroke="{color}"/>\n'
@@ -107,6 +107,6 @@ def _text(x: float, y: float, anchor: str, text: str) -> str:
 
 
 def _along(value: float, values: Sequence[float], start: float, end: float) -> float:
-    """The pixel of a value between start, that of the lowest value, and end, that of the highest."""
+    """The pixel of a value. The smallest of `values` is at `start`, the largest at `end`."""
     extent = max(values) - min(values)
     return start + (end - start) * ((value - min(values)) / extent if extent else 0.5)

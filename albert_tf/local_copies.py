@@ -1,6 +1,6 @@
-"""Local stand-ins of remote files (gs://, ram://), for libraries that know only local files.
+"""Local copies of remote files (gs://, ram://), for libraries that support only local files.
 
-Everything else reads and writes by tf.io.gfile, which takes local and remote paths alike.
+All other code reads and writes with tf.io.gfile, which supports both.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from albert_tf.temporary_files import folder_of_this_process, temporary_file
 
 
 def local_copy(path: str) -> str:
-    """A local file with the content of the one at `path`: itself if it is local, else a copy.
+    """The path of a local file with the content of the file at `path`: `path` itself if it is local, or a copy.
 
-    A copy is made once for each version of the file, and removed when the process ends.
+    One copy is made for each version of the file. It is removed when the process ends.
     """
     if not is_remote(path):
         return path
@@ -29,7 +29,7 @@ def local_copy(path: str) -> str:
 
 @contextlib.contextmanager
 def written_locally(path: str) -> Iterator[str]:
-    """written_whole with a temporary path that is local always. A remote file is copied there when the block ends."""
+    """Like written_whole, with a temporary path that is always local. It is copied to a remote `path` at the end."""
     if not is_remote(path):
         with written_whole(path) as temporary:
             yield temporary

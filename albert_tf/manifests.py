@@ -1,6 +1,6 @@
-"""Manifests: x.manifest.json beside x.tfrecord says what a file was made from and how many bytes it has.
+"""Manifests: x.manifest.json next to x.tfrecord lists what the file was made from and its size in bytes.
 
-It also says that the file is this program's. Files without one are not overwritten.
+A manifest also marks a file as an output of this program. A file without a manifest is never overwritten.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from albert_tf.temporary_files import temporary_file
 
 
 def manifest_path(path: str) -> str:
-    """x.tfrecord -> x.manifest.json; another ending stays in the name."""
+    """x.tfrecord -> x.manifest.json; x.npy -> x.npy.manifest.json."""
     return path.removesuffix(".tfrecord") + ".manifest.json"
 
 
 @contextlib.contextmanager
 def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dict]]:
-    """Gives a temporary path beside `path` as written_whole does, and a dict for further entries of the manifest.
+    """Yields a temporary path next to `path`, as written_whole does, and a dict for further entries of the manifest.
 
-    File and manifest appear when the block ends without an error. An older manifest goes before the file is replaced:
-    it never stands beside a file that it does not describe.
+    File and manifest appear when the block ends without an error. An old manifest is removed before its file is
+    replaced, so that a manifest never describes another file.
 
     Args:
       path, made_from: see write_manifest.
 
     Raises:
-      ValueError: there is another file at `path`, see check_output.
+      ValueError: there is a file at `path` that is not an earlier output (see check_output).
     """
     check_output(path)
     more: dict[str, Any] = {}
@@ -42,7 +42,7 @@ def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dic
 
 
 def move_with_manifest(source: str, path: str, made_from: dict, **more) -> None:
-    """Renames a whole file to `path` and writes its manifest.
+    """Renames a complete file to `path` and writes its manifest.
 
     Args:
       source: the file, on the file system of `path`.
@@ -58,8 +58,8 @@ def write_manifest(path: str, made_from: dict, **more) -> None:
     """Writes the manifest of a file.
 
     Args:
-      path: the file, which is whole.
-      made_from: the files and flags that it depends on, JSON values.
+      path: path of the complete file.
+      made_from: the files and flags that it depends on, as JSON values.
       **more: further entries, such as the count of records.
     """
     content = dict(more, size=tf.io.gfile.stat(path).length, made_from=made_from)
@@ -67,26 +67,26 @@ def write_manifest(path: str, made_from: dict, **more) -> None:
 
 
 def check_output(*paths: str) -> None:
-    """Checks that files may be written: there is none yet, or an empty one, or an earlier output of this program.
+    """Checks that files may be written: each path has no file, an empty file or an earlier output of this program.
 
     Args:
-      *paths: the file that gets the manifest, and others that are written with it.
+      *paths: the file that has the manifest, and other files that are written with it.
 
     Raises:
-      ValueError: there is a directory, or another file.
+      ValueError: there is a directory or another file at a path.
     """
     manifest = manifest_path(paths[0])
     check_directory(os.path.dirname(paths[0]))
     for path in (manifest, *paths):
         if tf.io.gfile.isdir(path):
-            raise ValueError(f"{path} is a directory, and should be a file")
+            raise ValueError(f"{path} is a directory, but must be a file")
         if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length and not read_manifest(paths[0]):
-            raise ValueError(f"{path} exists, and no {manifest} says that it is an earlier output: name another path, "
-                             "or remove it")
+            raise ValueError(f"{path} exists, and no {manifest} says that it is an earlier output: choose another "
+                             "path, or remove it")
 
 
 def read_manifest(path: str) -> dict | None:
-    """The manifest of a file; None where there is none, or another file in its place."""
+    """The manifest of a file; None if there is none or it is not a manifest."""
     try:
         content = read_json_object(manifest_path(path), "manifest")
     except ValueError:

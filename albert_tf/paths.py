@@ -1,4 +1,4 @@
-"""Local and remote paths. tf.io.gfile reads and writes both; what knows only local ones asks here."""
+"""Local and remote paths. tf.io.gfile supports both; this module is for code that supports only local paths."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import tempfile
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is of a file system that only tf.io.gfile knows: gs://, ram://."""
+    """Whether a path is on a file system that only tf.io.gfile supports: gs://, ram://."""
     return "://" in path
 
 
 def local_place(path: str) -> str:
-    """A path beside which there is local space for temporary files: the path itself if it is local."""
+    """The local path next to which temporary files for `path` are made: `path` itself if it is local."""
     return os.path.join(tempfile.gettempdir(), os.path.basename(path)) if is_remote(path) else path
 
 

@@ -1,4 +1,4 @@
-"""How far a long job is: a bar on a terminal, a plain line now and then elsewhere; its rate of the last minute."""
+"""Shows progress and rate (of the last minute) of a long job: a bar on a terminal, or else log lines at intervals."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from typing import Callable, Iterator
 from absl import logging
 from tqdm import tqdm
 
-# Seconds between two log lines, seconds that a rate is the mean of, and seconds between two of its samples.
-LINE_SECONDS = 30
-_RATE_SECONDS = 60
-_SAMPLE_SECONDS = 1
+LINE_SECONDS = 30  # between two log lines
+_RATE_SECONDS = 60  # over which a rate is averaged
+_SAMPLE_SECONDS = 1  # between two samples of a rate
 
 
 class MovingRate:
-    """The mean rate of the last minute, or of the last two updates where these are further apart.
+    """The mean rate of the last minute, or between the last two updates if they are more than a minute apart.
 
-    Time before the first update does not count: compilation and the start of workers fall into it.
+    The time before the first update does not count, since it includes compilation and the start of workers.
     """
 
     def __init__(self):
-        # (seconds, how much was done by then)
+        # (time in seconds, amount that was done by then)
         self._samples: collections.deque[tuple[float, float]] = collections.deque()
 
     def update(self, done: float) -> None:
-        """Takes in how much is done now, in all."""
+        """Adds a sample: the total amount that is done now."""
         now = time.monotonic()
         if len(self._samples) > 1 and now - self._samples[-2][0] < _SAMPLE_SECONDS:
             self._samples.pop()
@@ -38,14 +37,14 @@ class MovingRate:
 
     @property
     def per_second(self) -> float:
-        """The rate; 0 as long as it is unknown."""
+        """The rate; 0 while it is unknown."""
         if not self._samples:
             return 0.0
         (begin, first), (end, last) = self._samples[0], self._samples[-1]
         return (last - first) / (end - begin) if end > begin else 0.0
 
     def time_left(self, remaining: float) -> str:
-        """Minutes and seconds that the rest takes at this rate; ? as long as the rate is unknown."""
+        """The time for the remaining amount at this rate, in minutes and seconds; "?" while the rate is unknown."""
         return tqdm.format_interval(remaining / self.per_second) if self.per_second else "?"
 
 
@@ -57,7 +56,7 @@ class Bar(tqdm):
         super().__init__(*args, **kwargs)
 
     def update(self, n=1):
-        """Adds n to what is done."""
+        """Adds n to the amount that is done."""
         self.rate.update(self.n + n)
         return super().update(n)
 
@@ -69,12 +68,12 @@ class Bar(tqdm):
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told each time how many more are done.
+    """Yields a function to call with each further amount that is done.
 
     Args:
-      what: the job's name.
-      total: how many there are to do; None where that is not known.
-      unit: of what, as it stands behind a number.
+      what: name of the job.
+      total: total amount; None if it is unknown.
+      unit: unit of the amount, as written after a number: "B" or " lines".
     """
     if sys.stderr.isatty():
         with Bar(desc=what, total=total, unit=unit, unit_scale=True) as bar:

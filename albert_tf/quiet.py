@@ -1,6 +1,6 @@
-"""TensorFlow's own messages are not for users of the scripts, except for those who ask for them.
+"""Hides TensorFlow's own log messages from users of the scripts.
 
-Whoever sets TF_CPP_MIN_LOG_LEVEL below 3 sees the messages of C++, and whoever gives --verbosity=1 those of Python.
+TF_CPP_MIN_LOG_LEVEL below 3 shows the messages of its C++ code, and --verbosity=1 those of its Python code.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Iterator
 
 from absl import logging
 
-# Log lines of C++, of the levels information and warning, and the line that precedes them.
+# Log lines of C++ code with the levels INFO and WARNING, and the line that precedes them.
 _LINE_OF_CPP = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl::InitializeLog")
 _LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_hub")
 
 
 @contextlib.contextmanager
 def without_lines_of_cpp() -> Iterator[None]:
-    """Drops log lines of C++ that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr waits until the block ends."""
+    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears after the block."""
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
         yield
         return
@@ -42,13 +42,13 @@ def without_lines_of_cpp() -> Iterator[None]:
 
 
 def import_tensorflow() -> None:
-    """Imports it. TensorFlow 2.21 logs before it reads TF_CPP_MIN_LOG_LEVEL."""
+    """Imports TensorFlow without its log lines. TensorFlow 2.21 logs before it reads TF_CPP_MIN_LOG_LEVEL."""
     with without_lines_of_cpp():
         import tensorflow  # noqa: F401
 
 
 def start_xla() -> None:
-    """Compiles a program: with the first one of a process, XLA logs two lines, whatever TF_CPP_MIN_LOG_LEVEL is."""
+    """Compiles a first program with XLA, which logs two lines in each process, whatever TF_CPP_MIN_LOG_LEVEL is."""
     import tensorflow as tf
 
     with without_lines_of_cpp():
@@ -56,14 +56,14 @@ def start_xla() -> None:
 
 
 def drop_messages_of_libraries() -> None:
-    """Drops what TensorFlow and Keras log through absl, below the level of an error."""
+    """Drops the messages below ERROR that TensorFlow and Keras log through absl."""
     if logging.get_verbosity() < logging.DEBUG:
         logging.get_absl_logger().addFilter(_library_filter())
 
 
 @functools.lru_cache(maxsize=None)
 def _library_filter() -> _LibraryFilter:
-    """One for all runs of a process: a logger takes the same filter once."""
+    """The filter. It is the same object in all runs of a process, since a logger adds the same filter only once."""
     return _LibraryFilter()
 
 

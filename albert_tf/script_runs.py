@@ -1,4 +1,4 @@
-"""Runs of scripts, one after the other, as a user would start them in a terminal."""
+"""Runs scripts one after the other, as a user would in a terminal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FINISHED = "finished_runs.jsonl"
 
 
 def script_path(script: str) -> str:
-    """The file of a script: beside the package in a checkout, inside it when installed.
+    """The path of a script, which is next to the package in a checkout and inside the installed package.
 
     Args:
-      script: its name without ".py".
+      script: name of the script without ".py".
 
     Raises:
       ValueError: there is no such script.
@@ -35,17 +35,17 @@ def script_path(script: str) -> str:
 
 
 def arguments(flag_values: dict) -> list[str]:
-    """Flags as a command line has them.
+    """Converts flags to the arguments of a command line.
 
     Args:
-      flag_values: by name; a list or tuple repeats the flag, None leaves it out.
+      flag_values: values of flags by name. A list or tuple repeats the flag, None omits it.
     """
     return [f"--{name}={value}" for name, values in flag_values.items()
             for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
 
 
 def filled(value, places: dict[str, str]):
-    """A flag's value with {name} replaced by the place of that name; the elements of a list, too."""
+    """A flag's value, or list of values, with each {name} replaced by places[name]."""
     if isinstance(value, list):
         return [filled(element, places) for element in value]
     if isinstance(value, str):
@@ -55,33 +55,33 @@ def filled(value, places: dict[str, str]):
 
 
 def run_script(script: str, **flag_values) -> None:
-    """Shows a command and runs it in a process of its own.
+    """Prints a command and runs it in a new process.
 
     Args:
-      script: its name without ".py".
+      script: name of the script without ".py".
       **flag_values: see `arguments`.
 
     Raises:
-      ValueError: there is no such script, or it failed; it has said why.
+      ValueError: there is no such script, or it failed; it has then printed the reason.
     """
-    path, given = script_path(script), arguments(flag_values)
-    print(f"\n$ python {script}.py {shlex.join(given)}", flush=True)
-    status = subprocess.run([sys.executable, path, *given]).returncode
+    path, command = script_path(script), arguments(flag_values)
+    print(f"\n$ python {script}.py {shlex.join(command)}", flush=True)
+    status = subprocess.run([sys.executable, path, *command]).returncode
     if status:
         raise ValueError(f"{script}.py ended with status {status}")
 
 
 class ScriptRuns:
-    """Runs scripts once: a run that was finished before, with the same flags, is skipped.
+    """Runs scripts once: a run that has finished before with the same flags is skipped.
 
     Args:
-      directory: gets finished_runs.jsonl, a line for each finished run.
+      directory: folder of finished_runs.jsonl, which has one line per finished run.
 
     Example::
 
       runs = ScriptRuns("out")
       runs.run("train_vocabulary", input_file="text.txt", model_prefix="out/vocabulary")
-      runs.run("run_pretraining", output_dir="out/model", ...)  # started again, only this one goes on
+      runs.run("run_pretraining", output_dir="out/model", ...)  # if this one is interrupted, only it runs again
     """
 
     def __init__(self, directory: str):
@@ -93,7 +93,7 @@ class ScriptRuns:
         """Runs a script with these flags, unless it has finished with them before.
 
         Raises:
-          ValueError: as run_script.
+          ValueError: see run_script.
         """
         if self.seconds(script, **flag_values) is not None:
             return
@@ -104,7 +104,7 @@ class ScriptRuns:
         write_text(self._path, "".join(json.dumps(run) + "\n" for run in self._finished))
 
     def seconds(self, script: str, **flag_values) -> float | None:
-        """How long a run with these flags took; after an interruption, its last part. None: it has not finished."""
+        """The seconds that a run with these flags took (after its last interruption); None if it has not finished."""
         this = script, arguments(flag_values)
         return next((run.get("seconds", 0.0) for run in self._finished if (run["script"], run["arguments"]) == this),
                     None)

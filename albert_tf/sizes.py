@@ -1,4 +1,4 @@
-"""How large a model is and what its pre-training costs, by formula, beside the figures that the paper prints."""
+"""Formulas for the number of variables of a model and the cost of its pre-training, with the paper's figures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ PRETRAINING_TOKENS = 125_000 * 4096 * 512
 
 _BASE, _BASE_E768 = "albert_base_v2", dict(embedding_size=768)
 
-Row = Tuple[str, str, Dict[str, Any], str]  # what, preset, changes to it, variables that the paper prints
-# The paper's table 1, and its tables 3 and 4.
+Row = Tuple[str, str, Dict[str, Any], str]  # name, preset, changes to it, number of variables in the paper
+# The rows of the paper's table 1, and of its tables 3 and 4.
 NAMED_SIZES: tuple[Row, ...] = (
     ("albert base", "albert_base_v2", {}, "12M"),
     ("albert large", "albert_large_v2", {}, "18M"),
@@ -38,12 +38,12 @@ BASE_VARIANTS: tuple[Row, ...] = (
 
 
 def published(rows: Iterable[Row]) -> list[tuple[str, AlbertConfig, str]]:
-    """The rows of NAMED_SIZES or BASE_VARIANTS with their configs made, as `table` takes them."""
+    """The rows of NAMED_SIZES or BASE_VARIANTS with configs, as arguments of `table`."""
     return [(what, AlbertConfig.preset(preset).replace(**changes), paper) for what, preset, changes, paper in rows]
 
 
 def variable_count(config: AlbertConfig, with_heads: bool = False) -> int:
-    """The number of trainable values of an AlbertModel, pooler included, or of an AlbertPretrainer."""
+    """The number of trainable values of an AlbertModel (including the pooler), or with_heads of an AlbertPretrainer."""
     # The paper's letters.
     V, E, H, I = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741
     layer_norm = 2
@@ -61,18 +61,18 @@ def variable_count(config: AlbertConfig, with_heads: bool = False) -> int:
 
 
 def compute_parameters(config: AlbertConfig, share_predicted: float = 1.0) -> float:
-    """Weights that a token is multiplied with, a shared one once per layer: V*E + E*H + L*12*H*H + H*H.
+    """The number of weights that a token is multiplied with: V*E + E*H + L*12*H*H + H*H. Shared ones count per layer.
 
     Args:
-      config: of the model.
-      share_predicted: share of the tokens whose logits are computed, which are all that V*E counts for.
+      config: the model's config.
+      share_predicted: share of the tokens whose logits are computed; V*E counts only for these.
     """
     V, E, H = config.vocab_size, config.embedding_size, config.hidden_size
     return V * E * share_predicted + E * H + config.num_hidden_layers * 12 * H * H + H * H
 
 
 def table(rows) -> str:
-    """A text table for rows of (what, config, variables that the paper prints)."""
+    """A text table for rows of (name, config, number of variables in the paper)."""
     lines = [f"{'':<26}{'variables':>13}{'with heads':>13}{'paper':>7}{'compute':>10}{'x tokens':>10}{'FLOPs':>9}"]
     for what, config, paper in rows:
         compute = compute_parameters(config)

@@ -1,8 +1,9 @@
-"""Temporary files and folders beside the outputs that they become. The next run removes what a killed run left.
+"""Temporary files and folders next to the outputs that they become. Those that a killed run left are removed later.
 
-A process locks its temporary files (flock). The lock ends with the process, however that ends: what can be locked has
-no owner. A name tells the computer too, since some network file systems do not pass locks on to other computers; what
-another computer left is removed after a day. Where there are no locks (remote paths, Windows), nothing is removed.
+A process locks its temporary files (flock). The lock ends with the process, so a file that another process can lock is
+abandoned, and is removed. Some network file systems do not share locks between computers. So names include a hash of
+the computer's name, and abandoned files of another computer are removed after a day. On remote paths and on Windows,
+which have no locks, nothing is removed.
 """
 
 from __future__ import annotations
@@ -35,29 +36,29 @@ _DAY = 24 * 60 * 60
 
 @contextlib.contextmanager
 def temporary_file(path: str) -> Iterator[str]:
-    """Gives the path of an empty file beside `path`. When the block ends, it is removed unless it has been renamed."""
+    """Yields the path of an empty file next to `path`, which is removed when the block ends unless it was renamed."""
     with _temporary(path, is_folder=False) as temporary:
         yield temporary
 
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """The same with a folder."""
+    """The same as temporary_file, for a folder."""
     with _temporary(path, is_folder=True) as temporary:
         yield temporary
 
 
 def folder_of_this_process(name: str) -> str:
-    """An empty folder in the system's place for temporary files, which is removed when the process ends."""
+    """An empty folder in the system's folder for temporary files. It is removed when the process ends."""
     until_the_end = contextlib.ExitStack()
     atexit.register(until_the_end.close)
     folder = until_the_end.enter_context(temporary_folder(os.path.join(tempfile.gettempdir(), name)))
-    os.chmod(folder, 0o700)  # for this user only, as everything there
+    os.chmod(folder, 0o700)  # for this user only, since other users can read the system's folder
     return folder
 
 
 def temporary_path(path: str) -> str:
-    """A new name beside `path`: processes in two containers can have the same pid."""
+    """A new name next to `path`. It has a random part, since processes in two containers can have the same pid."""
     directory, name = os.path.split(path)
     return os.path.join(directory, f".{name}.{os.getpid()}-{_host()}{secrets.token_hex(4)}.tmp")
 
@@ -70,7 +71,7 @@ def _temporary(path: str, is_folder: bool) -> Iterator[str]:
             temporary = temporary_path(path)
             _create(temporary, is_folder)
         else:
-            _remove_ownerless(os.path.dirname(path))
+            _remove_abandoned(os.path.dirname(path))
             temporary = _created_and_locked(path, is_folder, stack)
         try:
             yield temporary
@@ -85,7 +86,7 @@ def _created_and_locked(path: str, is_folder: bool, stack: contextlib.ExitStack)
         _create(temporary, is_folder)
         with contextlib.suppress(FileNotFoundError):
             stack.enter_context(_locked(temporary, wait=True))
-        if os.path.exists(temporary):  # else another process took it for ownerless before it was locked
+        if os.path.exists(temporary):  # otherwise another process has removed it before it was locked
             return temporary
 
 
@@ -97,13 +98,13 @@ def _create(temporary: str, is_folder: bool) -> None:
             file.write("")
 
 
-def _remove_ownerless(directory: str) -> None:
-    """Removes what killed runs left in a folder."""
+def _remove_abandoned(directory: str) -> None:
+    """Removes the temporary files that killed runs left in a folder."""
     for path in glob.glob(os.path.join(glob.escape(directory), ".*.tmp")):
         name = _NAME.fullmatch(os.path.basename(path))
         if not name:
             continue
-        with contextlib.suppress(OSError):  # its owner has just ended, or it is not ours to remove
+        with contextlib.suppress(OSError):  # its process has just ended, or this user may not remove it
             if name[1] != _host() and time.time() - os.stat(path).st_mtime < _DAY:
                 continue
             with _locked(path, wait=False) as is_locked:
@@ -113,13 +114,13 @@ def _remove_ownerless(directory: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: str, wait: bool) -> Iterator[bool]:
-    """Locks a file or folder. Gives whether that was possible: it is not where another process has the lock."""
+    """Locks a file or folder. Yields whether that was possible, which it is not if another process has the lock."""
     descriptor = os.open(path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             is_locked = True
-        except OSError:  # also where the file system has no locks
+        except OSError:  # also raised if the file system has no locks
             is_locked = False
         yield is_locked
     finally:
@@ -127,5 +128,5 @@ def _locked(path: str, wait: bool) -> Iterator[bool]:
 
 
 def _host() -> str:
-    """Stands for this computer in names: 8 hexadecimal digits."""
+    """A hash of this computer's name, 8 hexadecimal digits."""
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]

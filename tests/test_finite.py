@@ -19,9 +19,9 @@ def flag():
 
 @pytest.mark.parametrize("value", NOT_FINITE, ids=lambda value: str(value)[:9])
 def test_a_flag_that_is_not_finite_is_refused_on_the_command_line_and_in_a_recipe(flag, value):
-    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: a finite number is wanted"):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
         flag.parse(value)
-    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: a finite number is wanted"):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
         flags.FLAGS.set_default("test_rate", value)
 
 

@@ -115,7 +115,7 @@ def test_the_line_is_named(text, line, message):
 
 
 def test_a_directory_and_a_file_that_is_too_large_are_refused_unread(tmp_path):
-    with pytest.raises(ValueError, match=f"^{tmp_path} is a directory, and should be a config file$"):
+    with pytest.raises(ValueError, match=f"^{tmp_path} is a directory, but must be a config file$"):
         read_json_object(str(tmp_path), "config file")
     with open(tmp_path / "x.json", "wb") as file:
         file.truncate(1 << 40)

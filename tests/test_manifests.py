@@ -25,7 +25,7 @@ def test_an_earlier_output_may_be_replaced(tmp_path):
 def test_a_file_of_someone_else_is_refused_by_name(tmp_path, paths):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("precious")
-    with pytest.raises(ValueError, match=f"^{tmp_path}/{paths[-1]} (exists, and no .*: name another|is a directory)"):
+    with pytest.raises(ValueError, match=f"^{tmp_path}/{paths[-1]} (exists, and no .*: choose another|is a directory)"):
         check_output(*(str(tmp_path / path) for path in paths))
 
 
