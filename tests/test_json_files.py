@@ -132,7 +132,7 @@ def test_a_directory_and_a_file_that_is_too_large_are_refused_unread(tmp_path):
     ('{"cluster": {"worker": ["host"]}}', '^TF_CONFIG: "cluster" must be .*host'),
     ('{"cluster": {"worker": ["a:1", "b:1"]}}', '^TF_CONFIG: "task" must have a "type" that is one of worker'),
     ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": ["worker"], "index": 0}}', '"type" .*worker'),
-    ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}', '"index" from 0 to 1,.* 2'),
+    ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}', '"index" from 0 to 1:.* 2'),
     ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": true}}', '"index" from 0 to 1'),
 ])
 @pytest.mark.parametrize("strategy", ["auto", "multi_worker_mirrored"])
