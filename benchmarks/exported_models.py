@@ -4,13 +4,14 @@
         --peer_python=/path/to/environment/bin/python
 
 The environment needs torch and transformers. Latency: ids in, logits out, the dev set's sentences one at a time, all
-programs in turns with two threads each, the median. A TensorFlow Lite model takes inputs of --max_seq_length tokens
-and the sentence is padded to it; all others take the sentence as it is.
+programs in turns with two threads each (--cpu_time: one), the median. A TensorFlow Lite model takes inputs of
+--max_seq_length tokens and the sentence is padded to it; all others take the sentence as it is.
 """
 
 import json
 import os
 import statistics
+import subprocess
 import tempfile
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.tasks import glue_metrics
 from albert_tf.text.graph_packing import pack_texts
-from benchmarks.alternation import Worker
+from benchmarks.alternation import ROOT, Worker
 from benchmarks.workers.exported_model import runner
 
 flags.DEFINE_string("init_checkpoint", None, "A fine-tuned classifier.", required=True)
@@ -37,6 +38,8 @@ flags.DEFINE_string("peer_python", None, "Python of an environment with torch an
 flags.DEFINE_integer("max_seq_length", 64, "Tokens of a sentence at most.", *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("examples", 10_000, "Examples of the dev set at most.", lower_bound=1)
 flags.DEFINE_integer("turns", 100, "Single sentences of each program.", lower_bound=1)
+flags.DEFINE_bool("cpu_time", False, "Whether seconds are the processor's, on one thread each, and not the clock's, on "
+                  "two: for a machine that does other work besides.")
 FLAGS = flags.FLAGS
 
 
@@ -65,7 +68,7 @@ def main():
         medians = latencies(forms, sentences)
         print(f"{'':24}{'MB':>8}{task.metrics[0]:>16}{'ms':>8}")
         for form, seconds in zip(forms, medians):
-            score = f"{evaluate(task, form, rows, label_ids):.4f}" if form.kind else ""
+            score = f"{evaluate(task, logits(form, rows, sentences), label_ids):.4f}"
             print(f"{form.name:24}{size(form.path) / 1e6:8.1f}{score:>16}{1000 * seconds:8.2f}", flush=True)
 
 
@@ -96,10 +99,26 @@ def export(folder: str) -> list[Form]:
     return forms
 
 
-def evaluate(task: Task, form: Form, rows: list[dict], label_ids: np.ndarray) -> float:
+def logits(form: Form, rows: list[dict], sentences: str) -> np.ndarray:
+    """The logits [examples, labels] of the dev set.
+
+    Args:
+      form: of the model.
+      rows: the inputs of each example.
+      sentences: path of the file that has the same, for transformers.
+    """
+    if form.kind:
+        run = runner(form.kind, form.path)
+        return np.concatenate([run({name: np.array([values], np.int32) for name, values in row.items()})
+                               for row in rows])
+    path = f"{form.path}.npy"
+    subprocess.run([FLAGS.peer_python, "-m", "benchmarks.workers.exported_model_hugging_face", form.path, sentences,
+                    path], check=True, cwd=ROOT, env=dict(os.environ, OMP_NUM_THREADS="1"), stderr=subprocess.DEVNULL)
+    return np.load(path)
+
+
+def evaluate(task: Task, logits: np.ndarray, label_ids: np.ndarray) -> float:
     """The task's first metric."""
-    run = runner(form.kind, form.path)
-    logits = np.concatenate([run({name: np.array([values], np.int32) for name, values in row.items()}) for row in rows])
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     scores = logits if task.is_regression else shifted / shifted.sum(axis=-1, keepdims=True)
     return glue_metrics.evaluate(task, scores, label_ids)[task.metrics[0]]
@@ -110,8 +129,12 @@ def latencies(forms: list[Form], sentences: str) -> list[float]:
     workers = []
     try:
         for form in forms:
-            workers.append(Worker("exported_model", form.kind, form.path, sentences) if form.kind else
-                           Worker("exported_model_hugging_face", form.path, sentences, python=FLAGS.peer_python))
+            if form.kind:
+                worker = Worker("exported_model", form.kind, form.path, sentences, cpu_time=FLAGS.cpu_time)
+            else:
+                worker = Worker("exported_model_hugging_face", form.path, sentences, python=FLAGS.peer_python,
+                                cpu_time=FLAGS.cpu_time)
+            workers.append(worker)
         turns = [[worker.seconds(1) for worker in workers] for _ in range(FLAGS.turns)]
     finally:
         for worker in workers:

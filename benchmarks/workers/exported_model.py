@@ -7,12 +7,15 @@ A step is one sentence, another one each time. Each form is run with its own lib
 
 import itertools
 import json
+import os
 import sys
 from typing import Callable
 
 import numpy as np
 
 from benchmarks.workers.serving import WARM_UP, serve
+
+THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))  # TensorFlow reads variables of its own
 
 
 def make_step():
@@ -48,7 +51,7 @@ def _saved_model(path):
 def _tflite(path):
     import tensorflow as tf
 
-    signature = tf.lite.Interpreter(model_path=path, num_threads=2).get_signature_runner()
+    signature = tf.lite.Interpreter(model_path=path, num_threads=THREADS).get_signature_runner()
     length = signature.get_input_details()["input_ids"]["shape"][1]
 
     def run(inputs):
@@ -62,7 +65,7 @@ def _onnx(path):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     return lambda inputs: session.run(["logits"], inputs)[0]
 

@@ -1,14 +1,16 @@
 """A classifier in Hugging Face's folder, on PyTorch: ids in, logits out.
 
-    python -m benchmarks.workers.exported_model_hugging_face FOLDER SENTENCES.json
+    python -m benchmarks.workers.exported_model_hugging_face FOLDER SENTENCES.json [LOGITS.npy]
 
-A step is one sentence, another one each time.
+A step is one sentence, another one each time. OMP_NUM_THREADS is the number of threads. With LOGITS.npy, the logits of
+all sentences are written there instead.
 """
 
 import itertools
 import json
 import sys
 
+import numpy as np
 import torch
 import transformers
 
@@ -18,21 +20,36 @@ NAMES = dict(input_ids="input_ids", input_mask="attention_mask", segment_ids="to
 
 
 def make_step():
-    folder, sentences_file = sys.argv[1:]
-    torch.set_num_threads(2)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    with open(sentences_file, encoding="utf-8") as file:
-        rows = [{NAMES[name]: torch.tensor([values]) for name, values in row.items()} for row in json.load(file)]
-    one_by_one = itertools.cycle(rows)
+    """A function that gives the logits [1, labels] of the next sentence."""
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(sys.argv[1]).eval()
+    one_by_one = itertools.cycle(sentences())
 
     def step():
         with torch.inference_mode():
             return model(**next(one_by_one)).logits.numpy()
 
+    return step
+
+
+def make_warm_step():
+    step = make_step()
     for _ in range(WARM_UP):
         step()
     return step
 
 
+def sentences():
+    with open(sys.argv[2], encoding="utf-8") as file:
+        return [{NAMES[name]: torch.tensor([values]) for name, values in row.items()} for row in json.load(file)]
+
+
+def write_logits(path):
+    step = make_step()
+    np.save(path, np.concatenate([step() for _ in sentences()]))
+
+
 if __name__ == "__main__":
-    serve(make_step, first_steps=0)
+    if len(sys.argv) == 4:
+        write_logits(sys.argv[3])
+    else:
+        serve(make_warm_step, first_steps=0)
