@@ -22,10 +22,12 @@ from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
+from albert_tf.data.text_windows import WindowOptions
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pooling import MEAN_OR_MAX
 from albert_tf.required_flags import define_required
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
@@ -44,6 +46,13 @@ flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli
                     "wnli or ax.")
 flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
                     "--task_name; albert_tf/data/task_config.py shows one.")
+flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "How texts of more than --max_seq_length "
+                  "tokens are read. truncate: without their ends. mean, max: in overlapping windows; the logits of a "
+                  "text are the mean or the maximum over its windows.")
+flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window to the start of the next. "
+                     "Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
+flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
+                     "windows.", *bounds.CANDIDATES.at_least(2))
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
 flags.DEFINE_integer("warmup_step", 0, "Number of steps in which the learning rate increases from 0 to its peak.",
@@ -66,6 +75,8 @@ class Options:
     cached_dir: str
     output_dir: str
     max_seq_length: int
+    windows: WindowOptions
+    window_pooling: str
     classifier_dropout_prob: float
     do_train: bool
     do_eval: bool
@@ -82,7 +93,10 @@ def options_from_flags() -> Options:
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     tuning.check_purpose()
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
-    return shared.from_flags(Options, task=task, cached_dir=tuning.cached_dir(),
+    windows = WindowOptions() if FLAGS.long_texts == "truncate" else WindowOptions(FLAGS.max_windows, FLAGS.doc_stride)
+    window_pooling = "max" if FLAGS.long_texts == "max" else "mean"
+    return shared.from_flags(Options, task=task, windows=windows, window_pooling=window_pooling,
+                             cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
@@ -93,10 +107,10 @@ def main():
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
-    tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir)
+    tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, options.windows)
 
     def new_task():
-        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob)
+        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.window_pooling)
         return ClassificationTask(model, task.is_regression)
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
@@ -146,7 +160,7 @@ def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
 def export(options: Options, model: AlbertClassifier, tokenizer) -> None:
     has_pairs = any("text_b" in source.columns for source in options.task.sources.values())
     export_classification(options.export_dir, model, tokenizer, options.max_seq_length, has_pairs,
-                          options.task.is_regression, options.threshold_to_export)
+                          options.task.is_regression, options.threshold_to_export, options.windows)
     logging.info("exported to %s", options.export_dir)
 
 

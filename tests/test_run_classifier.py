@@ -258,6 +258,84 @@ def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(script,
     assert {"input_ids", "input_mask", "segment_ids"} == set(served.signatures["ids"].structured_input_signature[1])
 
 
+@pytest.fixture(scope="module")
+def reviews(folder):
+    """A task of one's own whose texts have about 3 to 60 pieces, some of them in a second text."""
+    data = folder / "long_reviews"
+    data.mkdir()
+    words = "nobody had filled the kettle that stood on the stove and he sold the boat".split()
+    rows = [dict(review=" ".join(words[i % 5 : i % 5 + 2] * (1 + 3 * (i % 4))), more=" ".join(words[: 3 * (i % 3)]),
+                 verdict="good" if i % 2 else "bad") for i in range(12)]
+    for split in ("train", "dev", "test"):
+        (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (data / "task.json").write_text(json.dumps(dict(
+        name="reviews", files={split: f"{split}.jsonl" for split in ("train", "dev", "test")},
+        columns=dict(text_a="review", text_b="more", label="verdict"), labels=["bad", "good"])))
+    return data, [(row["review"], row["more"]) for row in rows]
+
+
+@pytest.mark.both_stacks
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golden, reviews, pooling):
+    data, texts = reviews
+    directory = folder / f"windows_{pooling}"
+    script.run(task_config=data / "task.json", data_dir=data, output_dir=directory, max_seq_length=16, doc_stride=5,
+               long_texts=pooling, max_windows=20, do_train=True, do_eval=True, do_predict=True,
+               export_dir=folder / f"served_{pooling}")
+    model = from_pretrained(str(directory), model="classifier", num_labels=2)
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    expected = np.array([probabilities_by_hand(model, tokenizer, a, b, pooling) for a, b in texts])
+    np.testing.assert_allclose(np.loadtxt(directory / "test_results.tsv"), expected, atol=1e-5)
+    served = tf.saved_model.load(str(folder / f"served_{pooling}")).signatures
+    answers = served["serving_default"](text_a=[a for a, _ in texts], text_b=[b for _, b in texts])
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    records = max((folder / "cached").glob("reviews_test_*.tfrecord"), key=os.path.getmtime)
+    records = next(iter(tf.data.TFRecordDataset(str(records)).batch(99)))
+    np.testing.assert_allclose(served["examples"](examples=records)["probabilities"], expected, atol=1e-5)
+
+
+def probabilities_by_hand(model, tokenizer, text_a, text_b, pooling):
+    """Windows of 16 tokens with a stride of 5 over the longer text, each beside the shorter one."""
+    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+    a, b = list(tokenizer.encode(text_a)), list(tokenizer.encode(text_b))
+    room = 16 - 3 if b else 16 - 2
+    is_b_longer = len(b) >= len(a)
+    shorter, longer, share = (a, b, room - room // 2) if is_b_longer else (b, a, room // 2)
+    shorter = shorter[: max(share, room - len(longer))]
+    size, starts = room - len(shorter), [0]
+    while starts[-1] + size < len(longer):
+        starts.append(starts[-1] + 5)
+    logits = []
+    for start in starts:
+        window = longer[start : start + size]
+        first, second = (shorter, window) if is_b_longer else (window, shorter)
+        ids = cls + first + sep + (second + sep if b else [])
+        segments = [0] * (len(first) + 2) + [1] * (len(ids) - len(first) - 2)
+        row = dict(input_ids=[ids], input_mask=[[1] * len(ids)], segment_ids=[segments])
+        logits.append(model({name: np.array(values, np.int32) for name, values in row.items()})["logits"][0])
+    return tf.nn.softmax(dict(mean=np.mean, max=np.max)[pooling](logits, axis=0)).numpy()
+
+
+def test_short_texts_are_trained_and_answered_as_without_windows(script, reviews, tmp_path):
+    data, texts = reviews
+    for split in ("train", "test"):
+        rows = [dict(review=a[:10], more=b[:10], verdict="good" if i % 2 else "bad") for i, (a, b) in enumerate(texts)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = []
+    for long_texts in ("truncate", "mean", "max"):
+        script.run(task_config=data / "task.json", data_dir=tmp_path, output_dir=tmp_path / long_texts,
+                   long_texts=long_texts, do_train=True, do_predict=True)
+        answers.append((tmp_path / long_texts / "test_results.tsv").read_text())
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_windows_that_are_left_out_are_told(script, folder, reviews):
+    data, _ = reviews
+    printed = script.run(task_config=data / "task.json", data_dir=data, output_dir=folder / "few", max_seq_length=8,
+                         long_texts="mean", max_windows=2, do_train=True, train_step=1)
+    assert "examples have more windows than --max_windows=2: their ends are left out" in printed
+
+
 def write_rte(folder, content):
     (folder / "RTE").mkdir(parents=True, exist_ok=True)
     (folder / "RTE" / "train.tsv").write_text(content)

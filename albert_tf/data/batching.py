@@ -105,7 +105,7 @@ def per_replica(
     """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
     Args:
-      batches: data set of (records, numbers), two tensors with one value per row.
+      batches: data set of (records, numbers), two tensors whose first axis is that of the rows.
       parse: function that returns a replica's batch; its arguments are the replica's rows of both tensors.
       batch_size, context: see training_batches.
     """
@@ -119,7 +119,7 @@ def per_replica(
 
     def mine(records, numbers):
         cut = slice(first * rows, (first + local) * rows)
-        parts = tuple(tf.reshape(tensor[cut], [local, rows]) for tensor in (records, numbers))
+        parts = tuple(tf.reshape(tensor[cut], [local, rows, *tensor.shape[1:]]) for tensor in (records, numbers))
         return tf.data.Dataset.from_tensor_slices(parts)
 
     return batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

@@ -6,6 +6,10 @@ Each task describes its records by one FeatureSchema. For GLUE, SQuAD in trainin
     FeatureSchema(384, dict(unique_id=tf.int32, start_positions=tf.int32, ...), token_padding=dict(TOKENS, p_mask=1))
     FeatureSchema(512, dict(label_ids=tf.int32), num_choices=4)
 
+Texts that are read in up to 8 windows::
+
+    FeatureSchema(512, dict(label_ids=tf.int32), num_choices=8, are_windows=True)
+
 data/feature_cache.py writes and reads the records. data/length_buckets.py makes batches of a table.
 """
 
@@ -35,12 +39,15 @@ class FeatureSchema:
       token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
         each token, is not listed.
       num_choices: sequences per example; a record has them concatenated.
+      are_windows: whether the sequences are windows of a text, of which an example has from 1 to num_choices; the
+        others are empty. A batch leaves out the windows that are empty in all of its examples.
     """
 
     max_seq_length: int
     scalars: Mapping[str, tf.DType]
     token_padding: Mapping[str, int] = dataclasses.field(default_factory=lambda: dict(TOKENS))
     num_choices: int = 1
+    are_windows: bool = False
 
     def serialize(self, features: Mapping[str, Any]) -> bytes:
         """Serializes an example as a record.
@@ -87,12 +94,18 @@ class FeatureTable:
 
     Attributes:
       lengths: int32 [examples], the number of tokens of each example's longest sequence.
+      sizes: int32 [examples], the order of examples in batches: lengths, or the number of tokens of all windows.
+      num_sequences: int32 [examples], the number of sequences that a batch with the example needs.
     """
 
     def __init__(self, schema: FeatureSchema, sequences: dict[str, tf.RaggedTensor], scalars: dict[str, tf.Tensor]):
         self.schema, self.sequences, self.scalars = schema, sequences, scalars
         self._sequence_lengths = tf.cast(sequences["input_ids"].row_lengths(), tf.int32)
-        self.lengths = self._sequence_lengths.numpy().reshape(-1, schema.num_choices).max(axis=1)
+        of_examples = self._sequence_lengths.numpy().reshape(-1, schema.num_choices)
+        self.lengths = of_examples.max(axis=1)
+        self.sizes = of_examples.sum(axis=1, dtype=np.int32) if schema.are_windows else self.lengths
+        self.num_sequences = ((of_examples > 0).sum(axis=1, dtype=np.int32) if schema.are_windows
+                              else np.full(len(of_examples), schema.num_choices, np.int32))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -124,21 +137,23 @@ class FeatureTable:
         scalars = {name: tf.cast(columns[name], dtype) for name, dtype in schema.scalars.items()}
         return cls(schema, sequences, scalars)
 
-    def batch(self, rows: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+    def batch(self, rows: tf.Tensor, length: tf.Tensor, num_sequences: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """A batch of examples, padded to a length. It can be called inside Dataset.map.
 
         Args:
           rows: int64 [batch], the rows of the examples in the table.
           length: int32 [], at least the length of each example.
+          num_sequences: int32 [], the number of sequences of each example in the batch. Default: all of them.
 
         Returns:
-          a dict of the per-token features and input_mask, int32 [batch, length], or [batch, num_choices, length] if
+          a dict of the per-token features and input_mask, int32 [batch, length], or [batch, num_sequences, length] if
           num_choices is more than 1; and of the scalars, [batch].
         """
         choices = self.schema.num_choices
-        places = tf.reshape(rows[:, None] * choices + tf.range(choices, dtype=rows.dtype), [-1])  # [batch * choices]
+        taken = choices if num_sequences is None else num_sequences
+        places = tf.reshape(rows[:, None] * choices + tf.cast(tf.range(taken), rows.dtype), [-1])  # [batch * taken]
         count = -1 if rows.shape[0] is None else rows.shape[0]  # static if it is known
-        shape = [count, length] if choices == 1 else [count, choices, length]
+        shape = [count, length] if choices == 1 else [count, taken, length]
         mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
         tokens, to_length = dict(input_mask=tf.reshape(mask, shape)), tf.cast(tf.stack([-1, length]), tf.int64)
         for name, padding in self.schema.token_padding.items():

@@ -10,6 +10,7 @@ from absl import logging
 
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.tables import Row, read_rows
+from albert_tf.data.text_windows import WindowOptions, WindowPacker
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -65,7 +66,7 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
 
 def convert_examples_to_features(
     examples: Iterable[InputExample], task_name: str | Task, tokenizer: FullTokenizer, max_seq_length: int,
-    pad: bool = True,
+    pad: bool = True, windows: WindowOptions = WindowOptions(),
 ) -> Iterator[dict]:
     """The features of each example, in order (release: convert_single_example).
 
@@ -76,15 +77,17 @@ def convert_examples_to_features(
       max_seq_length: the largest number of tokens of a row. The longer text is truncated, or the second one if both
         are equally long.
       pad: whether to pad rows to max_seq_length, as in the release.
+      windows: how longer texts are read, if they are not truncated.
 
     Returns:
-      an iterator of dicts: input_ids, input_mask and segment_ids, lists of equal length; label_id, the index of the
-      label, or the score; is_real_example, True.
+      an iterator of dicts: input_ids, input_mask and segment_ids, lists of equal length, or max_windows such lists if
+      that is more than 1; label_id, the index of the label, or the score; is_real_example, True.
 
     Raises:
       ValueError: the task or a label is unknown, or max_seq_length is too small for any text.
     """
-    return _features(iter(examples), find_task(task_name), tokenizer, PairPacker(tokenizer, max_seq_length, pad))
+    packer = WindowPacker(PairPacker(tokenizer, max_seq_length, pad), windows)
+    return _features(iter(examples), find_task(task_name), tokenizer, packer)
 
 
 def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
@@ -99,7 +102,7 @@ def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
 
 
 def _features(
-    examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: PairPacker
+    examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: WindowPacker
 ) -> Iterator[dict]:
     while chunk := list(itertools.islice(examples, _CHUNK)):
         encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])
@@ -110,3 +113,6 @@ def _features(
             except ValueError as error:
                 raise ValueError(f"example {example.guid}: {error}") from error
             yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)
+    if packer.num_truncated:
+        logging.warning("%s examples have more windows than --max_windows=%d: their ends are left out",
+                        f"{packer.num_truncated:,}", packer.options.max_windows)

@@ -14,6 +14,7 @@ from albert_tf.data.feature_cache import cache_path, cached_table, fingerprint, 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.glue import convert_examples_to_features, read_examples
 from albert_tf.data.glue_tasks import Task, find_task
+from albert_tf.data.text_windows import WindowOptions
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -24,14 +25,16 @@ class GlueTables:
     Args:
       data_dir: the folder that has GLUE's folders.
       tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a row; longer rows are truncated.
+      max_seq_length: the largest number of tokens of a row.
       cached_dir: folder of the cached records.
+      windows: how longer texts are read.
     """
 
     data_dir: str
     tokenizer: FullTokenizer
     max_seq_length: int
     cached_dir: str
+    windows: WindowOptions = WindowOptions()
 
     def with_companions(self, task: Task, split: str) -> list[tuple[Task, FeatureTable]]:
         """The task and its table, and the same for each companion task whose file exists (MNLI: mismatched set and AX).
@@ -53,7 +56,11 @@ class GlueTables:
         made_from = dict(task=task.name, split=split, source=repr(source), labels=task.labels and list(task.labels),
                          file=fingerprint(path), **tokenizer_key(self.tokenizer))
         label_dtype = tf.float32 if task.is_regression else tf.int32
-        schema = FeatureSchema(self.max_seq_length, dict(label_ids=label_dtype, is_real_example=tf.int32))
+        max_windows = self.windows.max_windows
+        if max_windows > 1:
+            made_from.update(dataclasses.asdict(self.windows))
+        schema = FeatureSchema(self.max_seq_length, dict(label_ids=label_dtype, is_real_example=tf.int32),
+                               num_choices=max_windows, are_windows=max_windows > 1)
         records = cache_path(self.cached_dir, f"{task.name}_{split}", made_from, schema)
         table = cached_table(records, made_from, schema, lambda: self._features(task, split))
         if split == "train":
@@ -65,7 +72,8 @@ class GlueTables:
 
     def _features(self, task: Task, split: str) -> Iterator[dict]:
         examples = read_examples(task, self.data_dir, split)
-        for features in convert_examples_to_features(examples, task, self.tokenizer, self.max_seq_length, pad=False):
+        for features in convert_examples_to_features(examples, task, self.tokenizer, self.max_seq_length, pad=False,
+                                                     windows=self.windows):
             yield dict(features, label_ids=features["label_id"])
 
 

@@ -21,13 +21,13 @@ class GraphWindows(NamedTuple):
     length: tf.Tensor
 
 
-def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int) -> GraphWindows:
+def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int | tf.Tensor) -> GraphWindows:
     """windows.windows for several texts. A text without pieces has one empty window.
 
     Args:
       num_pieces: the number of pieces of each text, int64 [texts].
       window_length: the largest number of pieces of a window of each text, int64 [texts].
-      doc_stride: pieces from the start of one window to the start of the next.
+      doc_stride: pieces from the start of one window to the start of the next, for all texts or int64 [texts].
     """
     step = tf.minimum(window_length, doc_stride)
     # [texts]: the number of windows of each text

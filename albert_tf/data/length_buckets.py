@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from albert_tf.data.batching import per_replica
 from albert_tf.data.epochs import endless_batches
-from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.length_order import LengthOrder
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
@@ -52,7 +52,7 @@ def training_batches(
       first_step: number of steps that have been done before.
       context: decides which rows of each batch belong to this process and its replicas.
     """
-    order = LengthOrder(table.lengths, batch_size, WINDOW, seed)
+    order = LengthOrder(table.sizes, batch_size, WINDOW, seed)
     batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, WINDOW)
     # With several workers, only a data set of infinite cardinality keeps its static batch size.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
@@ -67,22 +67,30 @@ def evaluation_batches(
     Arguments are those of training_batches. A batch has the features, and example, int64 [batch]: the row in the table,
     or -1 for an example that fills up the last batch.
     """
-    order = np.argsort(table.lengths, kind="stable")
+    order = np.argsort(table.sizes, kind="stable")
     order = np.concatenate([order, np.full(-len(order) % batch_size, -1, order.dtype)])
     batches = tf.data.Dataset.from_tensor_slices(order.reshape(-1, batch_size))
     return _padded(batches, table, batch_size, buckets, context)
 
 
 def _padded(batches: tf.data.Dataset, table: FeatureTable, batch_size: int, buckets, context) -> tf.data.Dataset:
-    """Turns batches of row numbers into batches of features. All replicas pad to the bucket of the global batch."""
-    lengths, buckets = tf.constant(table.lengths), tf.constant(buckets)
+    """Turns batches of row numbers into batches of features. All replicas pad to the shape of the global batch."""
+    sizes = [(tf.constant(table.lengths), tf.constant(buckets)),
+             (tf.constant(table.num_sequences), tf.constant(_sequence_buckets(table.schema)))]
 
-    def with_bucket(rows):
-        longest = tf.reduce_max(tf.gather(lengths, tf.maximum(rows, 0)))
-        bucket = tf.reduce_min(tf.boolean_mask(buckets, buckets >= longest))
-        return rows, tf.repeat(bucket, batch_size)
+    def with_shape(rows):
+        largest = [(tf.reduce_max(tf.gather(values, tf.maximum(rows, 0))), choices) for values, choices in sizes]
+        shape = [tf.reduce_min(tf.boolean_mask(choices, choices >= value)) for value, choices in largest]
+        return rows, tf.tile([shape], [batch_size, 1])
 
-    def features(rows, bucket):
-        return dict(table.batch(tf.maximum(rows, 0), bucket[0]), example=rows)
+    def features(rows, shape):
+        length, num_sequences = shape[0, 0], shape[0, 1] if table.schema.are_windows else None  # else it stays static
+        return dict(table.batch(tf.maximum(rows, 0), length, num_sequences), example=rows)
 
-    return per_replica(batches.map(with_bucket), features, batch_size, context)
+    return per_replica(batches.map(with_shape), features, batch_size, context)
+
+
+def _sequence_buckets(schema: FeatureSchema) -> tuple[int, ...]:
+    """The numbers of sequences that batches are padded to: for windows, powers of two and num_choices."""
+    most = schema.num_choices
+    return (*(2**i for i in range((most - 1).bit_length())), most) if schema.are_windows else (most,)

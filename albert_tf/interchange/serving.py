@@ -123,6 +123,7 @@ def graph(function: Callable, *specs, **named_specs):
     return tf.function(function, autograph=False).get_concrete_function(*specs, **named_specs)
 
 
-def sequence_features(max_seq_length: int) -> dict[str, tf.io.FixedLenFeature]:
-    """What every encoder takes, as it stands in records of that length."""
-    return {name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in ENCODER_INPUTS}
+def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf.io.FixedLenFeature]:
+    """What every encoder takes, as it stands in records of that length; several windows are side by side there."""
+    shape = [max_seq_length] if num_windows == 1 else [num_windows, max_seq_length]
+    return {name: tf.io.FixedLenFeature(shape, tf.int64) for name in ENCODER_INPUTS}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tensorflow as tf
+
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.inputs import as_rows, side_by_side
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.modeling.pooling import MEAN_OR_MAX, mean_or_max
 
 
 @register
@@ -17,22 +21,37 @@ class AlbertClassifier(ConfiguredModel):
       config: the model's config.
       num_labels: number of logits; 1 for regression.
       classifier_dropout_prob: dropout rate of the pooled output in training.
+      window_pooling: "mean" or "max", how the logits of several windows are pooled.
 
-    Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, num_labels].
+    Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
+    of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
+    [batch, num_labels].
+
+    Raises:
+      ValueError: window_pooling is unknown.
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob")
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling")
 
-    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **kwargs):
+    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
+                 window_pooling: str = "mean", **kwargs):
         super().__init__(config, **kwargs)
+        if window_pooling not in MEAN_OR_MAX:
+            raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, num_labels, config.initializer_range)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
+        self.window_pooling = window_pooling
         self.built = True
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""
         dropout = dropouts(inputs, training)
-        outputs = self.albert.encode(inputs, dropout)
-        return dict(outputs, logits=self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob)))
+        rows, windows = as_rows(inputs, "windows")
+        outputs = self.albert.encode(rows, dropout)
+        logits = self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
+        if windows is not None:
+            is_there = side_by_side(tf.reduce_max(rows["input_mask"], axis=1), windows)  # [batch, windows]
+            logits = mean_or_max(side_by_side(logits, windows), is_there, self.window_pooling)
+        return dict(outputs, logits=logits)

@@ -14,6 +14,34 @@ def encoder_input_specs(batch_size: int | None = None, seq_length: int | None = 
     return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
 
 
+def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
+    """The encoder's inputs with one sequence in each row.
+
+    Args:
+      inputs: [batch, seq], or with several sequences side by side, [batch, n, seq].
+      several: what the sequences are, for messages: "windows".
+
+    Returns:
+      the inputs as [batch * n, seq], and n; None in place of n if the inputs were [batch, seq].
+
+    Raises:
+      ValueError: as `required`.
+    """
+    has_several = (isinstance(inputs, Mapping) and "input_ids" in inputs
+                   and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3)
+    tensors = required(inputs, ENCODER_INPUTS, f"[batch, {several}, seq]" if has_several else "[batch, seq]")
+    if not has_several:
+        return dict(zip(ENCODER_INPUTS, tensors)), None
+    static, shape = tensors[0].shape, tf.shape(tensors[0])
+    count, seq = (shape[axis] if static[axis] is None else static[axis] for axis in (1, 2))
+    return {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}, count
+
+
+def side_by_side(rows: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    """The reverse of as_rows, for a tensor with static sizes behind the rows: [batch * n, ...] to [batch, n, ...]."""
+    return tf.reshape(rows, [-1, count, *rows.shape[1:]])
+
+
 def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
     """Returns the tensors with the given names, which must all have the same shape.
 

@@ -17,7 +17,8 @@ class SentencePooling:
     max_seq_length: int | None = None
 
 
-POOLINGS = ("mean", "max", "cls", "pooler")
+MEAN_OR_MAX = ("mean", "max")
+POOLINGS = (*MEAN_OR_MAX, "cls", "pooler")
 # The least divisor of torch.nn.functional.normalize, which sentence-transformers uses.
 LEAST_LENGTH = 1e-12
 
@@ -40,11 +41,22 @@ def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str
     tokens = tf.cast(outputs["sequence_output"], tf.float32)
     if pooling == "cls":
         return tokens[:, 0]
-    is_token = input_mask[:, :, None] > 0  # [batch, seq, 1]
+    return mean_or_max(tokens, input_mask, pooling)
+
+
+def mean_or_max(values: tf.Tensor, mask: tf.Tensor, pooling: str) -> tf.Tensor:
+    """The mean or the maximum over an axis, without padding: float32 [batch, size].
+
+    Args:
+      values: float32 [batch, n, size].
+      mask: [batch, n], more than 0 for values that count.
+      pooling: of MEAN_OR_MAX.
+    """
+    counts = mask[:, :, None] > 0  # [batch, n, 1]
     if pooling == "max":
-        return tf.reduce_max(tf.where(is_token, tokens, tokens.dtype.min), axis=1)
-    count = tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)  # [batch, 1]
-    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(is_token, tokens, 0.0), axis=1), count)
+        return tf.reduce_max(tf.where(counts, values, values.dtype.min), axis=1)
+    number = tf.reduce_sum(tf.cast(counts, tf.float32), axis=1)  # [batch, 1]
+    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(counts, values, 0.0), axis=1), number)
 
 
 def normalized(vectors: tf.Tensor) -> tf.Tensor:

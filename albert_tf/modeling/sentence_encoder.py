@@ -10,7 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.inputs import ENCODER_INPUTS, required
+from albert_tf.modeling.inputs import as_rows, side_by_side
 from albert_tf.modeling.pooling import SentencePooling, check_pooling, normalized, pooled
 
 
@@ -54,13 +54,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""
-        has_several = "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3
-        tensors = required(inputs, ENCODER_INPUTS, "[batch, texts, seq]" if has_several else "[batch, seq]")
-        shape = tensors[0].shape
-        seq = tf.shape(tensors[0])[-1] if shape[-1] is None else shape[-1]
-        rows = {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}
+        rows, texts = as_rows(inputs, "texts")
         outputs = self.albert.encode(rows, dropouts(inputs, training))
         vectors = self.vectors(outputs, rows["input_mask"])
-        if has_several:
-            vectors = tf.reshape(vectors, [-1, shape[1] or tf.shape(tensors[0])[1], vectors.shape[-1]])
-        return dict(outputs, sentence_embedding=vectors)
+        return dict(outputs, sentence_embedding=vectors if texts is None else side_by_side(vectors, texts))

@@ -33,13 +33,19 @@ def pack_ids(
     """`pack_texts` for ids, int32 [batch, (pieces)]. With padded_length, all rows are padded to that length."""
     if ids_b is None:
         ids_b = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), tf.zeros_like(ids_a.row_lengths()))
-    has_b = tf.cast(ids_b.row_lengths() > 0, tf.int64)  # [batch]
-    max_pieces = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - has_b
-    length_a, length_b = _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), max_pieces)
-    ids, segments = with_special_tokens(tokenizer, cut(ids_a, length_a), cut(ids_b, length_b), has_b)
+    length_a, length_b = kept_lengths(max_seq_length, ids_a, ids_b)
+    ids, segments = with_special_tokens(tokenizer, cut(ids_a, length_a), cut(ids_b, length_b), _has_pieces(ids_b))
     shape = None if padded_length is None else tf.stack([tf.constant(-1, tf.int64), tf.cast(padded_length, tf.int64)])
     return dict(input_ids=ids.to_tensor(tokenizer.pad_id, shape=shape), segment_ids=segments.to_tensor(0, shape=shape),
                 input_mask=tf.ones_like(ids).to_tensor(0, shape=shape))
+
+
+def kept_lengths(
+    max_seq_length: int | tf.Tensor, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """PairPacker.lengths for tensors: how many pieces of each text a row keeps, int64 [batch] each."""
+    max_pieces = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - _has_pieces(ids_b)
+    return _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), max_pieces)
 
 
 def with_special_tokens(
@@ -70,6 +76,11 @@ def cut(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     numbers = tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
     kept = tf.boolean_mask(rows.values, numbers < tf.gather(lengths, rows.value_rowids()))
     return tf.RaggedTensor.from_row_lengths(kept, lengths, validate=False)
+
+
+def _has_pieces(rows: tf.RaggedTensor) -> tf.Tensor:
+    """1 for rows that are not empty, int64 [batch]."""
+    return tf.cast(rows.row_lengths() > 0, tf.int64)
 
 
 def _truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -62,13 +62,13 @@ class PairPacker:
         if max_seq_length <= SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length must be more than {SPECIAL_TOKENS}. Received: {max_seq_length}")
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
-        self._max_seq_length, self._pad = max_seq_length, pad
+        self.max_seq_length, self._pad = max_seq_length, pad
 
     def lengths(self, length_a: int, length_b: int = 0) -> tuple[int, int]:
         """How many tokens of each text a row keeps."""
         if not length_b:
-            return min(length_a, self._max_seq_length - 2), 0
-        return truncated_lengths(length_a, length_b, self._max_seq_length - SPECIAL_TOKENS)
+            return min(length_a, self.max_seq_length - 2), 0
+        return truncated_lengths(length_a, length_b, self.max_seq_length - SPECIAL_TOKENS)
 
     def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list[int]]:
         """Packs one or two texts into a row, truncated as by `truncated_lengths`.
@@ -85,7 +85,7 @@ class PairPacker:
         return self._row([], first_length=0)
 
     def _row(self, ids: list[int], first_length: int) -> dict[str, list[int]]:
-        padding = self._max_seq_length - len(ids) if self._pad else 0
+        padding = self.max_seq_length - len(ids) if self._pad else 0
         return dict(
             input_ids=ids + [self._pad_id] * padding,
             input_mask=[1] * len(ids) + [0] * padding,

@@ -1,0 +1,142 @@
+"""Windows of texts that are longer than a row: rows, tables, batches, and the same in a graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.feature_cache import cached_table
+from albert_tf.data.feature_table import FeatureSchema
+from albert_tf.data.graph_text_windows import pack_text_windows
+from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
+from albert_tf.data.text_windows import WindowOptions, WindowPacker
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.packing import PairPacker
+
+ALONE = tf.distribute.InputContext()
+NAMES = ("input_ids", "input_mask", "segment_ids")
+
+
+def packed(tokenizer, length, options, ids_a, ids_b=(), pad=False):
+    """The rows of an example that are not empty."""
+    features = WindowPacker(PairPacker(tokenizer, length, pad), options).pack(ids_a, ids_b)
+    assert all(len(features[name]) == options.max_windows for name in NAMES)
+    return [row for row in features["input_ids"] if row]
+
+
+def test_a_long_text_is_read_in_windows_of_the_stride(sentence_pieces):
+    cls, sep = sentence_pieces.cls_id, sentence_pieces.sep_id
+    assert packed(sentence_pieces, 6, WindowOptions(8, 3), range(10, 19)) == [
+        [cls, 10, 11, 12, 13, sep], [cls, 13, 14, 15, 16, sep], [cls, 16, 17, 18, sep]]
+    half = packed(sentence_pieces, 6, WindowOptions(8), range(10, 19))
+    assert [row[1] for row in half] == [10, 12, 14, 16] and half[-1] == [cls, 16, 17, 18, sep]
+    assert packed(sentence_pieces, 6, WindowOptions(8, 100), range(10, 19))[1] == [cls, 14, 15, 16, 17, sep]
+
+
+def test_of_a_pair_the_longer_text_is_read_in_windows_beside_the_whole_shorter_one(sentence_pieces):
+    cls, sep = sentence_pieces.cls_id, sentence_pieces.sep_id
+    a, b, c, d, e, f, g, h, i = range(10, 19)
+    assert packed(sentence_pieces, 10, WindowOptions(8, 2), [a, b, c], [d, e, f, g, h, i]) == [
+        [cls, a, b, c, sep, d, e, f, g, sep], [cls, a, b, c, sep, f, g, h, i, sep]]
+    assert packed(sentence_pieces, 10, WindowOptions(8, 2), [d, e, f, g, h, i], [a, b, c]) == [
+        [cls, d, e, f, g, sep, a, b, c, sep], [cls, f, g, h, i, sep, a, b, c, sep]]
+    both_long = packed(sentence_pieces, 7, WindowOptions(8), [a, b, c, d], [e, f, g, h])
+    assert both_long[0] == [cls, a, b, sep, e, f, sep] and both_long[-1] == [cls, a, b, sep, g, h, sep]
+
+
+@pytest.mark.parametrize("lengths", [(0, 0), (3, 0), (0, 5), (2, 3), (7, 0), (9, 9), (3, 30), (30, 4), (30, 31)])
+@pytest.mark.parametrize("max_seq_length", [5, 6, 10])
+def test_the_first_window_is_the_truncated_row(sentence_pieces, lengths, max_seq_length):
+    ids_a, ids_b = range(10, 10 + lengths[0]), range(50, 50 + lengths[1])
+    packer = PairPacker(sentence_pieces, max_seq_length)
+    expected = packer.pack(ids_a, ids_b)
+    assert WindowPacker(packer, WindowOptions()).pack(ids_a, ids_b) == expected
+    rows = WindowPacker(packer, WindowOptions(50)).pack(ids_a, ids_b)
+    assert {name: values[0] for name, values in rows.items()} == expected
+    assert set(max((ids_b, ids_a), key=len)) <= {token for row in rows["input_ids"] for token in row}
+
+
+def test_rows_that_are_too_short_for_a_pair_are_refused(sentence_pieces):
+    with pytest.raises(ValueError, match="max_seq_length must be at least 5 for windows. Received: 4"):
+        WindowPacker(PairPacker(sentence_pieces, 4), WindowOptions(2))
+
+
+def test_windows_beyond_the_most_are_left_out_and_counted(sentence_pieces):
+    packer = WindowPacker(PairPacker(sentence_pieces, 6), WindowOptions(2, 4))
+    assert [row[1] for row in packer.pack(range(10, 18))["input_ids"]] == [10, 14] and packer.num_truncated == 0
+    assert [row[1] for row in packer.pack(range(10, 19))["input_ids"]] == [10, 14] and packer.num_truncated == 1
+
+
+@pytest.mark.both_stacks
+@pytest.mark.parametrize("max_seq_length, options", [
+    (12, WindowOptions(50)), (12, WindowOptions(3, 2)), (16, WindowOptions(4, 100)), (5, WindowOptions(50))])
+def test_the_graph_packs_the_same_windows(sentence_pieces, max_seq_length, options):
+    pairs = [("the name", "of the file"), ("", ""), ("the name of the file is known", ""), ("a " * 30, "b c d e"),
+             ("", "the name of the file"), ("of the", "nobody had filled the kettle and it stood there " * 2),
+             ("a b c d e f g h i j k l", "m n o p q r s t u v w x"), ("of " * 9, "of " * 9)]
+    rows = [WindowPacker(PairPacker(sentence_pieces, max_seq_length), options)
+            .pack(sentence_pieces.encode(a), sentence_pieces.encode(b)) for a, b in pairs]
+    graph = tf.function(pack_text_windows, autograph=False)
+    firsts, seconds = (tf.constant(texts) for texts in zip(*pairs))
+    check_packed(graph(GraphTokenizer(sentence_pieces), max_seq_length, options, firsts, seconds), rows)
+    alone = [WindowPacker(PairPacker(sentence_pieces, max_seq_length), options).pack(sentence_pieces.encode(a))
+             for a, _ in pairs]
+    check_packed(graph(GraphTokenizer(sentence_pieces), max_seq_length, options, firsts), alone)
+
+
+def check_packed(inputs, rows):
+    for name in NAMES:
+        expected, found = np.array([row[name] for row in rows]), inputs[name].numpy()
+        _, windows, length = found.shape
+        np.testing.assert_array_equal(found, expected[:, :windows, :length])
+        assert not expected[:, windows:].any() and not expected[:, :, length:].any()
+
+
+@pytest.fixture(scope="module")
+def table(sentence_pieces, tmp_path_factory):
+    """Texts of 3 to 60 pieces in up to 6 windows of 10 tokens; the label is the number of the text."""
+    packer = WindowPacker(PairPacker(sentence_pieces, 10, pad=False), WindowOptions(6))
+    schema = FeatureSchema(10, dict(label_ids=tf.int32), num_choices=6, are_windows=True)
+    rows = [dict(packer.pack(range(20, 23 + length)), label_ids=length) for length in range(58)]
+    return cached_table(str(tmp_path_factory.mktemp("windows") / "x.tfrecord"), {}, schema, lambda: rows), rows
+
+
+def test_a_batch_has_only_as_many_windows_as_its_longest_text(table):
+    table, rows = table
+    assert table.num_sequences.tolist() == [sum(map(bool, row["input_ids"])) for row in rows]
+    shapes = set()
+    for batch in training_batches(table, 4, bucket_lengths(10), seed=1, first_step=0, context=ALONE).take(40):
+        most = max(table.num_sequences[label] for label in batch["label_ids"].numpy())
+        windows, length = batch["input_ids"].shape[1:]
+        assert windows == next(count for count in (1, 2, 4, 6) if count >= most)
+        shapes.add((windows, length))
+        for label, ids, mask in zip(*(batch[name].numpy() for name in ("label_ids", "input_ids", "input_mask"))):
+            for window in range(windows):
+                row = rows[label]["input_ids"][window]
+                assert ids[window, : len(row)].tolist() == row and mask[window].sum() == len(row)
+    assert {(1, 8), (6, 10)} <= shapes
+    evaluated = evaluation_batches(table, 4, bucket_lengths(10), ALONE)
+    assert sorted(number for batch in evaluated for number in batch["example"].numpy() if number >= 0) == [*range(58)]
+
+
+def test_both_replicas_have_the_windows_of_the_whole_batch(table):
+    table, _ = table
+    pair = tf.distribute.InputContext(num_replicas_in_sync=2)
+    alone, shared = (training_batches(table, 4, bucket_lengths(10), 1, 0, context) for context in (ALONE, pair))
+    halves = [batch["input_ids"].numpy() for batch in shared.take(40)]
+    for whole, first, second in zip(alone.take(20), halves[::2], halves[1::2]):
+        np.testing.assert_array_equal(whole["input_ids"], np.concatenate([first, second]))
+
+
+def test_short_texts_have_the_order_that_they_have_without_windows(sentence_pieces, tmp_path):
+    def batches(options, schema):
+        packer = WindowPacker(PairPacker(sentence_pieces, 10, pad=False), options)
+        rows = [dict(packer.pack(range(20, 20 + i % 9)), label_ids=i) for i in range(40)]
+        table = cached_table(str(tmp_path / f"{options.max_windows}.tfrecord"), {}, schema, lambda: rows)
+        return training_batches(table, 4, bucket_lengths(10), seed=3, first_step=0, context=ALONE).take(20)
+
+    scalars = dict(label_ids=tf.int32)
+    windowed = batches(WindowOptions(4), FeatureSchema(10, scalars, num_choices=4, are_windows=True))
+    for cut, windows in zip(batches(WindowOptions(), FeatureSchema(10, scalars)), windowed):
+        assert cut["label_ids"].numpy().tolist() == windows["label_ids"].numpy().tolist()
+        for name in NAMES:
+            np.testing.assert_array_equal(cut[name], windows[name][:, 0])
