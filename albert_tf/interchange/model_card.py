@@ -121,7 +121,7 @@ class ModelCard:
 
 
 def write_model_card(directory: str, card: ModelCard) -> None:
-    """Writes README.md to a directory of weights, unless the user has a README.md of his own there.
+    """Writes README.md to a directory of weights, unless there is a README.md that albert_tf did not write.
 
     License and language stay as they are in a card that is replaced. The language, and for a conversion also the
     other fields that describe the weights and what they were made from, come from the card of the base model.
