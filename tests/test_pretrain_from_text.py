@@ -9,13 +9,13 @@ import pytest
 from in_process import loaded
 from pretraining_runs import CONFIG
 from script_session import ScriptSession
+from synthetic_text import write_synthetic_text
 
 import albert_tf
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=3, train_batch_size=4, eval_batch_size=4,
                num_train_steps=2, num_warmup_steps=1, save_checkpoints_steps=1, precision="float32", num_workers=1)
-WORDS = "the old king saw a ship and the young queen sang of a cold sea while no man slept on that long night".split()
 
 
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
@@ -31,9 +31,7 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
 def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch):
     """With a tiny model, two steps a stage and one process for all scripts."""
-    sentences = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(i % 5 + 4)) for i in range(80)]
-    documents = ["\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)]
-    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    write_synthetic_text(tmp_path / "text.txt")
     runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
     for run in runs:
         run["flags"].update({name: value for name, value in SHORTER.items() if name in run["flags"]})

@@ -11,6 +11,7 @@ import pytest
 from absl import flags
 from in_process import REPOSITORY, loaded
 from script_session import ScriptSession
+from synthetic_text import write_synthetic_text
 
 from albert_tf.config import AlbertConfig
 from albert_tf.sizes import compute_parameters
@@ -34,7 +35,6 @@ from studies.study import SCALES, parse_override, read_study, study_names
 PLACES = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
               pairs="blimp")
 RECORDS = ("train_records", "dev_records", "dev_nsp_records", "dev_ngram3_records")
-WORDS = "the old king saw a ship and the young queen sang of a cold sea while no man slept on that long night".split()
 
 
 def planned(study="sharing", scale="small", output_dir="out", **changes):
@@ -235,11 +235,7 @@ def tiny_settings():
 
 @pytest.fixture
 def text(tmp_path):
-    """A text of ten documents."""
-    sentences = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(i % 5 + 4)) for i in range(80)]
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join("\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)))
-    return path
+    return write_synthetic_text(tmp_path / "text.txt")
 
 
 @contextlib.contextmanager
