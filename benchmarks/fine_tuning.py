@@ -20,17 +20,20 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import find_task
+from albert_tf.data.tagged_text import label_names, read_tagged_text
 from albert_tf.json_files import read_json_object
 from albert_tf.required_flags import define_required
 from albert_tf.script_runs import run_script
+from albert_tf.tasks import tagging_metrics
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
 from benchmarks.alternation import ROOT
 
 define_required("model", "A Hugging Face folder of a BERT.")
-define_required("data", "The folder with glue/, squad/ and race/.")
+define_required("data", "The folder with glue/, squad/, race/ and tagging/.")
 define_required("peer_python", "A Python with torch and transformers.")
 define_required("output_dir", "Where runs and results go.")
-flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "race"], "Which tasks.")
+flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "race", "wnut17", "ud_ewt"],
+                  "Which tasks.")
 flags.DEFINE_integer("seeds", 3, "Runs of each side.", lower_bound=2)
 FLAGS = flags.FLAGS
 
@@ -49,7 +52,9 @@ SETTINGS = {
     "sst-2": Settings("eval_accuracy", 500, 32, 64, 5e-5), "sts-b": Settings("pearson", 540, 32, 128, 5e-5),
     "rte": Settings("eval_accuracy", 240, 32, 128, 5e-5), "squad-1.1": Settings("f1", 450, 16, 192, 8e-5),
     "squad-2.0": Settings("f1", 600, 16, 192, 8e-5), "race": Settings("eval_accuracy", 200, 8, 192, 5e-5),
+    "wnut17": Settings("f1", 300, 32, 128, 1e-4), "ud_ewt": Settings("accuracy", 300, 32, 128, 1e-4),
 }
+TAGGED = ("wnut17", "ud_ewt")
 
 
 def main():
@@ -88,7 +93,10 @@ def run_ours(task, seed):
         with open(dev, encoding="utf-8") as file:
             dataset = json.load(file)["data"]
         return squad_score(task, dataset, read_json_object(os.path.join(output_dir, "predictions.json")))
-    if task == "race":
+    if task in TAGGED:
+        train, dev = files(task)
+        run_script("run_tagging", train_file=train, eval_file=dev, do_eval=True, **common)
+    elif task == "race":
         run_script("run_race", data_dir=os.path.join(FLAGS.data, "race", "all_txt"), do_eval=True, **common)
     else:
         run_script("run_classifier", task_name=task, data_dir=os.path.join(FLAGS.data, "glue"), do_eval=True, **common)
@@ -116,6 +124,9 @@ def run_hugging_face(task, seed):
 def files(task):
     if task.startswith("squad"):
         return squad_files(task)
+    if task in TAGGED:
+        ending = "conll" if task == "wnut17" else "tsv"
+        return tuple(os.path.join(FLAGS.data, "tagging", task, f"{split}.{ending}") for split in ("train", "dev"))
     if task == "race":
         return tuple([os.path.join(FLAGS.data, "race", "all_txt", "RACE", split, level, "all.txt")
                       for level in ("high", "middle")] for split in ("train", "dev"))
@@ -133,7 +144,10 @@ def squad_score(task, dataset, answers):
 
 
 def score(task, dev, answers):
-    """The score of Hugging Face's answers: accuracy, or Pearson's correlation for sts-b."""
+    """The score of Hugging Face's answers: accuracy, Pearson's correlation for sts-b, F1 of entities for wnut17."""
+    if task in TAGGED:
+        text = read_tagged_text(dev)
+        return tagging_metrics.evaluate(text.tags, answers, label_names([text]))[SETTINGS[task].metric]
     if task == "race":
         labels = []
         for path in dev:

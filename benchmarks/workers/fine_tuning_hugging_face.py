@@ -1,14 +1,16 @@
-"""Hugging Face's fine-tuning, as its run_glue.py, run_qa.py and run_swag.py do it, with the settings of our scripts.
+"""Hugging Face's fine-tuning, as its run_glue.py, run_qa.py, run_swag.py and run_ner.py do it, with our settings.
 
     python -m benchmarks.workers.fine_tuning_hugging_face '{"task": "sts-b", "model": "minilm", ...}'
 
 The argument is a JSON object with task, model (a folder), train and dev (files), seed, steps, warmup, batch,
 learning_rate, length, bfloat16 and output. AdamW with weight decay on all but biases and LayerNorms, linear warm-up and
-decay, clipping at 1.0, batches padded to their longest. output gets answers by example: a class, a number, or a text.
+decay, clipping at 1.0, batches padded to their longest. output gets answers by example: a class, a number, a text, or
+the tags of its words.
 """
 
 import collections
 import csv
+import itertools
 import json
 import random
 import sys
@@ -20,6 +22,7 @@ from benchmarks.workers.squad_hugging_face import read as read_squad, span
 
 GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),
                 "rte": ("sentence1", "sentence2", "label")}
+TAGGED = ("wnut17", "ud_ewt")
 RTE_LABELS = ("entailment", "not_entailment")
 OVERLAP, N_BEST, MAX_ANSWER = 48, 20, 30  # OVERLAP: tokens that two windows of a paragraph share
 
@@ -29,11 +32,16 @@ def main():
     torch.set_num_threads(2)
     transformers.set_seed(options["seed"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(options["model"])
-    kind = Squad if options["task"].startswith("squad") else Race if options["task"] == "race" else Glue
-    task = kind(options, tokenizer)
+    task = kind_of(options["task"])(options, tokenizer)
     train(task, options)
     with open(options["output"], "w", encoding="utf-8") as file:
         json.dump(task.answers(), file)
+
+
+def kind_of(task):
+    if task in TAGGED:
+        return Tagging
+    return Squad if task.startswith("squad") else Race if task == "race" else Glue
 
 
 def train(task, options):
@@ -178,6 +186,64 @@ class Squad:
             score, text = max(candidates[owner], default=(float("-inf"), ""))
             found[qas_id] = "" if self._options["task"] == "squad-2.0" and null_scores[owner] > score else text
         return found
+
+
+class Tagging:
+    """The tag of a word is that of its first piece; words behind the maximum length have none and count as "O"."""
+
+    def __init__(self, options, tokenizer):
+        self._options, self._tokenizer = options, tokenizer
+        self._tags = sorted({tag for _, tags in read_tagged(options["train"]) for tag in tags})
+        self.model = transformers.AutoModelForTokenClassification.from_pretrained(options["model"],
+                                                                                  num_labels=len(self._tags))
+
+    def training_examples(self):
+        found = []
+        for words, tags in read_tagged(self._options["train"]):
+            encoded = self._encoded(words)
+            labels = [-100] * len(encoded["input_ids"])
+            for word, position in first_pieces(encoded):
+                labels[position] = self._tags.index(tags[word])
+            found.append(dict(encoded, labels=labels))
+        return found
+
+    def _encoded(self, words):
+        return self._tokenizer(words, is_split_into_words=True, truncation=True, max_length=self._options["length"])
+
+    def batch(self, rows):
+        padded = self._tokenizer.pad([{name: row[name] for name in self._tokenizer.model_input_names} for row in rows],
+                                     return_tensors="pt")
+        length = padded["input_ids"].shape[1]
+        labels = [row["labels"] + [-100] * (length - len(row["labels"])) for row in rows if "labels" in row]
+        return dict(padded, labels=torch.tensor(labels)) if labels else dict(padded)
+
+    def answers(self):
+        self.model.eval()
+        found = []
+        for sentences in batches(read_tagged(self._options["dev"]), 32):
+            rows = [self._encoded(words) for words, _ in sentences]
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
+                best = self.model(**self.batch(rows)).logits.argmax(-1)
+            for (words, _), row, labels in zip(sentences, rows, best.tolist()):
+                tags = ["O"] * len(words)
+                for word, position in first_pieces(row):
+                    tags[word] = self._tags[labels[position]]
+                found.append(tags)
+        return found
+
+
+def read_tagged(path):
+    """(words, tags) of each sentence of a file with a word and its tag on each line, a blank line between sentences."""
+    with open(path, encoding="utf-8") as file:
+        rows = [line.split() for line in file]
+    sentences = [list(group) for is_sentence, group in itertools.groupby(rows, bool) if is_sentence]
+    return [([row[0] for row in sentence], [row[-1] for row in sentence]) for sentence in sentences]
+
+
+def first_pieces(encoded):
+    """(word, position) of the first piece of each word."""
+    words = encoded.word_ids()
+    return [(word, i) for i, word in enumerate(words) if word is not None and word not in words[:i]]
 
 
 def spans(sequence_ids, offsets, starts, ends, context):
