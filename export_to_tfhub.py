@@ -24,6 +24,7 @@ from absl import flags, logging
 
 from albert_tf import flags as shared
 from albert_tf.files import check_export
+from albert_tf.interchange.conversion import write_conversion_card
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.interchange.open_source import open_source
@@ -62,6 +63,7 @@ def main():
     tokenizer = dataclasses.replace(vocabulary, do_lower_case=lower).tokenizer()
     model = model_of(source, shared.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
     export_encoder(FLAGS.export_path, model, tokenizer)
+    write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
     logging.info("%s: the encoder", FLAGS.export_path)
     longest = getattr(model, "max_seq_length", None) or PUBLISHED_SEQ_LENGTH
     export_preprocessing(preprocess_path, tokenizer,

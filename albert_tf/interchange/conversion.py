@@ -125,6 +125,14 @@ def save(
         _save_module(model, output_dir, vocabulary, never_trained)
     else:
         _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
+    write_conversion_card(model, output_dir, to, base_model, dtype, never_trained)
+
+
+def write_conversion_card(
+    model: keras.Model, output_dir: str, to: str, base_model: str | None, dtype: str = "float32",
+    never_trained: Collection[str] = (),
+) -> None:
+    """Writes the model card of weights in another format. The arguments are those of `save`."""
     facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
     write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts))
 
