@@ -44,7 +44,7 @@ SCRIPTS = {
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "trusted_module", "unknown_module", "served")
 _NO_PRETRAINER = "trusted_module is used as the encoder it is, and cannot become AlbertPretrainer"
-_NOT_TRUSTED = "is a TF2 module whose variables have names of their own"
+_NOT_TRUSTED = "is a TF2 module whose variables do not have the release's names"
 # What is said where a script does not work.
 REFUSALS = {
     **{("unknown_module", script): _NOT_TRUSTED for script in SCRIPTS},
@@ -53,7 +53,7 @@ REFUSALS = {
     ("trusted_module", "score_sentences.py"): _NO_PRETRAINER,
     ("trusted_module", "run_pretraining.py"): _NO_PRETRAINER,
     ("trusted_module", "export_to_tfhub.py"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
-    ("trusted_module", "convert_checkpoint.py"): "can be used as an encoder, and not be converted",
+    ("trusted_module", "convert_checkpoint.py"): "can be used as an encoder, but cannot be converted",
 }
 
 

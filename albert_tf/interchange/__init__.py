@@ -1,4 +1,4 @@
-"""Weights from and to other formats. The modules are loaded when first used."""
+"""Reads and writes weights in other formats. The modules are loaded when first used."""
 
 from albert_tf.lazy import loader_of
 

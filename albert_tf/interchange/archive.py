@@ -1,8 +1,8 @@
-"""Archives of models (.tar.gz, .tgz, .tar): read to their end first, so that checksums count, then only what is needed.
+"""Unpacks archives of models (.tar.gz, .tgz, .tar) after they have been checked.
 
-A model's archive is read twice. The first time every member's header is checked and the stream is read to its end,
-where gzip and xz keep their checksums. Nothing is unpacked before that. The second time only the files of a model are
-unpacked, and weights only if their size is what their own header promises.
+An archive is read twice. The first time, the header of every member is checked and the stream is read to its end, where
+gzip and xz have their checksums. Nothing is unpacked before that. The second time, only the files of a model are
+unpacked, and weights only if they are not larger than their own header declares.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from albert_tf.interchange.vocabulary_files import VOCABULARIES
 from albert_tf.temporary_files import folder_of_this_process
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
-# What compressed files begin with: the name of an archive does not tell how it was compressed.
+# The first bytes of compressed files. The name of an archive does not tell how it was compressed.
 _COMPRESSIONS = {b"\x1f\x8b": gzip.GzipFile, b"\xfd7zXZ\x00": lzma.LZMAFile, b"BZh": bz2.BZ2File}
 _INDEX, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
 _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
-# Files of a model's folder; those of a SavedModel's inner folders are needed by whatever name.
+# The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
 _NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config.json", *VOCABULARIES, "saved_model.pb",
            "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
-# Far above what a model's archive holds, and what a file of it that has no weights.
+# Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000
 _MAX_BYTES_WITHOUT_WEIGHTS = 256 << 20
 
@@ -51,26 +51,26 @@ def is_archive(path: str) -> bool:
 def unpacked(path: str) -> str:
     """Unpacks the model of an archive to a temporary directory, which is removed when the process ends.
 
-    What a killed process has left there is removed by the next one that unpacks.
+    The directory of a killed process is removed when another process unpacks an archive.
 
     Args:
-      path: of a .tar.gz, .tgz or .tar.
+      path: path of a .tar.gz, .tgz or .tar file.
 
     Returns:
-      The directory of the model: where its files are all in one directory of the archive, that one.
+      The directory of the model: the only directory in the archive if there is exactly one and no other file.
 
     Raises:
-      ValueError: the archive is damaged or cut; a member is absolute, leads out by "..", or is neither a file nor a
-        directory; weights are larger than their header promises. Nothing of the archive counts then.
+      ValueError: the archive is damaged or truncated; the path of a member is absolute or has ".."; a member is neither
+        a file nor a directory; or weights are larger than their header declares. Then nothing is unpacked.
     """
     directory = folder_of_this_process("albert_tf")
     with _one_clear_error(path), errors_naming(path, directory):
         with _opened(path) as (archive, stream):
-            members, indexes, promised = _survey(archive, stream)
+            members, indexes, declared = _survey(archive, stream)
             needed = {name: member for name, member in members.items() if _is_needed(name)}
             if not any(_is_like(name, *_WEIGHTS) for name in needed):
                 refuse_pickle_names(members)
-            _check_sizes(needed, {**promised, **_promised_data(indexes, directory)}, directory)
+            _check_sizes(needed, {**declared, **_declared_data(indexes, directory)}, directory)
             for name, member in sorted(needed.items(), key=lambda item: item[1].offset):
                 _unpack(archive, member, os.path.join(directory, name))
     return _only_directory_in(directory)
@@ -80,26 +80,26 @@ def check_archive(path: str) -> None:
     """Reads an archive to its end.
 
     Raises:
-      ValueError: it is damaged or cut, or has members that no model has; see `unpacked`.
+      ValueError: it is damaged or truncated, or has members that no model has; see `unpacked`.
     """
     with _one_clear_error(path), _opened(path) as (archive, stream):
         _survey(archive, stream)
 
 
 def _only_directory_in(directory: str) -> str:
-    """The directory that is all that a directory holds, as an archive often does; else the directory itself."""
+    """The subdirectory of a directory if that is its only content, as in many archives; else the directory itself."""
     inside = os.listdir(directory)
     only = os.path.join(directory, inside[0]) if len(inside) == 1 else ""
     return only if os.path.isdir(only) else directory
 
 
 class _Refused(ValueError):
-    """What an archive is refused for; the message goes on after its path."""
+    """The reason for rejecting an archive. The message continues the archive's path."""
 
 
 @contextlib.contextmanager
 def _one_clear_error(path: str) -> Iterator[None]:
-    """Whatever is raised where an archive cannot be read becomes a ValueError that begins with its path."""
+    """Turns all errors of reading an archive into a ValueError whose message begins with its path."""
     try:
         yield
     except _Refused as error:
@@ -112,14 +112,14 @@ def _one_clear_error(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
-    """An archive, and the stream that it is read from."""
+    """Yields an archive, and the stream that it is read from."""
     with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
         yield archive, stream
 
 
 @contextlib.contextmanager
 def _stream(path: str) -> Iterator[IO[bytes]]:
-    """The content of an archive without its compression, whatever that is."""
+    """Yields the decompressed content of an archive."""
     with tf.io.gfile.GFile(path, "rb") as file:
         start = file.read(max(map(len, _COMPRESSIONS)))
         file.seek(0)
@@ -135,17 +135,17 @@ def _stream(path: str) -> Iterator[IO[bytes]]:
 
 
 class _Contents(NamedTuple):
-    """What an archive holds.
+    """The content of an archive.
 
     Args:
-      members: its files, by their relative paths.
-      indexes: the contents of checkpoints' indexes, which say how large their data is.
-      promised: the sizes of safetensors files, by their own headers.
+      members: the files, by their relative paths.
+      indexes: the contents of checkpoints' index files, which have the size of the data.
+      declared: the sizes of safetensors files according to their headers.
     """
 
     members: dict[str, tarfile.TarInfo]
     indexes: dict[str, bytes]
-    promised: dict[str, int]
+    declared: dict[str, int]
 
 
 def _survey(archive: tarfile.TarFile, stream: IO[bytes]) -> _Contents:
@@ -153,7 +153,7 @@ def _survey(archive: tarfile.TarFile, stream: IO[bytes]) -> _Contents:
     contents = _Contents({}, {}, {})
     for count, member in enumerate(archive, start=1):
         if count > _MAX_MEMBERS:
-            raise _Refused(f"has more than {_MAX_MEMBERS:,} members, as no model has")
+            raise _Refused(f"has more than {_MAX_MEMBERS:,} members, so it is not a model")
         name = _checked_name(member)
         if not member.isfile():
             continue
@@ -164,12 +164,12 @@ def _survey(archive: tarfile.TarFile, stream: IO[bytes]) -> _Contents:
         if _is_needed(name) and _is_like(name, _INDEX):
             contents.indexes[name] = _content(archive, member).read()
         if _is_needed(name) and _is_like(name, _SAFETENSORS):
-            contents.promised[name] = safetensors_folder.promised_bytes(name, _content(archive, member))
-    # tarfile takes a damaged header for the end. The end is a block of zeros.
+            contents.declared[name] = safetensors_folder.declared_bytes(name, _content(archive, member))
+    # tarfile treats a damaged header as the end of the archive. The real end is a block of zeros.
     stream.seek(archive.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError("it has no end mark, so it was cut or changed")
-    while stream.read(1 << 20):  # to the checksum
+        raise tarfile.ReadError("it has no end mark, so it was truncated or changed")
+    while stream.read(1 << 20):  # to the end, so that the checksum is verified
         pass
     return contents
 
@@ -184,14 +184,14 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 def _checked_name(member: tarfile.TarInfo) -> str:
     name = pathlib.PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise _Refused(f"has the member {_shown(member.name)}, which leads out of it")
+        raise _Refused(f"has the member {_shown(member.name)}, which is outside of it")
     if not (member.isfile() or member.isdir()) or member.sparse is not None or member.size < 0:
         raise _Refused(f"has the member {_shown(member.name)}, which is neither a file nor a directory")
     return str(name)
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a file is a model's: in the archive itself or in a directory of it, under a name that is read there."""
+    """Whether a file belongs to a model: its name is one that is read, at the top or in a directory of the archive."""
     *folders, file_name = name.split("/")
     if folders and folders[-1] in _MODULE_FOLDERS:
         return len(folders) <= 2
@@ -202,28 +202,28 @@ def _is_like(name: str, *patterns: str) -> bool:
     return any(fnmatch.fnmatchcase(os.path.basename(name), pattern) for pattern in patterns)
 
 
-def _check_sizes(members: dict[str, tarfile.TarInfo], promised: dict[str, int], directory: str) -> None:
-    """Raises _Refused where weights are larger than promised, or all files larger than the free space."""
+def _check_sizes(members: dict[str, tarfile.TarInfo], declared: dict[str, int], directory: str) -> None:
+    """Raises _Refused if weights are larger than declared, or if all files are larger than the free disk space."""
     for name, member in members.items():
-        at_most = promised.get(name.rpartition(".data-")[0] or name, 0)
+        at_most = declared.get(name.rpartition(".data-")[0] or name, 0)
         if _is_like(name, *_WEIGHTS) and member.size > at_most:
-            raise _Refused(f"has the member {name} of {member.size:,} bytes, and its index or header promises at most "
+            raise _Refused(f"has the member {name} of {member.size:,} bytes, but its index or header declares at most "
                            f"{at_most:,}")
     size, free = sum(member.size for member in members.values()), shutil.disk_usage(directory).free
     if size > free:
-        raise _Refused(f"holds {_gigabytes(size)}, and {os.path.dirname(directory)} has {_gigabytes(free)} free "
-                       "(TMPDIR names another directory)")
+        raise _Refused(f"has {_gigabytes(size)}, but {os.path.dirname(directory)} has only {_gigabytes(free)} free "
+                       "(set TMPDIR to another directory)")
 
 
-def _promised_data(indexes: dict[str, bytes], directory: str) -> dict[str, int]:
-    """How large the data of each checkpoint can be, by its prefix in the archive; unpacks the indexes."""
-    promised = {}
+def _declared_data(indexes: dict[str, bytes], directory: str) -> dict[str, int]:
+    """The largest size of each checkpoint's data, by its prefix in the archive. Unpacks the index files."""
+    declared = {}
     for name, content in indexes.items():
         path = pathlib.Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        promised[name.removesuffix(".index")] = tf1.promised_bytes(str(path).removesuffix(".index"))
-    return promised
+        declared[name.removesuffix(".index")] = tf1.declared_bytes(str(path).removesuffix(".index"))
+    return declared
 
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:

@@ -1,4 +1,4 @@
-"""A model of which a SavedModel serves some outputs, computed for a few rows at a time."""
+"""BatchedModel: computes some outputs of a served model for a few rows at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from albert_tf import keras
 
 
 class BatchedModel(tf.Module):
-    """A model as export_model takes it, whose memory does not grow with the number of rows.
+    """A model for export_model whose memory does not grow with the number of rows.
 
     Args:
-      model: called with a dict of inputs [rows, seq].
-      outputs: the names of those that are wanted, and their types; they are [rows, ...].
-      batch_size: rows that go through the model together, at most.
+      model: a model that is called with a dict of inputs [rows, seq].
+      outputs: names and data types of the outputs to return, [rows, ...] each.
+      batch_size: the largest number of rows of a batch.
     """
 
     def __init__(self, model: keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
@@ -25,7 +25,7 @@ class BatchedModel(tf.Module):
     def __call__(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model's outputs for all rows, computed batch by batch."""
         num_rows = tf.shape(next(iter(inputs.values())))[0]
-        # Batches of about one size: fewer rows are put in to fill the last one than there are batches.
+        # Batches have nearly equal sizes, so that the padding has fewer rows than there are batches.
         num_batches = tf.maximum(-(-num_rows // self._batch_size), 1)
         size = -(-num_rows // num_batches)
 
@@ -37,10 +37,10 @@ class BatchedModel(tf.Module):
             shape = tf.concat([[num_batches * size], tf.shape(values)[2:]], axis=0)
             return tf.ensure_shape(tf.reshape(values, shape)[:num_rows], [None, *values.shape[2:]])
 
-        found = tf.map_fn(self._of_batch, {name: in_batches(values) for name, values in inputs.items()},
-                          fn_output_signature=dict(self._outputs), parallel_iterations=1)
-        return {name: in_rows(values) for name, values in found.items()}
+        outputs = tf.map_fn(self._of_batch, {name: in_batches(values) for name, values in inputs.items()},
+                            fn_output_signature=dict(self._outputs), parallel_iterations=1)
+        return {name: in_rows(values) for name, values in outputs.items()}
 
     def _of_batch(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        found = self._model(inputs)
-        return {name: found[name] for name in self._outputs}
+        outputs = self._model(inputs)
+        return {name: outputs[name] for name in self._outputs}

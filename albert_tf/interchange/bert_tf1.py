@@ -1,4 +1,4 @@
-"""BERT's checkpoints of google-research/bert: the release's names but in the encoder, and bert_config.json."""
+"""Checkpoints of google-research/bert: other names than ALBERT's release in the encoder, and bert_config.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from albert_tf.interchange.source import Source
 CONFIG_NAME, PREFIX = "bert_config.json", "bert_model.ckpt"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_0/(.+)/(\w+)")
-# The layers of a block: ALBERT's release, BERT's release.
+# The names of a block's layers in ALBERT's release, and in BERT's release.
 LAYERS = {
     "attention_1/self/query": "attention/self/query",
     "attention_1/self/key": "attention/self/key",
@@ -36,7 +36,7 @@ def is_bert_checkpoint(checkpoint: Source) -> bool:
 
 
 def bert_source(checkpoint: Source) -> Source:
-    """A checkpoint with BERT's names as a source under ALBERT's, with the bert_config.json beside it."""
+    """A checkpoint with BERT's names as a Source with ALBERT's names, and with the bert_config.json next to it."""
     keys = {release_name_of(key): key for key in checkpoint.shapes}
     config_path = os.path.join(os.path.dirname(checkpoint.path), CONFIG_NAME)
     return dataclasses.replace(
@@ -49,22 +49,22 @@ def write_bert_config(config: AlbertConfig, directory: str) -> None:
     """Writes bert_config.json.
 
     Raises:
-      ValueError: the model is no BERT.
+      ValueError: the model is not a BERT.
     """
     if not config.is_bert:
         raise ValueError("only a model with cross_layer_sharing none and an embedding_size that equals hidden_size is "
                          f"a BERT. Received: cross_layer_sharing={config.cross_layer_sharing!r}, "
                          f"embedding_size={config.embedding_size}, hidden_size={config.hidden_size}")
-    if config.hidden_act == "gelu_exact":  # as Hugging Face has it, also of weights that Google trained
-        logging.warning("google-research/bert computes gelu by its tanh approximation, this model by the error "
-                        "function: outputs there will differ slightly")
+    if config.hidden_act == "gelu_exact":  # Hugging Face's configs have it also for weights that Google trained
+        logging.warning("google-research/bert computes gelu with the tanh approximation, this model with the error "
+                        "function: outputs will differ slightly there")
         config = config.replace(hidden_act="gelu")
     values = config.to_bert_dict()
     write_text(os.path.join(directory, CONFIG_NAME), json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 def release_name_of(key: str) -> str:
-    """The name in ALBERT's release of a variable of BERT's; names outside of the layers are the same."""
+    """The name in ALBERT's release of a variable of BERT's release. Names outside the layers are equal."""
     match = _LAYER.fullmatch(key)
     if not match or match[2] not in _OURS:
         return key

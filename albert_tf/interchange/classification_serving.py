@@ -1,4 +1,4 @@
-"""The SavedModel of a classifier: it labels raw texts, or pairs of them."""
+"""Exports a classifier as a SavedModel that takes raw texts or pairs of texts."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ def export_classification(
     export_dir: str, model: AlbertClassifier, tokenizer: FullTokenizer, max_seq_length: int, has_pairs: bool,
     is_regression: bool = False, threshold: float | None = None, windows: WindowOptions = WindowOptions(),
 ) -> None:
-    """Writes a SavedModel that labels texts; see export_model for its signatures.
+    """Writes a SavedModel that labels texts (see export_model for the signatures).
 
-    Raw text is `text_a` and, where has_pairs, `text_b`, string [batch]; a text_b of "" is none. The outputs are
-    probabilities, float32 [batch, labels], and predictions [batch], the number of the label; of a regression both are
-    the score. Where a threshold is set, it is served beside them, float32 [batch]. With windows, raw text is read in
-    windows, tf.Examples hold max_windows rows each, and ids are of one row.
+    The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
+    outputs are probabilities, float32 [batch, labels], and predictions [batch], the index of the label. For regression
+    both are the score. If a threshold is set, it is a third output, float32 [batch]. With windows, raw text is split
+    into windows, a tf.Example has max_windows rows, and the signature for token ids takes one row of each text.
 
     Args:
-      export_dir: where it goes.
+      export_dir: folder of the SavedModel.
       model: the classifier.
-      tokenizer: of its vocabulary.
-      max_seq_length: tokens of a row.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a row; longer rows are truncated.
       has_pairs: whether there are two texts.
       is_regression: whether the logit is a score.
-      threshold: a number that is served beside the predictions.
-      windows: how longer texts are read.
+      threshold: a number to return with the predictions; None for none.
+      windows: how texts longer than a row are split.
 
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.
     """
-    def outputs(found: dict) -> dict:
-        logits = found["logits"]
+    def outputs(model_outputs: dict) -> dict:
+        logits = model_outputs["logits"]
         if is_regression:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:

@@ -1,4 +1,4 @@
-"""From one form of a model to another: the release's checkpoint, ours, Hugging Face's folder, a TF-Hub module."""
+"""Converts models to other formats: checkpoints of the release or this package, Hugging Face and TF-Hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.checkpoints import BEST
 
-# By the file of each form that is written last.
+# The file of each format that is written last.
 FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert_tf1.PREFIX}.index", "ours": f"{BEST}.index",
            "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 
@@ -42,51 +42,51 @@ def convert(
     vocabulary: VocabularyFiles | None = None,
     dtype: str = "float32",
 ) -> None:
-    """Writes a model in another form, with config and vocabulary; optimizer slots and steps stay behind.
+    """Writes a model in another format, with config and vocabulary, but without optimizer slots and steps.
 
     Args:
-      source: of the model.
-      output_dir: where it goes.
+      source: the model.
+      output_dir: directory of the converted model.
       to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
         "tf_hub".
-      model: which model of from_pretrained it is; by default what its variables tell.
-      config: by default the source's.
-      vocabulary: by default the source's.
-      dtype: of the weights that "hugging_face" writes: float32, float16 or bfloat16.
+      model: the kind of model (see from_pretrained); None for the kind that its variables tell.
+      config: the model's config; None for that of the source.
+      vocabulary: the model's vocabulary; None for that of the source.
+      dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
 
     Raises:
-      ValueError: output_dir is a file, or there is a model in it already; it is not clear which model it is; the form
-        has none such.
+      ValueError: output_dir is a file or already has a model; the kind of model is unclear; or the format does not
+        support it.
     """
     check_no_model(output_dir, to)
     if source.module:
-        raise ValueError(f"{source.path} is a TF2 module whose variables have other names than the release's: it can "
-                         "be used as an encoder, and not be converted")
+        raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
+                         "used as an encoder, but cannot be converted")
     kind = model or kind_of(source)
     built, report = build(source, kind, config)
     if report.not_restored:
-        logging.warning("%s lacks %s of a %s: left out where the form does without, else written with initial values",
-                        source.path, ", ".join(report.not_restored), kind)
+        logging.warning("%s lacks %s of a %s: they are left out if the format allows it, or else written with initial "
+                        "values", source.path, ", ".join(report.not_restored), kind)
     save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
          dtype, source.path)
     logging.info("%s written to %s, as a %s", to, output_dir, kind)
 
 
 def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError where there is no such form, a file is in the directory's place, or it has such a model."""
+    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
     if to not in FORMATS:
-        raise ValueError(f"a form must be one of {', '.join(FORMATS)}. Received: {to!r}")
+        raise ValueError(f"the format must be one of {', '.join(FORMATS)}. Received: {to!r}")
     check_directory(output_dir)
     written = os.path.join(output_dir, FORMATS[to])
     if tf.io.gfile.exists(written):
-        raise ValueError(f"there is a model in {output_dir} already: name another directory, or remove {written}")
+        raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")
 
 
 def kind_of(source: Source) -> str:
-    """Which model of from_pretrained a source holds.
+    """The kind of model (see from_pretrained) of a source.
 
     Raises:
-      ValueError: it may be a regression or a multiple choice, which have the same variables.
+      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
     """
     if source.model:
         return source.model
@@ -94,8 +94,8 @@ def kind_of(source: Source) -> str:
         return "sentence_encoder"
     kind = head_of_variables(source.shapes).name
     if kind == "classifier" and source.num_labels() == 1:
-        raise ValueError(f"{source.path} is a regression or a multiple choice: say which, as model classifier or "
-                         "multiple_choice")
+        raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to classifier "
+                         "or multiple_choice")
     return kind
 
 
@@ -107,18 +107,18 @@ def save(
 
     Args:
       model: any model of albert_tf.modeling.
-      output_dir: where it goes; made where it is missing.
-      to: of FORMATS.
-      vocabulary: of the model.
-      never_trained: release names of variables that have initial values; TF1's forms and "tf_hub" do without them.
-      dtype: of the weights; all forms but "hugging_face" have float32 only.
-      base_model: path of the weights that are converted; None if they were made otherwise.
+      output_dir: directory of the files, which is made if it does not exist.
+      to: one of FORMATS.
+      vocabulary: the model's vocabulary.
+      never_trained: release names of variables that have initial values. TF1 formats and "tf_hub" leave them out.
+      dtype: data type of the weights. Only "hugging_face" supports others than float32.
+      base_model: path of the weights that are converted; None if this is not a conversion.
 
     Raises:
-      ValueError: the form has no such model, or no such dtype.
+      ValueError: the format does not support the model or the dtype.
     """
     if dtype != "float32" and to != "hugging_face":
-        raise ValueError(f"only hugging_face writes weights of type {dtype}, and not {to}")
+        raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
     if to == "hugging_face":
         save_hugging_face(model, output_dir, vocabulary, dtype)
     elif to == "tf_hub":
@@ -139,7 +139,7 @@ def write_conversion_card(
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
     if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
-        raise ValueError("a TF-Hub module has no head but those of pre-training and a pooling. "
+        raise ValueError("a TF-Hub module can have no other head than those of pre-training and a pooling. "
                          f"Received: {type(model).__name__}")
     without_heads = isinstance(model, AlbertPretrainer) and never_trained
     export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer())
@@ -169,6 +169,6 @@ def _save_checkpoint(
 
 
 def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:
-    """What the release has no word for is said in its own words, where they mean the same model."""
+    """The config to write. For "tf1" it is in the release's terms, if these describe the same model."""
     grouped = config.in_groups()
     return grouped if to == "tf1" and grouped.attention_blocks == config.attention_blocks else config

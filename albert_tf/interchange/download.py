@@ -1,4 +1,4 @@
-"""Archives of models by URL. Each is downloaded once, and read as a local archive is."""
+"""Downloads archives of models. Each is downloaded once and then read like a local archive."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def is_url(path: str) -> bool:
 
 
 def downloaded(url: str) -> str:
-    """The local path of an archive, which is downloaded if it is not there yet.
+    """The local path of an archive, which is downloaded if it is not in the cache.
 
-    Archives are kept in the folder that the environment variable TFHUB_CACHE_DIR names (tensorflow_hub's), else in
-    tfhub_modules in the system's folder for temporary files. One that is damaged is not kept.
+    The cache is the folder in the environment variable TFHUB_CACHE_DIR (as for tensorflow_hub), or tfhub_modules in the
+    system's folder for temporary files. A damaged archive is not kept.
 
     Args:
-      url: of a .tar.gz, or of a TF-Hub module.
+      url: URL of a .tar.gz file or of a TF-Hub module.
 
     Raises:
-      ValueError: there is no archive at the URL, or it is damaged, or there is no network.
+      ValueError: there is no archive at the URL, it is damaged, or there is no network.
     """
     directory = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
     path = os.path.join(directory, f"{hashlib.sha1(url.encode()).hexdigest()}.tar.gz")
@@ -45,12 +45,12 @@ def downloaded(url: str) -> str:
                 with errors_naming(url, temporary):
                     check_archive(temporary)
         except (OSError, http.client.HTTPException, tf.errors.OpError, ValueError) as error:
-            raise ValueError(f"{url} cannot be fetched: {error}") from error
+            raise ValueError(f"{url} cannot be downloaded: {error}") from error
     return path
 
 
 def _archive_url(url: str) -> str:
-    """The URL of a TF-Hub module is that of its page, unless it asks for the archive."""
+    """The URL of the archive. A TF-Hub module's own URL is that of its page, unless a format is added."""
     parts = urllib.parse.urlparse(url)
     if parts.path.endswith(ENDINGS):
         return url

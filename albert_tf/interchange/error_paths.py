@@ -1,4 +1,4 @@
-"""Messages that name the archive that a user has given, and not the temporary directory that it was unpacked to."""
+"""Error messages that name an archive, and not the temporary directory to which it was unpacked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Iterator
 
 @contextlib.contextmanager
 def errors_naming(path: str, directory: str) -> Iterator[None]:
-    """In messages of ValueErrors, an archive's path takes the place of the directory that it was unpacked to."""
+    """Replaces the directory to which an archive was unpacked by the archive's path in the messages of ValueErrors."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a TensorFlow Lite or ONNX model gives, and how far that is from the model that it was made from."""
+"""The outputs of a TensorFlow Lite or ONNX model, and their differences from those of the original model."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import tensorflow as tf
 
 from albert_tf import keras
 
-# What the models give besides what is asked of them.
+# The models' outputs that are not exported.
 _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
-    """The model's outputs, without those of single layers."""
+    """The model's outputs without those of single layers."""
     return {name: output for name, output in model(inputs).items() if name not in _INNER_OUTPUTS}
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:
-    """Random tokens without padding, as a model takes them: int32 arrays by name.
+    """Random inputs of a model, without padding: int32 arrays by name.
 
     Args:
       model: any model of albert_tf.modeling, or a HubEncoder.
       batch_size, seq_length, num_predictions: sizes of the inputs.
-      seed: of the tokens.
+      seed: seed of the tokens.
     """
     random = np.random.default_rng(seed)
     specs = model.input_specs(batch_size, seq_length, num_predictions)
@@ -37,6 +37,6 @@ def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_pred
 
 
 def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inputs: dict) -> dict[str, float]:
-    """For each output, the largest difference between what `run` and what the model gives for inputs."""
+    """The largest difference between the results of `run` and those of the model, for each output."""
     expected, actual = exported_outputs(model, inputs), run(inputs)
     return {name: float(np.max(np.abs(actual[name] - tf.cast(expected[name], tf.float32)))) for name in expected}

@@ -1,4 +1,4 @@
-"""from_pretrained: a model with its weights, from wherever they are."""
+"""from_pretrained: builds a model with its weights, from any supported format."""
 
 from __future__ import annotations
 
@@ -18,58 +18,59 @@ from albert_tf.tasks.task import Task
 from albert_tf.text.tokenization import FullTokenizer
 
 MadeTask = TypeVar("MadeTask", bound=Task)
-# What no variable's shape depends on: with another value a checkpoint loads, and computes something else.
-_UNSEEN = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
+# Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
+_NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
 
 
 def from_pretrained(
     path: str, model: str = "encoder", config: AlbertConfig | None = None, trust_module: bool = False, **arguments
 ) -> keras.Model:
-    """Builds a model and puts weights in place; what was restored and what was not is logged.
+    """Builds a model and loads its weights. It logs which variables were restored and which were not.
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
         checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, or
-        a TF-Hub module, by path or URL; or "albert_tiny_en", which comes with the package.
+        a TF-Hub module, as a path or URL; or "albert_tiny_en", which comes with the package.
       model: "encoder", "sentence_encoder", "pretrainer", "classifier", "token_classifier", "span",
         "conditional_span" or "multiple_choice".
-      config: of the model; by default the one that comes with the weights.
-      trust_module: whether a TF2 module may be used whose variables' names are not the release's. Its own graph runs
-        then, as any program of its author.
-      **arguments: of that model's constructor; a classifier's num_labels is the checkpoint's, where not given.
+      config: the model's config; None for the config that comes with the weights.
+      trust_module: whether to accept a TF2 module whose variables do not have the release's names. Its own graph then
+        runs, like any program of its author.
+      **arguments: arguments of the model's constructor. By default, a classifier's num_labels is that of the
+      checkpoint.
 
     Returns:
-      The model. A TF2 module whose variables' names are not the release's is the encoder itself, in place of an
-      AlbertModel.
+      The model. For a TF2 module whose variables do not have the release's names, the encoder is the module itself
+      instead of an AlbertModel.
 
     Raises:
-      ValueError: there is no such kind of model, no weights or config at the path, or nothing in it fits; a value is
-        not finite; or the module at the path is not trusted.
+      ValueError: the kind of model is unknown; there are no weights or no config at the path, or no variable matches; a
+        value is not finite; or the module at the path is not trusted.
 
     Example::
 
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
-    head_named(model)  # an unknown name is told before anything is read
+    head_named(model)  # raises for an unknown name before anything is read
     return build(open_source(path, trust_module), model, config, **arguments)[0]
 
 
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:
-    """The tokenizer of the vocabulary that comes with weights, with their casing.
+    """The tokenizer of the vocabulary that comes with weights, with the casing that is stored with them.
 
     Args:
-      path: as from_pretrained takes it.
+      path: see from_pretrained.
 
     Raises:
       ValueError: there are no weights at the path, or no vocabulary comes with them.
     """
-    return open_source(path, trust_module=True).vocabulary.tokenizer()  # a vocabulary is read, and no graph runs
+    return open_source(path, trust_module=True).vocabulary.tokenizer()  # only the vocabulary is read: no graph runs
 
 
 def build(
     source: Source, model: str, config: AlbertConfig | None = None, **arguments
 ) -> tuple[keras.Model, RestoreReport]:
-    """from_pretrained of a source that is open, with the report of what was restored."""
+    """The same as from_pretrained, for an open source. Also returns the report of what was restored."""
     if source.module and model == "encoder":
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
@@ -85,15 +86,15 @@ def build(
 def make_with_weights(
     make: Callable[[], MadeTask], source: Source, init_from_group0: bool = False
 ) -> tuple[MadeTask, RestoreReport]:
-    """Makes a task whose model has the weights of `source`, where they fit, and reports what was restored.
+    """Makes a task whose model has the weights of `source`. Returns the task and a report of what was restored.
 
     Args:
-      make: makes the task (albert_tf/tasks), under the strategy's scope or not.
-      source: the weights; a TF2 module takes the encoder's place.
-      init_from_group0: whether every group starts from group 0.
+      make: function that makes the task (albert_tf/tasks).
+      source: the weights. A TF2 module replaces the encoder.
+      init_from_group0: whether to initialize every group from group 0.
 
     Raises:
-      ValueError: as load_checkpoint.
+      ValueError: see load_checkpoint.
     """
     if source.module:
         task = make()
@@ -104,14 +105,15 @@ def make_with_weights(
 
 
 def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -> RestoreReport:
-    """Puts the weights at `path` into a model that is there already.
+    """Loads the weights at `path` into an existing model.
 
     Args:
-      model: any model of albert_tf.modeling, before it is compiled: a TF2 module takes its encoder's place.
-      path, trust_module: as from_pretrained takes them.
+      model: any model of albert_tf.modeling. It must not be compiled yet if the weights are a TF2 module, since that
+        replaces the encoder.
+      path, trust_module: see from_pretrained.
 
     Raises:
-      ValueError: there are no weights, their shapes are of another model, or nothing fits.
+      ValueError: there are no weights, their shapes are those of another model, or no variable matches.
     """
     return load_source(model, open_source(path, trust_module))
 
@@ -126,7 +128,7 @@ def load_source(model: keras.Model, source: Source) -> RestoreReport:
 
 
 def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
-    """All of a module is in place, and nothing of the head on it."""
+    """The report for a TF2 module: all of its variables are restored, and those of the head are missing."""
     for variable in encoder.weights:
         check_finite_weights(release_name(variable), variable, encoder.path)
     of_the_encoder = {id(variable) for variable in encoder.weights}
@@ -140,9 +142,9 @@ def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
 def _warn_of_another_config(config: AlbertConfig, source: Source) -> None:
     try:
         theirs = source.config
-    except ValueError:  # not every source has one, and here it is not needed
+    except ValueError:  # not every source has a config, and it is only needed for the warning
         return
-    for name in _UNSEEN:
+    for name in _NOT_IN_SHAPES:
         ours, there = getattr(config, name), getattr(theirs, name)
         if ours != there:
-            logging.warning("%s was trained with %s=%s, and is used with %s", source.path, name, there, ours)
+            logging.warning("%s was trained with %s=%s, but is used with %s", source.path, name, there, ours)

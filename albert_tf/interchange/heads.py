@@ -1,6 +1,6 @@
-"""The registry of models with heads: what from_pretrained, conversion, Hugging Face and ONNX know of each.
+"""The registry of models with heads, for from_pretrained, conversion, Hugging Face and ONNX.
 
-A new head is a class in albert_tf/modeling and an entry here.
+To add a head, add a class to albert_tf/modeling and an entry here.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 
-# Suffixes of the variables of a dense layer and of a LayerNorm: the release's for Hugging Face's weight and bias.
+# The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
 DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A model of albert_tf.modeling: the encoder alone or with one head.
+    """A kind of model of albert_tf.modeling: the encoder alone or with one head.
 
     Args:
-      name: what from_pretrained and --model call it.
+      name: its name in from_pretrained and --model.
       model: its class.
-      add_to_onnx: adds it to an ONNX graph; see albert_tf/interchange/onnx_models/heads.py.
-      variables: start of the release names that only this model's checkpoints have, most specific first; empty where
+      add_to_onnx: function that adds the model to an ONNX graph; see albert_tf/interchange/onnx_models/heads.py.
+      variables: prefixes of release names that only this model's checkpoints have, most specific first; empty if
         another model has the same ones.
-      architectures: Hugging Face's classes of this model without "Albert" or "Bert"; the first is the one that is
-        written. Empty where Hugging Face has no such model.
-      layers: Hugging Face's names of the head's layers, by model type: from the release's scope to their layer and to
-        the release's names of its weight and bias.
+      architectures: Hugging Face's classes of this model, without "Albert" or "Bert"; the first one is written. Empty
+        if Hugging Face has no such model.
+      layers: for each model type, the head's layers by the release's scope: Hugging Face's name of the layer, and the
+        release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
-      arguments: arguments of the model's constructor, besides the config, that a source tells: a function of the
-        source for each.
+      arguments: arguments of the model's constructor, besides the config, that can be read from a Source: a function of
+        the Source for each.
     """
 
     name: str
@@ -60,7 +60,7 @@ def _num_labels(kernel: str) -> Callable[[Source], int]:
     def read(source: Source) -> int:
         num_labels = source.num_labels(kernel)
         if num_labels is None:
-            raise ValueError(f"num_labels is missing, and {source.path} has no classifier to take it from")
+            raise ValueError(f"num_labels is missing, and {source.path} has no classifier that tells it")
         return num_labels
 
     return read
@@ -110,10 +110,10 @@ _BY_NAME = {head.name: head for head in HEADS}
 
 
 def head_named(name: str) -> Head:
-    """The entry that from_pretrained's `model` names.
+    """The entry with the name `model` of from_pretrained.
 
     Raises:
-      ValueError: there is no such model; the names are listed.
+      ValueError: there is no such entry; the message lists the names.
     """
     if name not in _BY_NAME:
         raise ValueError(f"model must be one of {', '.join(_BY_NAME)}. Received: {name!r}")
@@ -124,7 +124,7 @@ def head_of(model) -> Head:
     """The entry of a model's class.
 
     Raises:
-      ValueError: it is no model of albert_tf.modeling.
+      ValueError: it is not a model of albert_tf.modeling.
     """
     for head in HEADS:
         if type(model) is head.model:
@@ -133,10 +133,10 @@ def head_of(model) -> Head:
 
 
 def head_of_variables(names) -> Head:
-    """The entry of the model that variables of these release names belong to.
+    """The entry of the model to which variables with these release names belong.
 
-    The heads of tasks win over pre-training's, which fine-tuned checkpoints may still have; without any head it is the
-    encoder.
+    Heads of tasks take precedence over those of pre-training, which fine-tuned checkpoints may still have. Without any
+    head it is the encoder.
     """
     candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")
     return next((head for head in candidates if any(name.startswith(head.variables) for name in names)),

@@ -1,4 +1,4 @@
-"""The names of a model's labels, in a file beside its weights: one a line, in the order of the logits."""
+"""The names of a model's labels, in a file next to its weights: one per line, in the order of the logits."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def label_names_in(directory: str) -> tuple[str, ...] | None:
 
 
 def write_label_names(names: Sequence[str], directory: str) -> None:
-    """Writes the names beside weights; the directory is made where it is missing."""
+    """Writes the names to the directory of the weights, which is made if it does not exist."""
     write_text(os.path.join(directory, LABEL_NAMES), "".join(f"{name}\n" for name in names))

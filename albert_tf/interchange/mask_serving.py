@@ -1,4 +1,4 @@
-"""The SavedModel of a pre-trained model: it fills the masks of raw text."""
+"""Exports a pre-trained model as a SavedModel that fills the masks of raw text."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ def export_mask_filling(
     export_dir: str, model: AlbertPretrainer, tokenizer: FullTokenizer, top_k: int = 5,
     max_seq_length: int | None = None, max_predictions_per_seq: int = 20,
 ) -> None:
-    """Writes a SavedModel that says what is behind each [MASK]; see export_model for its signatures.
+    """Writes a SavedModel that fills each [MASK] (see export_model for the signatures).
 
-    Raw text is `text`, string [batch]. The outputs are pieces, string, and probabilities, float32 [batch, masks,
-    top_k], best first; a text with fewer masks than another one has pieces "" and probabilities 0 behind its own. A
-    text with more tokens than the model has positions is cut.
+    The input as raw text is `text`, string [batch]. The outputs are pieces, string, and probabilities, float32 [batch,
+    masks, top_k] each, best first. For texts with fewer masks than others they are padded with "" and 0. A text with
+    more tokens than max_position_embeddings is truncated.
 
     Args:
-      export_dir: where it goes.
-      model: with the masked-LM head.
-      tokenizer: of its vocabulary.
-      top_k: how many pieces to give for each mask.
-      max_seq_length: of the records that the signature `examples` takes; by default the model's positions.
-      max_predictions_per_seq: of these records.
+      export_dir: folder of the SavedModel.
+      model: a model with the masked-LM head.
+      tokenizer: the model's tokenizer.
+      top_k: number of pieces per mask.
+      max_seq_length: number of tokens of the tf.Examples for the signature `examples`; None for
+        max_position_embeddings.
+      max_predictions_per_seq: number of masked_lm_positions of these tf.Examples.
     """
     longest = model.config.max_position_embeddings
     masks = GraphMasks(tokenizer, longest, top_k)

@@ -1,6 +1,6 @@
-"""Model cards: README.md beside weights, with the YAML header of Hugging Face's model hub.
+"""Writes model cards: README.md next to weights, with the YAML header of Hugging Face's model hub.
 
-A card says what the weights were made from and what they scored. Its license is left to the user.
+A card lists what the weights were made from and their scores. The user adds the license.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from albert_tf.training.checkpoints import best_or_latest
 CARD = "README.md"
 # A card without this line is the user's and is not replaced.
 _MARK = "<!-- Written by albert_tf, which replaces this file. Remove this line to keep your changes. -->"
-# Fields of the header that a user may fill in: they stay when the card is written again.
+# Fields of the header that a user may fill in. They are kept when the card is written again.
 _OF_THE_USER = ("license", "language")
-# Fields that describe the weights in whatever format they are.
+# Fields that describe the weights in every format.
 _OF_THE_WEIGHTS = ("license", "language", "datasets", "metrics", "model-index")
 _PLACEHOLDERS = dict(license="# license: to be chosen by you", language="# language: that of the text, for example en")
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """What is known about weights.
+    """The content of a model card.
 
     Args:
-      head: entry of the registry that the model has.
-      config: of the model.
+      head: the model's entry in the registry of heads.
+      config: the model's config.
       base_model: path of the weights that training started from or that were converted; None if there are none.
       is_conversion: whether the weights are those of base_model, in another format.
       facts: rows of the table "Made from", such as the recipe and the seed. None and "" are left out.
       datasets: what each file of training and evaluation data was made from, by the file's name: its manifest's
         "made_from", or {}.
       command: the command that made the weights and measured the scores; None if there is none.
-      scores: by name; global_step may be among them.
+      scores: the scores by name. They may include global_step.
     """
 
     head: Head
@@ -63,8 +63,8 @@ class ModelCard:
         """The card as Markdown.
 
         Args:
-          name: of the model, for the title.
-          fields: lines of YAML by field, in the place of the card's own.
+          name: name of the model, for the title.
+          fields: lines of YAML by field, which replace the card's own.
           more_sections: Markdown for the end of the card.
         """
         header = {**self._fields(name), **(fields or {})}
@@ -72,7 +72,7 @@ class ModelCard:
         return "\n".join(["---", *header.values(), "---", "", f"# {name}", "", _MARK, "", *sections, ""])
 
     def _fields(self, name: str) -> dict[str, str]:
-        """Lines of YAML by field. Values are written as JSON, which is YAML too."""
+        """Lines of YAML by field. Values are written as JSON, which is valid YAML."""
         task = self.head.pipeline_tag
         fields = dict(_PLACEHOLDERS, library_name="library_name: albert_tf", pipeline_tag=f"pipeline_tag: {task}",
                       tags="tags: [albert, tensorflow]")
@@ -123,17 +123,17 @@ class ModelCard:
 def write_model_card(directory: str, card: ModelCard) -> None:
     """Writes README.md to a directory of weights, unless there is a README.md that albert_tf did not write.
 
-    License and language stay as they are in a card that is replaced. The language, and for a conversion also the
-    other fields that describe the weights and what they were made from, come from the card of the base model.
+    A card that is replaced keeps its license and language. A new card has the language of the base model's card, and
+    after a conversion also the other fields that describe the weights and their origin.
 
     Args:
-      directory: of the weights; it exists.
-      card: what is known about them.
+      directory: the directory of the weights, which must exist.
+      card: the content of the card.
     """
     path = os.path.join(directory, CARD)
     present = _read(path)
     if present and _MARK not in present:
-        logging.info("%s is not a card of albert_tf and stays as it is", path)
+        logging.info("%s is not a card of albert_tf and is not replaced", path)
         return
     base = _card_of(card.base_model) if card.base_model else ""
     fields = {**_fields_of(base, _OF_THE_WEIGHTS if card.is_conversion else ["language"]),
@@ -143,7 +143,7 @@ def write_model_card(directory: str, card: ModelCard) -> None:
 
 
 def model_name(path: str) -> str:
-    """What a card calls weights: their URL, or the name of their directory, archive, or directory and checkpoint."""
+    """The name of weights in a card: their URL, or the name of a directory, an archive or a checkpoint."""
     if is_url(path):
         return path
     if not _is_checkpoint(path):
@@ -153,7 +153,7 @@ def model_name(path: str) -> str:
 
 
 def _card_of(weights: str) -> str:
-    """The text of the card of weights; "" if there is none, or if it is of another checkpoint in their directory."""
+    """The text of the card of weights; "" if there is none, or if it describes another checkpoint in the directory."""
     if is_url(weights):
         return ""
     if not _is_checkpoint(weights):
@@ -170,7 +170,7 @@ def _is_checkpoint(path: str) -> bool:
 def _fields_of(card: str, names: Collection[str]) -> dict[str, str]:
     """The lines of some fields in a card's header, by name."""
     header = re.match(r"---\n(.*?\n)---\n", card, re.DOTALL)
-    # A field goes on with lines that are indented or elements of a list.
+    # Lines that are indented or are elements of a list continue a field.
     fields = re.findall(r"^([\w-]+):(.*\n(?:[ -].*\n)*)", header[1], re.MULTILINE) if header else []
     return {name: f"{name}:{value}".rstrip() for name, value in fields if name in names and value.strip()}
 

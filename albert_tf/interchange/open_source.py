@@ -1,4 +1,4 @@
-"""open_source: from a path to the Source that lies there, of whatever kind."""
+"""open_source: opens weights at a path as a Source, whatever their format."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from albert_tf.training.checkpoints import best_or_latest
 
 
 def open_source(path: str, trust_module: bool = False) -> Source:
-    """The weights at a path, with config and vocabulary where they are there too.
+    """Opens the weights at a path, with the config and the vocabulary that come with them.
 
-    What is at the path is decided by reading files. No code of a SavedModel runs here.
+    The format is determined by reading files. No code of a SavedModel runs here.
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), a checkpoint's
         prefix, a BERT checkpoint of google-research/bert, a Hugging Face folder of ALBERT or BERT, a TF-Hub module of
         either generation or its .tar.gz, or a URL of one; or the name of a model that comes with the package
         (albert_tiny_en).
-      trust_module: whether a TF2 module may be opened that can only be used by running its graph. A graph can read and
+      trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
         write files.
 
     Raises:
-      ValueError: there is nothing of a known kind, or it cannot be read; or it is a module that is not trusted.
+      ValueError: there is nothing in a known format, or it cannot be read; or it is a module that is not trusted.
     """
     folder = shipped_model(path)
     source = dataclasses.replace(_open(folder), path=path) if folder else _open(path)
     if source.module and not trust_module:
-        raise ValueError(f"{path} is a TF2 module whose variables have names of their own, so it can only be used by "
-                         "running its graph, which can read and write files. If you trust it, name it as a module: "
+        raise ValueError(f"{path} is a TF2 module whose variables do not have the release's names, so it can only be "
+                         "used by running its graph, which can read and write files. If you trust it, use "
                          "--albert_hub_module_handle, or from_pretrained(..., trust_module=True)")
     return source
 
@@ -56,7 +56,7 @@ def _open(path: str) -> Source:
 
 
 def _source_in_archive(archive: str, name: str) -> Source:
-    """What is in an archive. Messages, also of what is read later, have the archive's name: its path or URL."""
+    """The source in an archive. All error messages, also those of later reads, have the archive's path or URL."""
     with errors_naming(name, archive):
         directory = unpacked(archive)
     named = errors_naming(name, directory)
@@ -81,22 +81,22 @@ def _source(path: str) -> Source:
 
 
 def checkpoint_prefix(path: str) -> str:
-    """The prefix of the checkpoint that a path means: its own, or of a directory the best, the latest or the only one.
+    """The prefix of the checkpoint at a path: the path itself, or the best, the latest or the only one in a directory.
 
     Raises:
-      ValueError: there is none, or it is not clear which.
+      ValueError: there is no checkpoint, or there are several other ones.
     """
     if tf.io.gfile.exists(f"{path}.index"):
-        found = [path]
+        prefixes = [path]
     elif not tf.io.gfile.isdir(path):
-        found = []
+        prefixes = []
     else:
         chosen = best_or_latest(path)
         others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]
-        found = [chosen] if chosen else others
-    if not found:
-        raise ValueError(f"no checkpoint at {path}: wanted is a directory with model.ckpt-* or the path of one without "
-                         ".index, a Hugging Face folder, a TF-Hub module, or a .tar.gz of one of them")
-    if len(found) > 1:
-        raise ValueError(f"several checkpoints in {path}, name one: {', '.join(map(os.path.basename, found))}")
-    return found[0]
+        prefixes = [chosen] if chosen else others
+    if not prefixes:
+        raise ValueError(f"no checkpoint at {path}: expected a directory with model.ckpt-*, the path of a checkpoint "
+                         "without .index, a Hugging Face folder, a TF-Hub module, or a .tar.gz of one of them")
+    if len(prefixes) > 1:
+        raise ValueError(f"several checkpoints in {path}, choose one: {', '.join(map(os.path.basename, prefixes))}")
+    return prefixes[0]

@@ -1,6 +1,7 @@
-"""Our own checkpoints, whose keys are the paths of Keras objects, as a source under the release's names.
+"""This package's own checkpoints as a Source with the release's names. Their keys are the paths of Keras objects.
 
-So a checkpoint of one kind of model serves any other that shares some of its variables.
+With the release's names, a checkpoint of one kind of model can be loaded into any other that shares some of its
+variables.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ _END = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def is_ours(checkpoint: Source) -> bool:
-    """Whether a checkpoint that was opened by its own keys is tf.train.Checkpoint's, and not TensorFlow 1's."""
+    """Whether a checkpoint was written by tf.train.Checkpoint, and not by TensorFlow 1."""
     return "_CHECKPOINTABLE_OBJECT_GRAPH" in checkpoint.shapes
 
 
 def our_source(checkpoint: Source) -> Source:
-    """The model's part of one of our checkpoints; optimizer, step and counters are left out."""
+    """The model in one of this package's checkpoints, without optimizer, step and counters."""
     keys = {_release_name(key): key for key in checkpoint.shapes if _is_of_the_model(key)}
     return dataclasses.replace(checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
                                read=lambda name: checkpoint.read(keys[name]))
@@ -29,5 +30,5 @@ def _is_of_the_model(key: str) -> bool:
 
 
 def _release_name(key: str) -> str:
-    """A key ends in the variable's own name, with its slashes written as ".S"; that of a TF-Hub module's in ":0"."""
+    """The variable's name, which ends its key. Slashes are written as ".S"; names in a TF-Hub module end with ":0"."""
     return key[: -len(_END)].rpartition("/")[2].replace(".S", "/").split(":")[0]

@@ -1,4 +1,4 @@
-"""Putting values from elsewhere into a model's variables, by release name, and saying what came of it."""
+"""Restores a model's variables from a Source by the release's names, and reports the result."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from albert_tf.interchange.source import Source
 
 Made = TypeVar("Made")
 _GROUP = re.compile(r"/group_\d+/")
-# The release's, and the one that SavedModels of tf.train.Checkpoint have.
+# The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
-# The classifier's variables: their shape depends on the number of labels, and not on the model's size alone.
+# The classifiers' variables, whose shapes depend on the number of labels.
 _OF_THE_LABELS = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
 
 
 @dataclasses.dataclass(frozen=True)
 class RestoreReport:
-    """What was restored, by release name.
+    """Which variables were restored, by the release's names.
 
     Args:
-      restored: variables that got a value.
-      not_restored: the others, which keep their initial values, each with the reason.
-      not_used: what the source has besides.
-      optimizer_state: slots and counters of the source, which are never taken over here.
+      restored: the restored variables.
+      not_restored: the variables that keep their initial values, with the reason for each.
+      not_used: the source's other variables.
+      optimizer_state: the source's optimizer slots and counters, which are never restored here.
     """
 
     restored: list[str]
@@ -43,31 +43,32 @@ class RestoreReport:
         if self.not_used:
             parts.append("not used: " + ", ".join(self.not_used))
         if self.optimizer_state:
-            parts.append(f"{len(self.optimizer_state)} of the optimizer's left aside")
+            parts.append(f"{len(self.optimizer_state)} optimizer variables ignored")
         return "; ".join(parts)
 
 
 def release_name(variable: tf.Variable) -> str:
-    """The name of a variable in the release's checkpoints: it is made with that name, see modeling/layers.py."""
+    """The name of a variable in the release's checkpoints, which is its own name (see modeling/layers.py)."""
     return variable.name.split(":")[0]
 
 
 def restore(model: keras.Model, source: Source) -> RestoreReport:
-    """Assigns to each variable of a model the value of its name, one after the other; the report is logged.
+    """Assigns the source's values to a model's variables with the same names, one by one, and logs the report.
+
+    A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
 
     Args:
       model: any model of albert_tf.modeling.
       source: the values.
 
     Raises:
-      ValueError: a value has another shape than its variable, or no name of the encoder fits: nothing is assigned
-        then; or a value cannot be read, or is not finite. A classifier for another number of labels is no error: it is
-        not restored (the paper starts RTE from MNLI).
+      ValueError: a value has another shape than its variable, or no variable of the encoder has a value (then nothing
+        is assigned); or a value cannot be read or is not finite.
     """
     matching = _Matching(source)
-    found = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
+    matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
     report = matching.report()
-    for variable, name in found:
+    for variable, name in matches:
         if name is not None:
             variable.assign(source.value(name))
     logging.info("%s: %s", source.path, report)
@@ -77,22 +78,22 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
 def build_restored(
     make: Callable[[], Made], source: Source, init_from_group0: bool = False
 ) -> tuple[Made, RestoreReport]:
-    """Makes a model whose variables hold the values of a source from the first; the report is logged.
+    """Makes a model whose variables are initialized with the values of a source, and logs the report.
 
-    So no random values are drawn for them, and there is never more in memory than the model and one value.
+    No random values are drawn for these variables, and only the model and one value are in memory at a time.
 
     Args:
-      make: makes the model, or what has one; under a strategy or not.
+      make: function that makes the model, or an object that has one.
       source: the values.
-      init_from_group0: whether every group starts from group 0 of the source.
+      init_from_group0: whether to initialize every group from group 0 of the source.
 
     Raises:
-      ValueError: as restore.
+      ValueError: see `restore`.
     """
     matching = _Matching(source, init_from_group0)
 
     def create(next_creator, **variable):
-        # What is not trained is a metric, or a counter of Keras.
+        # Variables that are not trainable are metrics, or counters of Keras.
         name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
         if name:
             variable["initial_value"] = lambda: source.value(name)
@@ -106,7 +107,7 @@ def build_restored(
 
 
 class _Matching:
-    """Which variable gets which value of a source."""
+    """Matches variables with the values of a source."""
 
     def __init__(self, source: Source, init_from_group0: bool = False):
         self._source, self._init_from_group0 = source, init_from_group0
@@ -115,7 +116,7 @@ class _Matching:
         self._not_restored: dict[str, str] = {}  # by name, why
 
     def find(self, name: str, shape) -> str | None:
-        """The source's name of a variable's value; None where it has none.
+        """The source's name of a variable's value; None if the source has no value for it.
 
         Raises:
           ValueError: the value has another shape.
@@ -131,17 +132,17 @@ class _Matching:
         elif name in _OF_THE_LABELS and list(theirs[1:]) == ours[1:]:
             self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
         else:
-            raise ValueError(f"{self._source.path} is of another model: {wanted} has shape {list(theirs)}, and {ours} "
-                             "is wanted")
+            raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "
+                             f"{ours}")
         return None
 
     def report(self) -> RestoreReport:
-        """Raises: ValueError: nothing was found for any variable, or nothing for the encoder."""
+        """The report. Raises ValueError if no variable, or no variable of the encoder, has a value."""
         if not self._restored:
             raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
         if any(map(_is_of_the_encoder, self._not_restored)) and not any(map(_is_of_the_encoder, self._restored)):
-            raise ValueError(f"{self._source.path} has a head and no encoder: if it was trained on a TF-Hub module, "
-                             "that is wanted too (--albert_hub_module_handle)")
+            raise ValueError(f"{self._source.path} has a head but no encoder: if it was trained on a TF-Hub module, "
+                             "set --albert_hub_module_handle to that module")
         unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
         return RestoreReport(self._restored, self._not_restored,
                              [name for name in unused if not _is_optimizer_state(name)],

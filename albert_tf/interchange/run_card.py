@@ -21,11 +21,11 @@ def write_run_card(
     Args:
       model: that was trained.
       run, trainer: options of the run.
-      command: that started it.
+      command: the command that started the run.
       init_checkpoint: initial weights; None if they were random.
       datasets: see ModelCard.
-      scores: of the run's best checkpoint; None if it was not evaluated.
-      recipe: of the hyper-parameters, if there was one.
+      scores: the scores of the run's best checkpoint; None if it was not evaluated.
+      recipe: name of the recipe of hyper-parameters; None if there was none.
     """
     facts = {
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,

@@ -1,4 +1,4 @@
-"""The tensors of a folder's model.safetensors, in one file or several, each read when it is asked for."""
+"""Reads the tensors of a folder's model.safetensors (one file or several), each only when it is needed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 _TYPES = ("F64", "F32", "F16", "BF16")
 _LONGEST_HEADER = 100_000_000  # as in the safetensors library
-# A file is mapped into memory, and pages that were looked at stay there until it is closed.
+# The library maps a file into memory, and the pages that were read stay there until the file is closed.
 _BYTES_AT_ONCE = 32 * 1024 * 1024
-# TensorFlow takes memory over that begins at a multiple of this, and copies what does not.
+# TensorFlow uses memory that begins at a multiple of this without a copy.
 _ALIGNMENT = 64
 
 
@@ -33,10 +33,10 @@ class StoredTensor:
     """A tensor in a safetensors file.
 
     Args:
-      path: of the file.
-      key: in the file.
-      shape: as stored.
-      dtype: the file's word for it, "F32".
+      path: path of the file.
+      key: key in the file.
+      shape: shape in the file.
+      dtype: name of the data type in the file: "F32".
     """
 
     path: str
@@ -45,13 +45,16 @@ class StoredTensor:
     dtype: str
 
     def read(self, transpose: bool = False) -> tf.Tensor:
-        """The values as float32; transposed where that is asked for of a matrix. No copy of them is made.
+        """The values as float32, without a second copy in memory.
+
+        Args:
+          transpose: whether to transpose the values, which must be a matrix.
 
         Raises:
-          ValueError: they are no floating-point numbers, or cannot be read.
+          ValueError: the values are not floating-point numbers, or cannot be read.
         """
         if self.dtype not in _TYPES:
-            raise ValueError(f"{self.path}: {self.key} is of type {self.dtype}, and only {', '.join(_TYPES)} are read")
+            raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
         values = _aligned(self.shape[::-1] if transpose else self.shape)
         rows = values.T if transpose else values
         at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
@@ -63,10 +66,11 @@ class StoredTensor:
 
 
 def stored_tensors(folder: str) -> dict[str, StoredTensor]:
-    """What a folder holds, by key.
+    """The tensors of a folder, by key.
 
     Raises:
-      ValueError: a file is missing, is no safetensors file, or is a pickle; or the index names a file elsewhere.
+      ValueError: a file is missing, is not a safetensors file or is a pickle; or the index names a file outside the
+        folder.
     """
     index = os.path.join(folder, INDEX)
     if not tf.io.gfile.exists(index):
@@ -77,29 +81,29 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
     return tensors
 
 
-def promised_bytes(path: str, file: IO[bytes]) -> int:
-    """How large a safetensors file is by its header: the header's length, 8 bytes, the header, and the tensors.
+def declared_bytes(path: str, file: IO[bytes]) -> int:
+    """The size of a safetensors file according to its header: the header's length (8 bytes), the header, the tensors.
 
     Args:
-      path: what to call it in messages.
-      file: at its beginning.
+      path: name of the file for error messages.
+      file: the file, at its start.
 
     Raises:
-      ValueError: it has no such header.
+      ValueError: the file has no valid header.
     """
     length = int.from_bytes(file.read(8), "little")
     if length > _LONGEST_HEADER:
-        raise ValueError(f"{path} is no safetensors file: its header would have {length:,} bytes")
+        raise ValueError(f"{path} is not a safetensors file: its header would have {length:,} bytes")
     try:
         header = json.loads(file.read(length))
         ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
         return 8 + length + int(max(ends, default=0))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{path} is no safetensors file: its header cannot be read") from error
+        raise ValueError(f"{path} is not a safetensors file: its header cannot be read") from error
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """A float32 array without values."""
+    """An uninitialized float32 array at an aligned address."""
     size = 4 * math.prod(shape)
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
@@ -112,7 +116,7 @@ def _shards(index: str) -> list[str]:
         raise ValueError(f"{index} has no weight_map from keys to safetensors files")
     for name in weight_map.values():
         if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
-            raise ValueError(f"{index} names {name!r}: wanted are .safetensors files of its own folder")
+            raise ValueError(f"{index} names {name!r}, but must name .safetensors files in its own folder")
     return sorted(set(weight_map.values()))
 
 
@@ -131,4 +135,4 @@ def _opened(path: str):
         raise ValueError(f"no such file: {path}") from error
     except (SafetensorError, OSError) as error:
         refuse_pickle(path)
-        raise ValueError(f"{path} is no safetensors file: {error}") from error
+        raise ValueError(f"{path} is not a safetensors file: {error}") from error

@@ -10,18 +10,18 @@ from albert_tf.text.tokenization import FullTokenizer
 
 def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",
                     dtype: str = "float32") -> None:
-    """Writes a model with its config, and the vocabulary of a tokenizer, so that from_pretrained reads them.
+    """Writes a model with its config, and the vocabulary of a tokenizer, to a folder that from_pretrained can read.
 
     Args:
       model: any model of albert_tf.modeling.
-      folder: where to; made where it is missing.
-      tokenizer: of the model.
+      folder: folder of the files, which is made if it does not exist.
+      tokenizer: the model's tokenizer; None for no vocabulary.
       to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert) or
         "tf_hub".
-      dtype: of the weights: "float32", or "float16" or "bfloat16" with "hugging_face".
+      dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
 
     Raises:
-      ValueError: there is a model in the folder already, there is no such format, or the format has no such model or
+      ValueError: the folder already has a model, the format is unknown, or the format does not support the model or the
         dtype.
 
     Example::

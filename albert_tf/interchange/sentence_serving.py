@@ -1,4 +1,4 @@
-"""The SavedModel of a sentence encoder, from raw text to vectors."""
+"""Exports a sentence encoder as a SavedModel that converts raw texts to vectors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from albert_tf.text.tokenization import FullTokenizer
 def export_sentence_encoder(
     export_dir: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, max_seq_length: int
 ) -> None:
-    """Writes a SavedModel with the signatures of export_model, which give sentence_embedding, float32 [batch, H].
+    """Writes a SavedModel that converts texts to vectors (see export_model for the signatures).
 
-    The raw text is `text`, string [batch]. Pooling and normalization are the model's.
+    The input as raw text is `text`, string [batch]. The output is sentence_embedding, float32 [batch, H], with the
+    model's pooling and normalization.
 
     Args:
-      export_dir: where it goes.
+      export_dir: folder of the SavedModel.
       model: the encoder with its pooling.
-      tokenizer: of its vocabulary.
-      max_seq_length: tokens that a text is cut to.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a text; longer texts are truncated.
 
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.

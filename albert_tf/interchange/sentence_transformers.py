@@ -1,8 +1,8 @@
-"""The pooling in the files of sentence-transformers, which lie beside weights of any form.
+"""Reads and writes the pooling in the files of sentence-transformers, next to weights in any format.
 
     modules.json                the steps: Transformer, Pooling, Normalize
     1_Pooling/config.json       the pooling
-    sentence_bert_config.json   the number of tokens that a text is cut to
+    sentence_bert_config.json   the largest number of tokens of a text
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH = "sentence_bert_config.json"
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
 _TYPES = ("Transformer", "Pooling", "Normalize")
 _THEIRS = ("mean", "max", "cls")
-# The keys of sentence-transformers. It has none for the pooler: that key is ours.
+# The keys of sentence-transformers. The key of the pooler is this package's own.
 _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens",
          "pooler": "pooling_mode_pooler"}
 
@@ -40,7 +40,7 @@ def pooling_in(folder: str) -> SentencePooling | None:
     """The pooling of a folder; None if it has no modules.json.
 
     Raises:
-      ValueError: a file is damaged, or has a step or a pooling that is not known here.
+      ValueError: a file is damaged, or has a step or a pooling that is not supported.
     """
     if not is_sentence_transformers(folder):
         return None
@@ -51,10 +51,10 @@ def pooling_in(folder: str) -> SentencePooling | None:
 
 
 def transformer_folder(folder: str) -> str:
-    """The folder of the weights in a folder of sentence-transformers: itself, or one in it.
+    """The folder of the weights in a folder of sentence-transformers: that folder itself, or a subfolder.
 
     Raises:
-      ValueError: modules.json is damaged, or has a step that is not known here.
+      ValueError: modules.json is damaged, or has a step that is not supported.
     """
     path = _modules(folder)[0]["path"]
     return os.path.join(folder, path) if path else folder
@@ -70,9 +70,9 @@ def write_pooling(pooling: SentencePooling, config: AlbertConfig, folder: str) -
     """Writes the files of a pooling.
 
     Args:
-      pooling: of the model.
-      config: of the encoder.
-      folder: where they go; made if it is missing.
+      pooling: the model's pooling.
+      config: the encoder's config.
+      folder: folder of the files, which is made if it does not exist.
     """
     types = _TYPES if pooling.normalize else _TYPES[:-1]
     paths = ("", _POOLING_FOLDER, _NORMALIZE_FOLDER)
@@ -98,7 +98,7 @@ def _modules(folder: str) -> list[dict[str, str]]:
     for module in read_json_list(file):
         path, kind = module.get("path"), str(module.get("type")).rpartition(".")[2]
         if not isinstance(path, str) or kind not in _TYPES:
-            raise ValueError(f"{file}: only {', '.join(_TYPES)} can be read. Received: {reprlib.repr(module)}")
+            raise ValueError(f"{file}: only {', '.join(_TYPES)} are supported. Received: {reprlib.repr(module)}")
         if path:
             check_name(path, f"{file}: path")
         modules.append(dict(path=path, type=kind))
@@ -108,9 +108,9 @@ def _modules(folder: str) -> list[dict[str, str]]:
 
 
 def _max_seq_length(folder: str) -> int | None:
-    """The tokens that a text is cut to: of sentence_bert_config.json, else of the tokenizer, where version 6 writes it.
+    """The largest number of tokens of a text, from sentence_bert_config.json or (version 6) the tokenizer's config.
 
-    None if there is no limit, for which a tokenizer has a huge number.
+    None if there is no limit. (The tokenizer then has a huge number.)
     """
     for name, key in ((_LENGTH, "max_seq_length"), (TOKENIZER_CONFIG, "model_max_length")):
         path = os.path.join(folder, name)

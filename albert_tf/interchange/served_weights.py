@@ -1,4 +1,4 @@
-"""Weights as a served model multiplies by them, made at export and not anew for every request."""
+"""Casts and concatenates the weights of a served model once, at export, and not for every request."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from albert_tf.modeling.encoder import Encoder
 
 @contextlib.contextmanager
 def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
-    """Within it, graphs that are traced read what a model makes of its weights for a step from variables.
+    """Within the block, traced graphs read the results of weights_for_step from variables.
 
-    In bfloat16 these are half as large as the weights that they stand for, and making them takes a tenth of the time
-    of a short request. In float32 hardly anything is made: nothing changes.
+    In bfloat16 these variables are half as large as the weights that they replace, and computing them takes a tenth of
+    the time of a short request. In float32 the results cost almost nothing, so nothing is replaced.
 
     Args:
-      model: any of albert_tf.modeling.
+      model: any model of albert_tf.modeling.
 
-    Gives a function: the variables of the model, those in the place of others among them, that such graphs may read.
+    Yields:
+      A function that returns all variables that the traced graphs may read: the model's variables, some replaced.
     """
     layers = [layer for layer in model.submodules
               if isinstance(layer, (Encoder, Embeddings)) and layer.compute_dtype != "float32"]
@@ -36,16 +37,16 @@ def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
         return own + [variable for weights in made for variable in weights.variables]
 
     for layer, weights in zip(layers, made):
-        layer.weights_for_step = weights  # type: ignore[method-assign]  # of this layer, until it is exported
+        layer.weights_for_step = weights  # type: ignore[method-assign]  # for this layer, until the block ends
     try:
         yield variables
     finally:
         for layer in layers:
-            del layer.weights_for_step  # the class has its own
+            del layer.weights_for_step  # restores the method of the class
 
 
 class _MadeOnce:
-    """A layer's weights_for_step, made when they are first wanted and from then on read from variables."""
+    """A layer's weights_for_step that computes its result in the first call and keeps it in variables."""
 
     def __init__(self, make: Callable):
         self._make, self._kept = make, None
@@ -56,6 +57,6 @@ class _MadeOnce:
 
     def __call__(self):
         if self._kept is None:
-            with tf.init_scope():  # and not in the graph that is traced
+            with tf.init_scope():  # outside the graph that is traced
                 self._kept = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False), self._make())
         return tf.nest.map_structure(tf.convert_to_tensor, self._kept)

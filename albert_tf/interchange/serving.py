@@ -1,7 +1,6 @@
-"""SavedModels that answer: what a task's script writes with --export_dir.
+"""Exports SavedModels that take raw text (--export_dir of the scripts).
 
-A process that serves them needs tensorflow and tensorflow_text, which registers the ops of the tokenization, and
-nothing of ours.
+A process that serves them needs only tensorflow and tensorflow_text, which registers the ops of the tokenization.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class TextSignature:
     """A signature that takes strings.
 
     Args:
-      inputs: the names and shapes of the strings: dict(text_a=[None], text_b=[None]).
-      pack: from a GraphTokenizer and the strings by name to the model's inputs, int32 [batch, seq]. It must cut what
-        is too long for the model.
+      inputs: names and shapes of the strings: dict(text_a=[None], text_b=[None]).
+      pack: function of a GraphTokenizer and the strings by name that returns the model's inputs, int32 [batch, seq]. It
+        must truncate texts that are too long for the model.
       answer: see export_model.
     """
 
@@ -49,27 +48,27 @@ def export_model(
     answer: Callable[[dict, dict, dict], dict] | None = None,
     more_texts: Mapping[str, TextSignature] | None = None,
 ) -> None:
-    """Writes a SavedModel with three signatures, whose outputs are the same:
+    """Writes a SavedModel with three signatures that have the same outputs:
 
       serving_default   raw text: a string tensor of each name in text_inputs
-      ids               an int32 tensor [batch, length] of each name in features, of any length that the model takes
+      ids               an int32 tensor [batch, length] for each name in features; any length up to the model's limit
       examples          serialized tf.Examples with the features, string [batch], as in the release
 
     The vocabulary is among its assets.
 
     Args:
-      export_dir: where it goes, written whole; a SavedModel that is there is replaced.
+      export_dir: folder of the SavedModel. An earlier export is replaced.
       model: any model of albert_tf.modeling.
-      tokenizer: of the model's vocabulary.
-      features: what the model takes, as it stands in the records: dict(input_ids=tf.io.FixedLenFeature([128],
-        tf.int64), ...).
-      outputs: what is served of the model's outputs: from the dict that the model returns, a dict of tensors
-        [batch, ...].
-      text_inputs: the names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
-      pack: from a GraphTokenizer and the texts by name to the model's inputs, int32 [batch, seq]; data/graph_packing.py
-        has it for one and two texts. It must cut what is too long for the model.
-      answer: from (texts by name, what `pack` gave, what `outputs` gave) to what is served for raw text, where that is
-        not what `outputs` gives: a text cut out of the input by its offsets.
+      tokenizer: the model's tokenizer.
+      features: the model's inputs as features of a tf.Example: dict(input_ids=tf.io.FixedLenFeature([128], tf.int64),
+        ...).
+      outputs: function of the model's outputs (a dict) that returns the outputs to serve, a dict of tensors [batch,
+        ...].
+      text_inputs: names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
+      pack: function of a GraphTokenizer and the texts by name that returns the model's inputs, int32 [batch, seq];
+        text/graph_packing.py has it for one and two texts. It must truncate texts that are too long for the model.
+      answer: function of (texts by name, the result of `pack`, the result of `outputs`) that returns the outputs for
+        raw text, if they differ from those for ids: for example a part of the input text. None: they do not differ.
       more_texts: further signatures that take strings, by name.
 
     Raises:
@@ -91,8 +90,8 @@ def export_model(
 
     def from_text(signature: TextSignature, **texts) -> dict:
         inputs = signature.pack(graph_tokenizer, **texts)
-        found = from_inputs({name: inputs[name] for name in features})
-        return signature.answer(texts, inputs, found) if signature.answer else found
+        served = from_inputs({name: inputs[name] for name in features})
+        return signature.answer(texts, inputs, served) if signature.answer else served
 
     def from_examples(examples: tf.Tensor) -> dict:
         return from_inputs(tf.io.parse_example(examples, dict(features)))
@@ -110,20 +109,21 @@ def export_model(
             IDS: graph(lambda **inputs: from_inputs(inputs), **id_specs),
             EXAMPLES: graph(from_examples, example_spec),
         }
-        module.weights = variables()  # and not the Keras model: SavedModel would keep much more than is served
+        module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
     with folder_written_whole(export_dir) as temporary:
         tf.saved_model.save(module, temporary, signatures)
 
 
 def graph(function: Callable, *specs, **named_specs):
-    """The graph of a function without control flow that depends on tensors, for inputs of these specs.
+    """Traces the graph of a function, whose control flow must not depend on tensors, for inputs of these specs.
 
-    Without AutoGraph, which would read the function's source again: it may have been edited since the script started.
+    AutoGraph is off, since it would read the function's source file again, which may have been edited since the script
+    started.
     """
     return tf.function(function, autograph=False).get_concrete_function(*specs, **named_specs)
 
 
 def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf.io.FixedLenFeature]:
-    """What every encoder takes, as it stands in records of that length; several windows are side by side there."""
+    """The encoder's inputs as features of a tf.Example with num_windows rows of max_seq_length tokens."""
     shape = [max_seq_length] if num_windows == 1 else [num_windows, max_seq_length]
     return {name: tf.io.FixedLenFeature(shape, tf.int64) for name in ENCODER_INPUTS}

@@ -1,4 +1,4 @@
-"""The models that come with the package: models/ of the repository, albert_tf/models/ when installed."""
+"""The models that come with the package: models/ in a checkout, albert_tf/models/ in an installed package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def shipped_model(path: str) -> str | None:
     """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder.
 
     Args:
-      path: as from_pretrained takes it: "albert_tiny_en".
+      path: see from_pretrained: "albert_tiny_en".
     """
     if not path.isidentifier() or pathlib.Path(path).exists():
         return None

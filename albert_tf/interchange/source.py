@@ -1,4 +1,4 @@
-"""Source: a model from elsewhere, whatever it is kept in: weights under the release's names, config, vocabulary."""
+"""Source: a stored model in any format: weights with the release's names, config, vocabulary."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from albert_tf.modeling.pooling import SentencePooling
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What every kind of file offers to `restore` and to the scripts; no value is read before it is asked for.
+    """A stored model, in the same form for every file format. Values are read only when they are needed.
 
     Args:
-      path: what to call it in messages.
-      shapes: the shape of each value, by release name.
-      read: gives the value of a release name.
-      read_config: gives the model's config.
-      vocabulary: that came with the weights; empty where none did.
-      label_names: the names of the labels of its classifier; None where they have no names.
+      path: path of the model, for messages.
+      shapes: the shape of each value, by the release's name.
+      read: function that returns the value with a release name.
+      read_config: function that returns the model's config.
+      vocabulary: the vocabulary that comes with the weights; empty if there is none.
+      label_names: the names of the classifier's labels; None if they have no names.
       sentence_pooling: how the vector of a text is made; None if it is not stored with the weights.
       model: which model of from_pretrained it is, where the source says so in words.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
@@ -41,7 +41,7 @@ class Source:
     module: str | None = None
 
     def value(self, name: str) -> tf.Tensor:
-        """The value of a release name.
+        """The value with a release name.
 
         Raises:
           ValueError: it cannot be read, or is not finite.
@@ -51,13 +51,13 @@ class Source:
         return value
 
     def num_labels(self, kernel: str = "output_weights") -> int | None:
-        """The number of labels of its classifier; None where it has none.
+        """The number of labels of the classifier; None if there is no classifier.
 
         Args:
           kernel: the release name of the classifier's weights.
 
         Raises:
-          ValueError: the classifier's weights are no matrix.
+          ValueError: the classifier's weights are not a matrix.
         """
         shape = self.shapes.get(kernel)
         if shape is not None and len(shape) != 2:

@@ -1,4 +1,4 @@
-"""The SavedModel of a model that was fine-tuned on SQuAD: it answers questions about texts."""
+"""Exports a model that was fine-tuned on SQuAD as a SavedModel that answers questions about texts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_graph_answers import best_answers
 from albert_tf.text.tokenization import FullTokenizer
 
-# What of the model's outputs is served for ids.
+# The model's outputs that are served for ids.
 _SERVED = {
     "1.1": dict(start_logits=tf.float32, end_logits=tf.float32),
     "2.0": dict(start_top_log_probs=tf.float32, start_top_index=tf.int32, end_top_log_probs=tf.float32,
                 end_top_index=tf.int32, cls_logits=tf.float32),
 }
-# Windows that go through the model together; of a megabyte of context there are thousands.
+# The number of windows of a batch. A megabyte of context has thousands of windows.
 _BATCH = 16
 
 
@@ -27,20 +27,20 @@ def export_question_answering(
     export_dir: str, model: keras.Model, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
     shortest: int = 1,
 ) -> None:
-    """Writes a SavedModel that finds answers; see export_model for its signatures.
+    """Writes a SavedModel that finds answers (see export_model for the signatures).
 
-    Raw text is `question` and `context`, string [batch]; a context of any length is read through windows, some at a
-    time. The outputs are those of tasks/squad_graph_answers.py: answer, start, end, score, and in SQuAD 2.0
-    no_answer_score. start and end count characters as Python's str does, not bytes: context[start:end] is the answer.
-    For ids the outputs are the model's logits, or its beam.
+    The inputs as raw text are `question` and `context`, string [batch]. A context can have any length: it is divided
+    into windows, which are computed in batches. The outputs are those of tasks/squad_graph_answers.py: answer, start,
+    end, score, and for SQuAD 2.0 no_answer_score. start and end count characters as Python's str does, not bytes:
+    context[start:end] is the answer. For ids the outputs are the model's logits (1.1) or beam (2.0).
 
     Args:
-      export_dir: where it goes.
-      model: AlbertSpan or AlbertConditionalSpan, by the version in `options`.
-      tokenizer: of its vocabulary.
-      features: how contexts are cut.
+      export_dir: folder of the SavedModel.
+      model: AlbertSpan (1.1) or AlbertConditionalSpan (2.0).
+      tokenizer: the model's tokenizer.
+      features: how contexts are divided into windows.
       options: how answers are chosen.
-      shortest: the least length of a row; the beam of SQuAD 2.0 must fit in.
+      shortest: the smallest length to which rows are padded; at least the width of the beam (2.0).
     """
     version = options.squad_version
     names = [name for name in MODEL_INPUTS if version == "2.0" or name != "p_mask"]
@@ -48,8 +48,8 @@ def export_question_answering(
     def pack(graph_tokenizer, question, context) -> dict:
         return pack_windows(graph_tokenizer, features, question, context, shortest)
 
-    def answer(texts: dict, windows: dict, found: dict) -> dict:
-        return best_answers(texts["context"], windows, found, options)
+    def answer(texts: dict, windows: dict, outputs: dict) -> dict:
+        return best_answers(texts["context"], windows, outputs, options)
 
     export_model(export_dir, BatchedModel(model, _SERVED[version], _BATCH), tokenizer,
                  {name: tf.io.FixedLenFeature([features.max_seq_length], tf.int64) for name in names},

@@ -1,4 +1,4 @@
-"""The SavedModel of a model that was fine-tuned to tag words."""
+"""Exports a model that was fine-tuned to tag words as a SavedModel that takes raw text or words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
 WORDS = "words"
-# Windows that go through the model together.
+# The number of windows of a batch.
 _BATCH = 16
 
 
@@ -24,19 +24,20 @@ def export_tagging(
 
     Its signatures, besides ids and examples (see export_model)::
 
-      serving_default   text, string [batch], which is split into words: runs of letters, digits and "_", and single
-                        other characters. Gives words, tags, scores, and start and end of each word in its text, which
-                        count characters as Python's str does: text[start:end] is the word.
-      words             words, string [batch, words], with "" behind the last word of a row. Gives tags and scores.
+      serving_default   Input: text, string [batch], which is split into words: runs of letters, digits and "_", and
+                        single other characters. Outputs: words, tags, scores, and the start and end of each word in
+                        its text, which count characters as Python's str does: text[start:end] is the word.
+      words             Input: words, string [batch, words], padded with "". Outputs: tags and scores.
 
-    Words, tags and scores are [batch, words], padded with "" and 0; start and end with -1. A score is the probability
-    of the tag. A text of any length is read through windows. For ids the output is probabilities [batch, seq, labels].
+    Words, tags and scores are [batch, words], padded with "" and 0; start and end are padded with -1. A score is the
+    probability of the tag. A text can have any length: it is divided into windows. For ids the output is probabilities
+    [batch, seq, labels].
 
     Args:
-      export_dir: where it goes.
-      model: its label_names are the tags.
-      tokenizer: of its vocabulary.
-      options: how texts are cut.
+      export_dir: folder of the SavedModel.
+      model: the model. Its label_names are the tags.
+      tokenizer: the model's tokenizer.
+      options: how texts are divided into windows.
 
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.
@@ -65,7 +66,7 @@ def export_tagging(
 
 
 def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """The most probable tag of each word and its probability, the mean over the word's pieces: [batch, (words)]."""
+    """The most probable tag of each word, and its probability (the mean over the word's pieces): [batch, (words)]."""
     words, counts = inputs["words"], inputs["word"] >= 0
     of_words = tf.math.unsorted_segment_mean(tf.boolean_mask(probabilities, counts),
                                              tf.boolean_mask(inputs["word"], counts), tf.size(words.values, tf.int64))

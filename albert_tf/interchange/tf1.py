@@ -1,4 +1,4 @@
-"""The release's checkpoints, read and written by their variables' names."""
+"""Reads and writes the release's checkpoints, by the names of their variables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from albert_tf.interchange.sentence_transformers import pooling_in
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.vocabulary_files import vocabulary_in
 
-# What stands in front of the encoder's names where it was a TF-Hub module, in the checkpoints of fine-tuning.
+# The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")
 
-# What a checkpoint holds besides numbers: the object graph of tf.train.Checkpoint.
+# The largest size of strings in a checkpoint, such as the object graph of tf.train.Checkpoint.
 _STRING_BYTES = 64 << 20
 
 
 def tf1_source(prefix: str) -> Source:
-    """A release checkpoint, with the albert_config.json and the vocabulary beside it.
+    """A checkpoint of the release, with the albert_config.json and the vocabulary next to it.
 
     Args:
-      prefix: path without ".index".
+      prefix: path of the checkpoint without ".index".
 
     Raises:
-      ValueError: it cannot be read; also later, from `read`.
+      ValueError: it cannot be read. `read` can raise it later, too.
     """
     with clear_errors(prefix):
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
@@ -42,7 +42,7 @@ def tf1_source(prefix: str) -> Source:
 
     def read(name: str) -> tf.Tensor:
         key = keys[name]
-        with clear_errors(prefix):  # not by the reader: what it gives is a copy
+        with clear_errors(prefix):  # not with the reader, which makes a copy
             value, = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[types[key]])
             return tf.cast(value, tf.float32)
 
@@ -52,8 +52,8 @@ def tf1_source(prefix: str) -> Source:
                   label_names_in(directory), pooling_in(directory))
 
 
-def promised_bytes(prefix: str) -> int:
-    """How large a checkpoint's data can be, by its index alone: strings, which have no size there, can be 64 MB.
+def declared_bytes(prefix: str) -> int:
+    """The largest size of a checkpoint's data according to its index, with 64 MB for strings, whose size is not there.
 
     Raises:
       ValueError: the index cannot be read.
@@ -70,14 +70,14 @@ def save_tf1_checkpoint(
     model: keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = (),
     name_of: Callable[[str], str] = str,
 ) -> None:
-    """Writes a model as the release would: a checkpoint of its variables' names, without slots.
+    """Writes a model as a checkpoint of the release: the variables with their names, without optimizer slots.
 
     Args:
       model: any model of albert_tf.modeling.
-      prefix: path without ".index".
-      global_step: written too where it is given.
+      prefix: path of the checkpoint without ".index".
+      global_step: value of the variable global_step; None for no such variable.
       left_out: release names of variables that are not written.
-      name_of: from a release name to the name that is written.
+      name_of: function from a release name to the name that is written.
     """
     values = {release_name(variable): variable for variable in model.weights}
     values = {name_of(name): variable.read_value() for name, variable in values.items() if name not in left_out}
@@ -86,26 +86,26 @@ def save_tf1_checkpoint(
     if os.path.dirname(prefix):
         tf.io.gfile.makedirs(os.path.dirname(prefix))
     if tf.io.gfile.exists(f"{prefix}.index"):
-        tf.io.gfile.remove(f"{prefix}.index")  # written last: old index and new data would look whole
+        tf.io.gfile.remove(f"{prefix}.index")  # an old index with new data would look complete
     names = sorted(values)
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
                       tensors=[values[name] for name in names])
 
 
 def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.DType]) -> None:
-    """Raises ValueError where the index describes more values than the data files hold: no shape is to be believed."""
+    """Raises ValueError if the index describes more values than the data files have, since shapes are not trusted."""
     directory, name = os.path.split(prefix)
     files = [file for file in tf.io.gfile.listdir(directory or ".") if file.startswith(f"{name}.data-")]
     stored = sum(tf.io.gfile.stat(os.path.join(directory, file)).length for file in files)
     described = sum(math.prod(shape) * types[key].size for key, shape in shapes.items() if types[key] != tf.string)
     if described > stored:
         raise ValueError(f"{prefix} cannot be read as a checkpoint: its index describes {described:,} bytes of values, "
-                         f"and its data files have {stored:,}")
+                         f"but its data files have {stored:,}")
 
 
 @contextlib.contextmanager
 def clear_errors(prefix: str):
-    """Whatever TensorFlow raises where a checkpoint cannot be read becomes a ValueError."""
+    """Turns TensorFlow's errors of reading a checkpoint into a ValueError."""
     try:
         yield
     except (tf.errors.OpError, ValueError, RuntimeError, LookupError) as error:

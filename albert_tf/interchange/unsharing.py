@@ -1,4 +1,4 @@
-"""Unsharing: a model whose layers share weights, read as one in which each layer has its own copy of them."""
+"""Unsharing: reads a model whose layers share weights as a model in which each layer has its own copy of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def unshared_config(config: AlbertConfig) -> AlbertConfig:
 def unshared(source: Source) -> Source:
     """The source of a model with the same outputs in which each layer has its own weights.
 
-    A source without sharing is returned as it is.
+    A source without sharing is returned unchanged.
 
     Raises:
       ValueError: it is a TF2 module whose graph is run, so that its layers cannot be changed.

@@ -1,4 +1,4 @@
-"""The vocabulary that lies beside weights, whoever put it there, and the casing that it was made for."""
+"""The vocabulary files next to weights, and the casing that is stored with them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.json_files import read_json_object
 from albert_tf.text.tokenization import FullTokenizer
 
-# By which names a SentencePiece model and a WordPiece vocabulary go: the release's, then Hugging Face's.
+# The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
-# Hugging Face keeps the casing here.
+# Hugging Face's file with the casing.
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyFiles:
-    """What FullTokenizer takes, as far as a source of weights has it.
+    """The arguments of FullTokenizer that are stored with weights.
 
     Args:
-      spm_model_file: a SentencePiece model, or None.
-      vocab_file: a WordPiece vocabulary, or None.
-      do_lower_case: whether it is of lower-case text; None where the source does not say.
-      archive: the path of the archive that the files were unpacked from, for messages; None if there is none.
+      spm_model_file: path of a SentencePiece model, or None.
+      vocab_file: path of a WordPiece vocabulary, or None.
+      do_lower_case: whether to lower-case text; None if nothing is stored.
+      archive: path of the archive from which the files were unpacked, for messages; None if there is none.
     """
 
     spm_model_file: str | None = None
@@ -44,7 +44,7 @@ class VocabularyFiles:
 
     @property
     def path(self) -> str:
-        """The file of the two that there is; "" where there is none."""
+        """The path of the SentencePiece model or the WordPiece vocabulary; "" if there is neither."""
         return self.spm_model_file or self.vocab_file or ""
 
     @classmethod
@@ -55,7 +55,7 @@ class VocabularyFiles:
                    vocab_file=None if tokenizer.sp_model else path, do_lower_case=tokenizer.do_lower_case)
 
     def tokenizer(self) -> FullTokenizer:
-        """The tokenizer of these files; lower case, as all released models are, where nothing is said.
+        """The tokenizer of these files. If no casing is stored, it lower-cases text, as all released models do.
 
         Raises:
           ValueError: there is no vocabulary, or it cannot be read.
@@ -68,33 +68,33 @@ class VocabularyFiles:
 
 
 def vocabulary_in(directory: str) -> VocabularyFiles:
-    """The vocabulary of a directory, by its usual names, or by its ending where there is only one.
+    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension.
 
     Raises:
-      ValueError: tokenizer_config.json is no JSON object.
+      ValueError: tokenizer_config.json is not a JSON object.
     """
     return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), lower_case_in(directory))
 
 
 def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
-    """Copies a vocabulary to a directory, so that the weights there carry it too, and writes its casing beside it.
+    """Copies a vocabulary to the directory of weights, and writes its casing to tokenizer_config.json.
 
     Args:
-      files: which; nothing happens where there is none.
-      directory: where to; made where it is missing.
-      name: what to call it there; by default its own name.
+      files: the vocabulary. If it is empty, nothing is done.
+      directory: the directory, which is made if it does not exist.
+      name: name of the copy; None for the name of the file.
     """
     if not files:
         return
     target = os.path.join(directory, name or os.path.basename(files.path))
-    with written_whole(target) as temporary:  # also where source and target are the same, or the target read-only
+    with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
         tf.io.gfile.copy(files.path, temporary, overwrite=True)
     if files.do_lower_case is not None:
         write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(dict(do_lower_case=files.do_lower_case)))
 
 
 def lower_case_in(directory: str) -> bool | None:
-    """What a directory's tokenizer_config.json says of the casing; None where it says nothing."""
+    """The value of do_lower_case in a directory's tokenizer_config.json; None if there is none."""
     path = os.path.join(directory, TOKENIZER_CONFIG)
     if not tf.io.gfile.exists(path):
         return None
@@ -107,7 +107,7 @@ def lower_case_in(directory: str) -> bool | None:
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
     names = tf.io.gfile.listdir(directory or ".") if tf.io.gfile.isdir(directory or ".") else []
     for pattern in patterns:
-        found = fnmatch.filter(names, pattern)
-        if len(found) == 1:
-            return os.path.join(directory, found[0])
+        matches = fnmatch.filter(names, pattern)
+        if len(matches) == 1:
+            return os.path.join(directory, matches[0])
     return None

@@ -1,4 +1,4 @@
-"""WeightsReader: from_pretrained's ways into a task, with what the user has said about weights."""
+"""WeightsReader: reads weights into tasks, with the user's settings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WeightsReader:
     """Reads weights for tasks.
 
     Args:
-      trusted_module: the path that the user has named as a TF-Hub module: the graph of a TF2 module there may run.
-      init_from_group0: whether every group starts from group 0.
+      trusted_module: the path that the user has set as a TF-Hub module. A TF2 module there may run its own graph.
+      init_from_group0: whether to initialize every group from group 0.
       unshare_layers: whether each layer gets its own copy of the weights that layers share.
     """
 
@@ -31,13 +31,13 @@ class WeightsReader:
     unshare_layers: bool = False
 
     def make(self, new_task: Callable[[], AnyTask], path: str | None) -> tuple[AnyTask, RestoreReport | None]:
-        """A task with the weights at a path, and what was restored; with random weights where the path is None.
+        """A task with the weights at a path (random weights if it is None), and a report of what was restored.
 
-        A trusted TF2 module is the model's encoder in any case: checkpoints of a run on it hold the values of its
-        variables, and not its graph.
+        A trusted TF2 module is always the model's encoder, since checkpoints of a run on it have the values of its
+        variables, but not its graph.
 
         Raises:
-          ValueError: as make_with_weights.
+          ValueError: see make_with_weights.
         """
         if self.trusted_module and self.trusted_module != path:
             source = open_source(self.trusted_module, trust_module=True)
@@ -49,10 +49,10 @@ class WeightsReader:
         return make_with_weights(new_task, self._open(path), self.init_from_group0)
 
     def load(self, model: keras.Model, path: str) -> RestoreReport:
-        """Puts the weights at a path into a model that exists already.
+        """Loads the weights at a path into an existing model.
 
         Raises:
-          ValueError: as load_checkpoint.
+          ValueError: see load_checkpoint.
         """
         return load_source(model, self._open(path))
 

@@ -170,7 +170,7 @@ def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, tempora
     (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
     before = files_in(temporary)
     message = (rf"albert.tar.gz has the member albert_tiny/model.ckpt-best.data-00000-of-00001 of {size + 1:,} bytes, "
-               rf"and its index or header promises at most {size:,}: nothing")
+               rf"but its index or header declares at most {size:,}: nothing")
     with pytest.raises(ValueError, match=message):
         albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
     assert {os.path.basename(path) for path in set(files_in(temporary)) - set(before)} == {"model.ckpt-best.index"}
@@ -180,7 +180,7 @@ def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, tempora
     (b"\xff" * 8 + b"{}", "its header would have 18,446,744,073,709,551,615 bytes"),
     (b"\x09" + bytes(7) + b'{"a": []}', "its header cannot be read"),
     ((34).to_bytes(8, "little") + json.dumps(dict(a=dict(data_offsets=[0, 1000]))).encode() + bytes(2000),
-     "of 2,042 bytes, and its index or header promises at most 1,042")], ids=["length", "header", "size"])
+     "of 2,042 bytes, but its index or header declares at most 1,042")], ids=["length", "header", "size"])
 def test_safetensors_larger_than_their_header_says_are_not_unpacked(tmp_path, temporary, content, message):
     path = packed(tmp_path / "hf.tar.gz", member("hf/model.safetensors", content=content))
     with pytest.raises(ValueError, match=f"hf.tar.gz .*model.safetensors .*{message}"):

@@ -68,7 +68,7 @@ def test_the_variables_tell_the_model(tmp_path, kind):
 
 def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     made(tmp_path / "ours", "ours", "multiple_choice")
-    with pytest.raises(ValueError, match="is a regression or a multiple choice: say which"):
+    with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set"):
         convert(open_source(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
     made(tmp_path / "hf", "hugging_face", "multiple_choice")
     assert kind_of(open_source(str(tmp_path / "hf"))) == "multiple_choice"
@@ -117,13 +117,13 @@ def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
     bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     made(tmp_path, to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
-    with pytest.raises(ValueError, match="there is a model in .* already"):
+    with pytest.raises(ValueError, match="there is already a model in"):
         convert(open_source(str(tmp_path)), str(tmp_path), to)
 
 
 @pytest.mark.parametrize("kind, changes, message", [
-    ("pretrainer", dict(cross_layer_sharing="attention"), "cannot share attention or feed-forward blocks alone"),
-    ("conditional_span", {}, "has no such model as AlbertConditionalSpan")])
+    ("pretrainer", dict(cross_layer_sharing="attention"), "cannot share only attention or only feed-forward blocks"),
+    ("conditional_span", {}, "has no model for AlbertConditionalSpan")])
 def test_what_hugging_face_cannot_express_is_refused(tmp_path, kind, changes, message):
     made(tmp_path / "first", kind=kind, **changes)
     with pytest.raises(ValueError, match=message):
@@ -140,7 +140,7 @@ def test_a_module_of_other_variables_is_refused(tmp_path):
 def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden, tmp_path):
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     made(tmp_path / "span", kind="span", vocabulary=vocabulary)
-    with pytest.raises(ValueError, match="no head but those of pre-training. Received: AlbertSpan"):
+    with pytest.raises(ValueError, match="no other head than those of pre-training and a pooling. Received: AlbertSpan"):
         convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
     made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
     convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")

@@ -141,7 +141,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
      "no such config file: "),
     (lambda folder: (saved(folder, "model.ckpt-best"),
                      (folder / "albert_config.json").write_text(TINY.replace(hidden_size=16).to_json_string())), {},
-     r"embedding_hidden_mapping_in/kernel has shape \[4, 8\], and \[4, 16\] is wanted"),
+     r"embedding_hidden_mapping_in/kernel has shape \[4, 8\], expected \[4, 16\]"),
 ])
 def test_what_cannot_be_loaded_is_named(folder, make, arguments, message):
     make(folder)

@@ -43,7 +43,7 @@ def test_a_model_is_downloaded_once(tmp_path, golden, server, inside):
 
 
 def test_a_url_that_has_nothing_is_one_clear_error(server):
-    with pytest.raises(ValueError, match=f"{server[1]}/nothing cannot be fetched: .*404"):
+    with pytest.raises(ValueError, match=f"{server[1]}/nothing cannot be downloaded: .*404"):
         albert_tf.from_pretrained(f"{server[1]}/nothing")
 
 
@@ -51,7 +51,7 @@ def test_a_fetched_archive_with_a_member_that_leads_out_is_refused(tmp_path, ser
     folder, url = server
     with tarfile.open(folder / "bad", "w:gz") as archive:
         archive.add(__file__, "../../outside")
-    with pytest.raises(ValueError, match=f"^{url}/bad cannot be fetched: {url}/bad has the member ../../outside"):
+    with pytest.raises(ValueError, match=f"^{url}/bad cannot be downloaded: {url}/bad has the member ../../outside"):
         albert_tf.from_pretrained(f"{url}/bad")
     assert not list(tmp_path.rglob("outside"))
 
@@ -64,7 +64,7 @@ def test_a_damaged_archive_is_not_kept(tmp_path, golden, server, damage):
         file.add(tmp_path / "module", "module")
     (folder / "albert.tar.gz").write_bytes(damage((folder / "whole.tar.gz").read_bytes()))
     archive = f"{url}/albert.tar.gz"
-    with pytest.raises(ValueError, match=f"^{archive} cannot be fetched: {archive} cannot be unpacked"):
+    with pytest.raises(ValueError, match=f"^{archive} cannot be downloaded: {archive} cannot be unpacked"):
         albert_tf.from_pretrained(f"{url}/albert.tar.gz")
     (folder / "whole.tar.gz").rename(folder / "albert.tar.gz")
     model = albert_tf.from_pretrained(f"{url}/albert.tar.gz")

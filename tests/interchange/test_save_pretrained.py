@@ -32,7 +32,7 @@ def test_without_a_tokenizer_none_is_written(tmp_path):
         albert_tf.tokenizer_from_pretrained(str(tmp_path / "saved"))
 
 
-@pytest.mark.parametrize("to, message", [("ours", "there is a model in .* already"), ("onnx", "Received: 'onnx'")])
+@pytest.mark.parametrize("to, message", [("ours", "there is already a model in"), ("onnx", "Received: 'onnx'")])
 def test_what_cannot_be_written_is_refused(tmp_path, to, message):
     model = albert_tf.AlbertModel(TINY)
     albert_tf.save_pretrained(model, str(tmp_path))

@@ -100,7 +100,7 @@ def test_an_encoder_without_a_pooling_takes_the_mean(tmp_path):
 @pytest.mark.parametrize("file, change, message", [
     ("modules.json", lambda values: values[:1], "the steps must be Transformer, Pooling"),
     ("modules.json", lambda values: [*values, dict(path="3_Dense", type="sentence_transformers.models.Dense")],
-     "only Transformer, Pooling, Normalize can be read. Received: .*Dense"),
+     "only Transformer, Pooling, Normalize are supported. Received: .*Dense"),
     ("modules.json", lambda values: [dict(values[0], path="../x"), *values[1:]], "modules.json: path .*x"),
     ("modules.json", lambda values: dict(a=1), "expected a list of JSON objects"),
     ("1_Pooling/config.json", lambda values: dict(values, pooling_mode="lasttoken"),

@@ -62,5 +62,5 @@ def test_what_layers_share_is_stored_once(head, precision, bytes_per_weight):
 
 def test_a_module_with_ops_that_tensorflow_lite_lacks_is_refused(tmp_path):
     tf2_module(tmp_path / "module", None, 8, str(tmp_path / "written"))
-    with pytest.raises(ValueError, match="TensorFlow Lite cannot take this model: .*WriteFile"):
+    with pytest.raises(ValueError, match="TensorFlow Lite cannot convert this model: .*WriteFile"):
         tflite.convert(HubEncoder(str(tmp_path / "module")), "float32", 4)

@@ -1,1 +1,1 @@
-"""TF-Hub modules of both generations."""
+"""Reads and writes TF-Hub modules, of TensorFlow 1 and 2."""

@@ -1,4 +1,4 @@
-"""What the graph of a TensorFlow 1 module tells of its model: no config comes with such a module."""
+"""Derives the config of a TensorFlow 1 module from its graph, since such modules come without a config."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from albert_tf.config import AlbertConfig
 
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
 _LAYER = re.compile(r"/transformer/(?:.*/)?layer_(\d+)/")
-# The op that gives an activation away, looked for in this order.
+# The ops by which activations are recognized, in this order.
 _ACTIVATIONS = (("Erf", "gelu_exact"), ("Relu", "relu"), ("Pow", "gelu"), ("Tanh", "tanh"))
 
 
 def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig:
-    """The config of a module whose graph the release's code made; dropout is 0.
+    """The config of a module whose graph was made by the release's code. Dropout is 0.
 
     Args:
-      path: of the module, for messages.
-      graph: of the module.
-      shapes: of its variables, by release name.
+      path: path of the module, for messages.
+      graph: the module's graph.
+      shapes: the shapes of its variables, by the release's names.
 
     Raises:
-      ValueError: graph or variables do not tell.
+      ValueError: the graph or the variables do not determine the config.
     """
     blocks = [match.groups() for match in map(_BLOCK.match, shapes) if match]
     layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
@@ -43,12 +43,12 @@ def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, S
             max_position_embeddings=shapes["bert/embeddings/position_embeddings"][0],
             type_vocab_size=shapes["bert/embeddings/token_type_embeddings"][0])
     except (KeyError, ValueError) as error:
-        raise ValueError(f"{path} carries no config, and its graph does not tell all of it: give the model's config "
-                         "(--albert_config_file)") from error
+        raise ValueError(f"{path} has no config, and its graph does not determine all of it: set --albert_config_file "
+                         "to the model's config") from error
 
 
 def lower_case_of_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> bool | None:
-    """The constant do_lower_case of the signature tokenization_info; None where there is none."""
+    """The constant do_lower_case of the signature tokenization_info; None if there is none."""
     output = meta_graph.signature_def["tokenization_info"].outputs.get("do_lower_case")
     nodes = {node.name: node for node in meta_graph.graph_def.node}
     node = nodes.get(output.name.split(":")[0]) if output else None
@@ -58,7 +58,7 @@ def lower_case_of_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> bool | None:
 
 
 def _numbers_of_heads(graph: graph_pb2.GraphDef, hidden_size: int) -> set[int]:
-    """From the shapes [..., heads, head size] that queries are brought to."""
+    """The numbers of attention heads according to the shapes [..., heads, head size] to which queries are reshaped."""
     shapes = (_value(node) for node in graph.node if "/self/query/" in node.name and node.op == "Const")
     pairs = (shape[-2:] for shape in shapes if shape.ndim == 1 and len(shape) >= 2 and shape.dtype.kind == "i")
     return {int(heads) for heads, size in pairs if heads > 0 and heads * size == hidden_size}

@@ -1,7 +1,8 @@
-"""A TF-Hub module as a source of weights.
+"""Reads a TF-Hub module as a Source.
 
-Modules of TensorFlow 1 are read by their variables' names, which are the release's; so are SavedModels of TensorFlow 2
-whose variables carry them, as those of export_to_tfhub.py do. Any other SavedModel is used as the encoder it is.
+Weights are read by the release's names from modules of TensorFlow 1, and from SavedModels of TensorFlow 2 whose
+variables have these names (such as those of export_to_tfhub.py). Any other SavedModel is used as an encoder with its
+own graph.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from albert_tf.interchange.vocabulary_files import lower_case_in, vocabulary_in
 _GRAPH = "saved_model.pb"
 _VARIABLES = os.path.join("variables", "variables")
 _ASSETS = "assets"
-# Where a SavedModel keeps files that its graph does not read.
+# The folder of a SavedModel's files that its graph does not read.
 EXTRA_ASSETS = "assets.extra"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def is_hub_module(path: str) -> bool:
-    """Whether a folder is a SavedModel, as TF-Hub modules are."""
+    """Whether a folder is a SavedModel, the format of TF-Hub modules."""
     return tf.io.gfile.exists(os.path.join(path, _GRAPH))
 
 
 def hub_source(path: str) -> Source:
-    """The weights of a module, with the config, the vocabulary and the pooling among its assets.
+    """The weights of a module, with the config, the vocabulary and the pooling in its assets.
 
-    Where there is no config among them, that of a TensorFlow 1 module is what its graph says.
+    If a TensorFlow 1 module has no config in its assets, the config is derived from its graph.
 
     Raises:
-      ValueError: it cannot be read.
+      ValueError: the module cannot be read.
     """
     meta_graph = _meta_graph(path)
     source = _tf2_source(path) if meta_graph.HasField("object_graph_def") else _tf1_source(path, meta_graph)
@@ -75,7 +76,7 @@ def _tf2_source(path: str) -> Source:
 
 
 def _keys_by_name(prefix: str) -> dict[str, str]:
-    """From the variables' own names to their keys in the checkpoint of a SavedModel."""
+    """The keys of variables in the checkpoint of a SavedModel, by the variables' names."""
     with clear_errors(prefix):
         graph = tf.compat.v1.train.NewCheckpointReader(prefix).get_tensor(_OBJECTS)
     objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
@@ -84,17 +85,17 @@ def _keys_by_name(prefix: str) -> dict[str, str]:
 
 
 def _meta_graph(path: str) -> meta_graph_pb2.MetaGraphDef:
-    """The graph of a module; one of TensorFlow 1 has one for training too, with the same variables."""
+    """The graph of a module for inference. A TensorFlow 1 module has a second graph, for training."""
     file_name = os.path.join(path, _GRAPH)
     try:
         with tf.io.gfile.GFile(file_name, "rb") as file:
             saved_model = saved_model_pb2.SavedModel.FromString(file.read())
     except DecodeError as error:
-        raise ValueError(f"{file_name} is no SavedModel: {error}") from error
+        raise ValueError(f"{file_name} is not a SavedModel: {error}") from error
     if not saved_model.meta_graphs:
-        raise ValueError(f"{file_name} is no SavedModel: it holds no graph")
+        raise ValueError(f"{file_name} is not a SavedModel: it has no graph")
     return min(saved_model.meta_graphs, key=lambda meta_graph: len(meta_graph.meta_info_def.tags))
 
 
 def _no_config(path: str) -> AlbertConfig:
-    raise ValueError(f"{path} carries no {CONFIG_NAME}: give the model's config (--albert_config_file)")
+    raise ValueError(f"{path} has no {CONFIG_NAME}: set --albert_config_file to the model's config")

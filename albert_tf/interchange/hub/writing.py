@@ -1,7 +1,7 @@
-"""TF-Hub modules: the encoder as a TF2 reusable SavedModel, and a preprocessing model from text to its inputs.
+"""Writes TF-Hub modules: the encoder as a TF2 reusable SavedModel, and a preprocessing model that makes its inputs.
 
-The inputs, outputs and methods are those of the published modules (albert_en_base and albert_en_preprocess); the
-encoder has the signatures of the release's TF1 modules besides.
+The inputs, outputs and methods are those of the published modules (albert_en_base and albert_en_preprocess). The
+encoder also has the signatures of the release's TF1 modules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from albert_tf.text.graph_packing import pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
-PUBLISHED_SEQ_LENGTH = 128  # of the preprocessing
+PUBLISHED_SEQ_LENGTH = 128  # of the published preprocessing
 _HUB_INPUTS = dict(zip(("input_word_ids", "input_mask", "input_type_ids"), ENCODER_INPUTS))
 _in_graph = functools.partial(tf.function, autograph=False)  # see serving.graph
 _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
@@ -37,17 +37,17 @@ _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
 def export_encoder(
     export_path: str, model: AlbertModel | AlbertPretrainer | AlbertSentenceEncoder, tokenizer: FullTokenizer
 ) -> None:
-    """Writes a SavedModel that hub.load and hub.KerasLayer(trainable=True) take.
+    """Writes a SavedModel for hub.load and hub.KerasLayer(trainable=True).
 
-    Called with input_word_ids, input_mask and input_type_ids, int32 [batch, seq], it gives pooled_output (also as
-    "default"), sequence_output and encoder_outputs. A sentence encoder gives sentence_embedding too, which is its
-    "default". The signatures are the release's: tokens, tokenization_info, and, for a model with the heads of
-    pre-training, mlm and sop.
+    Its inputs are input_word_ids, input_mask and input_type_ids, int32 [batch, seq]. Its outputs are pooled_output
+    (also as "default"), sequence_output and encoder_outputs. A sentence encoder also returns sentence_embedding, which
+    is its "default". The signatures are those of the release: tokens, tokenization_info, and, for a model with the
+    heads of pre-training, mlm and sop.
 
     Args:
-      export_path: where it goes, written whole.
+      export_path: folder of the SavedModel. An earlier export is replaced.
       model: the encoder alone, with both heads of pre-training, or with a pooling.
-      tokenizer: its vocabulary file is the asset. Config and casing are extra assets.
+      tokenizer: the model's tokenizer. Its vocabulary file is an asset; config and casing are extra assets.
 
     Raises:
       ValueError: there is something at export_path that is not an earlier export.
@@ -69,16 +69,17 @@ def export_encoder(
 def export_preprocessing(
     export_path: str, tokenizer: FullTokenizer, seq_length: int = PUBLISHED_SEQ_LENGTH
 ) -> None:
-    """Writes a SavedModel from texts to the encoder's inputs.
+    """Writes a SavedModel that converts texts to the encoder's inputs.
 
-    Called with texts, string [batch], it gives input_word_ids, input_mask and input_type_ids, int32 [batch,
-    seq_length]. For two texts or another length: `tokenize` (texts to ragged ids) and `bert_pack_inputs` (a list of one
-    or two of these, and seq_length). tokenize.get_special_tokens_dict() has the special ids. What is longer is cut.
+    Its input is texts, string [batch]. Its outputs are input_word_ids, input_mask and input_type_ids, int32 [batch,
+    seq_length]. For two texts or another length, it has the methods `tokenize` (texts to ragged ids) and
+    `bert_pack_inputs` (a list of one or two ragged ids, and seq_length). tokenize.get_special_tokens_dict() returns the
+    special ids. Longer texts are truncated.
 
     Args:
-      export_path: where it goes, written whole.
-      tokenizer: what it does the same as.
-      seq_length: of a row, tokens.
+      export_path: folder of the SavedModel. An earlier export is replaced.
+      tokenizer: the tokenizer whose results are reproduced.
+      seq_length: number of tokens of a row.
 
     Raises:
       ValueError: there is something at export_path that is not an earlier export.
@@ -90,7 +91,7 @@ def export_preprocessing(
 
 
 class _EncoderModule(tf.train.Checkpoint):
-    """Args: the encoder, its tokenizer, and the pooling of a sentence encoder: from (outputs, mask) to vectors."""
+    """The module of an encoder. `pooling` is a function of (outputs, mask) that returns vectors, or None."""
 
     def __init__(self, encoder: AlbertModel, tokenizer: FullTokenizer, pooling: Callable | None = None):
         super().__init__()
@@ -115,7 +116,7 @@ class _EncoderModule(tf.train.Checkpoint):
 
 
 class _PlainDropouts(Dropouts):
-    """Drops, without the chains that XLA compiles in training: a module is to run where there is no XLA."""
+    """Dropout without the chains that XLA compiles in training, since a module must run without XLA."""
 
     training = False
 

@@ -1,1 +1,1 @@
-"""Hugging Face's folders: config.json, model.safetensors, spiece.model."""
+"""Reads and writes Hugging Face folders: config.json, model.safetensors, spiece.model."""

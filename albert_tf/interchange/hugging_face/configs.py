@@ -1,4 +1,4 @@
-"""Hugging Face's config.json from and to AlbertConfig, and what one of the two cannot express."""
+"""Converts between Hugging Face's config.json and AlbertConfig, and rejects what one of the two cannot express."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from albert_tf.json_files import read_json_object
 
 CONFIG = "config.json"
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
-# Which model of from_pretrained each of their classes is.
+# The kind of model (see from_pretrained) of each of Hugging Face's classes.
 MODELS = {prefix + architecture: head.name
           for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
-# The release's gelu is the tanh approximation; Hugging Face has that name for the exact function.
+# The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 
 
 def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
     """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from.
 
-    The class is "" where the folder does not name it.
+    The class is "" if the folder does not name it.
 
     Raises:
-      ValueError: the config is missing, of another kind of model, or of one that there is not here.
+      ValueError: the config is missing, or that of a model that is not supported.
     """
     path = os.path.join(folder, CONFIG)
     config = AlbertConfig.from_json_file(path)
@@ -35,18 +35,18 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
         raise ValueError(f"{path}: architectures must be a list of class names. "
                          f"Received: {reprlib.repr(architectures)}")
     if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
-        raise ValueError(f"{path}: only tied word embeddings and absolute positions can be read")
+        raise ValueError(f"{path}: only tied word embeddings and absolute positions are supported")
     model_type = values.get("model_type", "albert")
     if model_type == "albert" and _their_groups(config) != _our_groups(config):
         if config.num_hidden_groups != config.num_hidden_layers:
-            raise ValueError(f"{path}: {config.num_hidden_layers} layers fall into {config.num_hidden_groups} groups "
-                             "otherwise than in the release")
+            raise ValueError(f"{path}: {config.num_hidden_layers} layers are assigned to {config.num_hidden_groups} "
+                             "groups differently than in the release")
         config = config.replace(num_hidden_groups=1, cross_layer_sharing="none")
     return config, model_type, architectures[0]
 
 
 def read_label_names(folder: str) -> tuple[str, ...] | None:
-    """The names of a classifier's labels in config.json; None where they are LABEL_0, LABEL_1, ... or missing.
+    """The names of a classifier's labels in config.json; None if they are LABEL_0, LABEL_1, ... or missing.
 
     Raises:
       ValueError: the labels are not numbered from 0.
@@ -60,12 +60,12 @@ def read_label_names(folder: str) -> tuple[str, ...] | None:
 
 
 def _numbered(num_labels: int) -> tuple[str, ...]:
-    """Hugging Face's names of labels that have none."""
+    """Hugging Face's names of labels without names."""
     return tuple(f"LABEL_{label}" for label in range(num_labels))
 
 
 def model_type_of(config: AlbertConfig) -> str:
-    """The model type that a config is written as."""
+    """Hugging Face's model type of a config."""
     return "bert" if config.is_bert else "albert"
 
 
@@ -73,33 +73,33 @@ def architecture_of(head: Head, model_type: str) -> str:
     """Hugging Face's class of a model, "AlbertForPreTraining".
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is no such class.
     """
     if not head.architectures:
-        raise ValueError(f"Hugging Face has no such model as {head.model.__name__}")
+        raise ValueError(f"Hugging Face has no model for {head.model.__name__}")
     return _CLASS_PREFIXES[model_type] + head.architectures[0]
 
 
 def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None,
                   label_names: Sequence[str] | None = None) -> dict:
-    """What config.json says of a model.
+    """The content of config.json for a model.
 
     Args:
-      config: of the model.
-      architecture: of architecture_of.
-      num_labels: of a classifier.
-      label_names: of its labels, where they have names.
+      config: the model's config.
+      architecture: the result of architecture_of.
+      num_labels: number of labels of a classifier; None for other models.
+      label_names: the names of the labels; None if they have no names.
 
     Raises:
       ValueError: Hugging Face has no such model.
     """
     if config.cross_layer_sharing in ("attention", "ffn"):
-        raise ValueError("Hugging Face's ALBERT cannot share attention or feed-forward blocks alone. "
+        raise ValueError("Hugging Face's ALBERT cannot share only attention or only feed-forward blocks. "
                          f"Received: cross_layer_sharing={config.cross_layer_sharing!r}")
     model_type, ours, config = model_type_of(config), _our_groups(config), config.in_groups()
     if _their_groups(config) != ours:
-        raise ValueError(f"Hugging Face spreads {config.num_hidden_layers} layers otherwise over "
-                         f"{config.num_hidden_groups} groups than the release")
+        raise ValueError(f"Hugging Face assigns {config.num_hidden_layers} layers to {config.num_hidden_groups} groups "
+                         "differently than the release")
     values = config.to_bert_dict() if model_type == "bert" else config.to_dict()
     values.pop("cross_layer_sharing", None)
     values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
@@ -116,6 +116,6 @@ def _our_groups(config: AlbertConfig) -> list[int]:
 
 
 def _their_groups(config: AlbertConfig) -> list[int]:
-    """Their expression; in floating point it may come out beside the release's."""
+    """The groups by Hugging Face's expression. In floating point, its results can differ from the release's."""
     layers_of_a_group = config.num_hidden_layers / config.num_hidden_groups
     return [int(layer / layers_of_a_group) for layer in range(config.num_hidden_layers)]

@@ -1,4 +1,4 @@
-"""The release's names of variables and Hugging Face's names of tensors: a table for each model type, read both ways."""
+"""Maps the release's names of variables to Hugging Face's names of tensors, and back: one table per model type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from albert_tf.interchange.heads import DENSE, HEADS, LAYER_NORM
 
-# Layers outside of the blocks: the release's scope, their layer, the release's names of its weight and bias.
+# Layers outside the blocks: the release's scope, Hugging Face's layer, the release's names of its weight and bias.
 _OUTSIDE_BLOCKS = {
     "bert/embeddings/word_embeddings": ("embeddings.word_embeddings", ("", None)),
     "bert/embeddings/token_type_embeddings": ("embeddings.token_type_embeddings", ("", None)),
@@ -20,10 +20,10 @@ class NameTable:
     """The names of one of Hugging Face's model types.
 
     Args:
-      model_type: "albert" or "bert", as in config.json; names in a model with a head start with it.
-      outside_blocks: more layers outside of the blocks, as in _OUTSIDE_BLOCKS.
-      block: their name of a block, with {group} and {inner}.
-      in_blocks: the layers of a block.
+      model_type: "albert" or "bert", as in config.json. In a model with a head, names start with it.
+      outside_blocks: more layers outside the blocks, as in _OUTSIDE_BLOCKS.
+      block: Hugging Face's name of a block, with {group} and {inner}.
+      in_blocks: the layers of a block, as in _OUTSIDE_BLOCKS.
     """
 
     def __init__(self, model_type: str, outside_blocks: dict, block: str, in_blocks: dict):
@@ -33,8 +33,8 @@ class NameTable:
         of_heads = {head.name: head.layers.get(model_type, {}) for head in HEADS}
         heads = {scope: layer for layers in of_heads.values() for scope, layer in layers.items()}
         self._outside, self._inside = _names({**encoder, **heads}), _names(in_blocks)
-        # Two heads have the same names at Hugging Face: "classifier" classifies texts or tokens. Unless the head is
-        # known, the first one counts.
+        # Two of Hugging Face's heads have the same name: "classifier" classifies texts or tokens. Unless the head is
+        # known, the first one is used.
         self._ours_outside, self._ours_inside = map(_reversed, (self._outside, self._inside))
         self._ours_of_head = {name: _reversed(_names(layers)) for name, layers in of_heads.items()}
         self._block = self.prefix + block
@@ -43,7 +43,7 @@ class NameTable:
         self._their_block = re.compile(pattern + r"\.(?P<tensor>.+)")
 
     def theirs(self, name: str) -> str | None:
-        """Hugging Face's name, in a model with a head, of a variable of the release; None where it has none."""
+        """Hugging Face's name, in a model with a head, of a variable of the release; None if there is none."""
         block = _BLOCK.fullmatch(name)
         if not block:
             return self._outside.get(name)
@@ -52,11 +52,11 @@ class NameTable:
         return tensor and f"{self._block.format(group=group, inner=inner)}.{tensor}"
 
     def ours(self, key: str, head: str | None = None) -> str | None:
-        """The release's name of a tensor of a model with a head of Hugging Face's; None where it has none.
+        """The release's name of a tensor of a Hugging Face model with a head; None if there is none.
 
         Args:
-          key: of the tensor.
-          head: which model of from_pretrained has it; None where that is unknown.
+          key: key of the tensor.
+          head: the kind of model (see from_pretrained); None if it is unknown.
         """
         block = self._their_block.fullmatch(key)
         if not block:
@@ -67,9 +67,10 @@ class NameTable:
 
 
 def _names(layers: dict[str, tuple[str, tuple[str | None, str | None]]]) -> dict[str, str]:
-    """From layers to their variables: both names of each.
+    """Expands layers to their variables: Hugging Face's name by the release's name.
 
-    Of a layer's two variables "" is the one that the scope itself names, and None the one that does not exist.
+    A layer has two names of variables, for weight and bias: "" is a variable with the name of the scope itself, and
+    None means that there is no such variable.
     """
     return {f"{scope}/{variable}".strip("/"): f"{layer}.{theirs}"
             for scope, (layer, variables) in layers.items() for variable, theirs in zip(variables, ("weight", "bias"))
@@ -77,7 +78,7 @@ def _names(layers: dict[str, tuple[str, tuple[str | None, str | None]]]) -> dict
 
 
 def _reversed(names: dict[str, str]) -> dict[str, str]:
-    """From tensors to variables; the first of several variables with the same tensor."""
+    """Hugging Face's names to the release's; of several variables with the same tensor, the first one."""
     return {theirs: ours for ours, theirs in reversed(names.items())}
 
 
@@ -112,5 +113,5 @@ NAMES = {
 
 
 def is_transposed(name: str) -> bool:
-    """Whether Hugging Face stores a variable's transpose: its weights are [outputs, inputs], kernels the reverse."""
+    """Whether Hugging Face stores a variable's transpose: weights there are [outputs, inputs], kernels the reverse."""
     return name.endswith("/kernel")

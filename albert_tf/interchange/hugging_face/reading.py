@@ -1,4 +1,4 @@
-"""A Hugging Face folder as a source of weights."""
+"""Reads a Hugging Face folder as a Source."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from albert_tf.interchange.vocabulary_files import vocabulary_in
 
 _PICKLE = "pytorch_model.bin"
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in"
-# Copies of the word table and of its bias, and the numbers 0, 1, 2, ...: older files hold them too.
+# Copies of the word table and its bias, and the numbers 0, 1, 2, ..., which older files have too.
 _COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings.position_ids")
-# The oldest files call a LayerNorm's weight and bias as TensorFlow does.
+# The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def is_hugging_face(path: str) -> bool:
-    """Whether a folder is one of Hugging Face's, or of sentence-transformers'."""
+    """Whether a folder is a Hugging Face folder, or one of sentence-transformers."""
     return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE, MODULES))
 
 
 def hugging_face_source(folder: str) -> Source:
-    """The weights, config and vocabulary of a folder of save_pretrained, or of sentence-transformers.
+    """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written.
 
     Raises:
-      ValueError: the config is of another kind of model or of one that there is not here; the weights are a pickle,
-        or cannot be read.
+      ValueError: the config is that of a model that is not supported; the weights are a pickle, or cannot be read.
     """
     sentence_pooling = pooling_in(folder)
     folder = transformer_folder(folder) if sentence_pooling else folder
@@ -58,7 +57,7 @@ def _check_weights(folder: str) -> None:
 def _by_release_name(
     tensors: dict[str, StoredTensor], names: NameTable, head: str | None
 ) -> dict[str, StoredTensor]:
-    """A tensor that the release has no name for keeps its own, and will be reported as not used."""
+    """The tensors by the release's names. A tensor without one keeps its key, and is reported as not used."""
     named = {}
     for key, tensor in tensors.items():
         full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
@@ -70,7 +69,7 @@ def _by_release_name(
 
 
 def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor], size: int) -> None:
-    """Where E == H, Hugging Face maps the embedding all the same, and the release does not.
+    """Removes the projection of the embedding, which Hugging Face has even if E == H, and the release does not.
 
     Raises:
       ValueError: the mapping is not the identity.
@@ -78,5 +77,5 @@ def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor], size:
     kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
     is_identity = kernel is None or kernel.shape == (size, size) and np.array_equal(kernel.read(), np.eye(size))
     if not is_identity or bias and (bias.shape != (size,) or np.any(bias.read())):
-        raise ValueError(f"{folder}: embedding_size equals hidden_size, and embedding_hidden_mapping_in is not the "
+        raise ValueError(f"{folder}: embedding_size equals hidden_size, but embedding_hidden_mapping_in is not the "
                          "identity: the release has no such model")

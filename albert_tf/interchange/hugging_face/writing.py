@@ -1,4 +1,4 @@
-"""A model as a Hugging Face folder, which transformers loads without a missing or an unexpected key."""
+"""Writes a model as a Hugging Face folder, which transformers loads without a missing or an unexpected key."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyF
 from albert_tf.local_copies import written_locally
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
-# The types that weights can be written in, by Hugging Face's names.
+# The data types of weights, by Hugging Face's names.
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
                       dtype: str = "float32") -> None:
-    """Writes config.json, model.safetensors and the vocabulary; a config that is BERT's as BERT, else as ALBERT.
+    """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is that of a BERT.
 
     An AlbertSentenceEncoder is written as a folder of sentence-transformers.
 
     Args:
-      model: any model of albert_tf.modeling but AlbertConditionalSpan.
-      folder: where to; made where it is missing.
-      vocabulary: the model's.
-      dtype: of DTYPES; the values are rounded to it.
+      model: any model of albert_tf.modeling except AlbertConditionalSpan.
+      folder: folder of the files, which is made if it does not exist.
+      vocabulary: the model's vocabulary.
+      dtype: one of DTYPES, to which the values are rounded.
 
     Raises:
-      ValueError: Hugging Face has no such model, or there is no such dtype.
+      ValueError: Hugging Face has no such model, or the dtype is unknown.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
@@ -79,7 +79,7 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
 
 
 def _save_vocabulary(vocabulary: VocabularyFiles, folder: str) -> None:
-    """The vocabulary by the name that Hugging Face's tokenizers look for, and the casing."""
+    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, and the casing."""
     if not vocabulary:
         return
     sentencepiece = bool(vocabulary.spm_model_file)

@@ -1,1 +1,1 @@
-"""ONNX models: the graph of a model, written with the package onnx from the model's config and variables."""
+"""Writes models as ONNX graphs, with the package onnx, from their config and variables."""

@@ -1,4 +1,4 @@
-"""AlbertModel as an ONNX graph: embeddings, encoder and pooler, as albert_tf/modeling computes them."""
+"""AlbertModel as an ONNX graph: embeddings, encoder and pooler, computed as in albert_tf/modeling."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 
 
 def add_encoder(graph: OnnxGraph, encoder: AlbertModel, inputs: dict[str, str]) -> tuple[dict[str, str], Table]:
-    """Adds the nodes of an encoder.
+    """Adds the nodes of an encoder to a graph.
 
     Args:
-      graph: where to.
+      graph: the graph.
       encoder: the model.
       inputs: tensors input_ids, input_mask and segment_ids, int32 [batch, seq].
 
@@ -62,7 +62,7 @@ def _additive_mask(graph: OnnxGraph, input_mask: str) -> str:
 
 
 def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Callable[[str, str], str]:
-    """A function of x [batch, seq, H] and the additive mask; the block's weights are stored once."""
+    """Returns the block as a function of x [batch, seq, H] and the additive mask. Its weights are stored once."""
     weights, heads = block.weights_for_step(), block.config.num_attention_heads
     head_size = block.config.hidden_size // heads
     qkv = graph.dense(f"{name}/qkv", weights.qkv_kernel, weights.qkv_bias)
@@ -84,7 +84,7 @@ def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Call
 
 
 def _ffn_block(graph: OnnxGraph, name: str, block: FeedForwardBlock) -> Callable[[str], str]:
-    """A function of x [batch, seq, H]; the block's weights are stored once."""
+    """Returns the block as a function of x [batch, seq, H]. Its weights are stored once."""
     weights = block.weights_for_step()
     intermediate = graph.dense(f"{name}/intermediate", weights.intermediate_kernel, weights.intermediate_bias)
     output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)

@@ -13,11 +13,11 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-# float16: weights of half the size, which the runtime casts to float32 when it loads them. int8: weights of a quarter,
-# multiplied with activations that are quantized as they come (dynamic quantization).
+# float16: half the size; the runtime casts weights to float32 when it loads them. int8 (dynamic quantization): a
+# quarter of the size; activations are quantized at run time.
 PRECISIONS = ("float32", "float16", "int8")
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
-# Processors without VNNI add two products of 8-bit numbers in 16 bits and saturate; 2 * 255 * 64 is just small enough.
+# Processors without VNNI add two products of 8-bit numbers in 16 bits with saturation; 2 * 255 * 64 is small enough.
 _LARGEST_INTEGER_WEIGHT = 64
 
 
@@ -25,10 +25,10 @@ class OnnxGraph:
     """Collects the nodes and the weights of a model.
 
     Args:
-      precision: of PRECISIONS; biases, LayerNorms and the last layer of a head stay float32 in int8.
+      precision: one of PRECISIONS. With int8, biases, LayerNorms and the last layer of a head are still float32.
 
     Raises:
-      ValueError: the package onnx is not installed, or there is no such precision.
+      ValueError: the package onnx is not installed, or the precision is unknown.
     """
 
     def __init__(self, precision: str):
@@ -51,7 +51,7 @@ class OnnxGraph:
         return outputs
 
     def constant(self, value, dtype=np.int64) -> str:
-        """A small constant, such as a shape or a list of axes; equal ones are stored once."""
+        """Stores a small constant, such as a shape or a list of axes. Equal constants are stored once."""
         array = np.asarray(value, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
@@ -59,15 +59,15 @@ class OnnxGraph:
         return self._constants[key]
 
     def scalar(self, value: float) -> str:
-        """A float32 number."""
+        """Stores a float32 number."""
         return self.constant(value, np.float32)
 
     def cast(self, x: str, dtype) -> str:
-        """x in another type, a NumPy one."""
+        """Casts x to a NumPy data type."""
         return self.node("Cast", x, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def weight(self, name: str, value) -> str:
-        """Stores a weight that no matrix product uses, as a bias: float16 or float32."""
+        """Stores a weight that is not used in matrix products, such as a bias, as float16 or float32."""
         array = _float32(value)
         return self._store_float16(name, array) if self.precision == "float16" else self._store(name, array)
 
@@ -85,7 +85,7 @@ class OnnxGraph:
         return self._with_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
 
     def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
-        """As `dense`, for the last layer of a head: not in int8, for its error would be the logits'."""
+        """Like `dense`, for the last layer of a head. It is never int8, since that error would be in the logits."""
         stored = self.weight(f"{name}/kernel", kernel)
         return self._with_bias(lambda x: self.node("MatMul", x, stored), name, bias)
 
@@ -97,7 +97,7 @@ class OnnxGraph:
         return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
 
     def integer_product(self, x: str, integers: str, scales: str) -> str:
-        """x times an int8 matrix with a scale for each output, in the form that ONNX Runtime computes as one op."""
+        """x times an int8 matrix with one scale per output, in the form that ONNX Runtime fuses to one op."""
         quantized, scale, zero = self.nodes("DynamicQuantizeLinear", x, count=3)
         product = self.cast(self.node("MatMulInteger", quantized, integers, zero), np.float32)
         return self.node("Mul", product, self.node("Mul", scale, scales))
@@ -108,7 +108,7 @@ class OnnxGraph:
         return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=epsilon)
 
     def activation(self, name: str, x: str) -> str:
-        """The function that a config's hidden_act names."""
+        """Applies the activation with the name of a config's hidden_act."""
         if name == "linear":
             return x
         if name in ("gelu", "gelu_exact"):
@@ -116,16 +116,16 @@ class OnnxGraph:
         return self.node({"relu": "Relu", "tanh": "Tanh"}[name], x)
 
     def reshape(self, x: str, shape: Sequence[int]) -> str:
-        """x in another shape; 0 keeps a dimension and -1 takes what is left."""
+        """Reshapes x. 0 keeps a dimension, and -1 is inferred."""
         return self.node("Reshape", x, self.constant(shape))
 
     def gather_tokens(self, x: str, positions: str) -> str:
-        """Of x [batch, seq, size] the tokens at positions [batch, n]: [batch, n, size]."""
+        """The tokens of x [batch, seq, size] at positions [batch, n]: [batch, n, size]."""
         indices = self.node("Unsqueeze", self.cast(positions, np.int64), self.constant([-1]))  # [batch, n, 1]
         return self.node("GatherND", x, indices, batch_dims=1)
 
     def squeeze(self, x: str, axis: int) -> str:
-        """x without a dimension of size 1."""
+        """Removes a dimension of size 1 from x."""
         return self.node("Squeeze", x, self.constant([axis]))
 
     def model(self, inputs: dict[str, tf.TensorSpec], outputs: dict[str, tuple[str, tf.TensorSpec]],
@@ -133,9 +133,9 @@ class OnnxGraph:
         """The ONNX model, serialized.
 
         Args:
-          inputs: names and specs.
-          outputs: for each name the tensor and its spec.
-          metadata: texts that stand in the file.
+          inputs: the specs of the inputs, by name.
+          outputs: the tensor and the spec of each output, by name.
+          metadata: texts to store in the file, by name.
 
         Raises:
           ValueError: it is larger than 2 GB, the limit of the format.
@@ -149,8 +149,8 @@ class OnnxGraph:
                                   producer_name="albert_tf")
         helper.set_model_props(model, metadata)
         if model.ByteSize() > 2**31 - 1:
-            raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, and a file of "
-                             "this format at most 2: choose float16 or int8")
+            raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, but the format "
+                             "allows at most 2 GB: choose float16 or int8")
         return model.SerializeToString()
 
     def _with_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
@@ -165,7 +165,7 @@ class OnnxGraph:
 
     def _store_float16(self, name: str, array: np.ndarray) -> str:
         if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
-            raise ValueError(f"{name} has values that float16 cannot hold: choose float32 or int8")
+            raise ValueError(f"{name} has values that are too large for float16: choose float32 or int8")
         return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
     def _value_info(self, name: str, spec: tf.TensorSpec):
@@ -176,7 +176,7 @@ class OnnxGraph:
 
 
 class Table:
-    """A stored embedding table [rows, size]: its rows are looked up, and x is multiplied by its transpose."""
+    """A stored embedding table [rows, size], for lookups of rows and for products with its transpose."""
 
     def __init__(self, graph: OnnxGraph, stored: str, scales: str | None = None):
         self._graph, self._stored, self._scales = graph, stored, scales
@@ -199,7 +199,7 @@ class Table:
 
 
 def import_package(name: str) -> ModuleType:
-    """A package of the extra `onnx`.
+    """Imports a package of the extra `onnx`.
 
     Raises:
       ValueError: it is not installed.
@@ -213,7 +213,7 @@ def import_package(name: str) -> ModuleType:
 
 
 def _quantized(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """int8 integers, and along `axis` one float32 scale: values are about integers * scale."""
+    """Quantizes values to int8, with one float32 scale along `axis`: values are about integers * scale."""
     scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / _LARGEST_INTEGER_WEIGHT
     integers = np.rint(values / np.where(scales > 0, scales, 1))
     return integers.astype(np.int8), scales.squeeze(axis).astype(np.float32)

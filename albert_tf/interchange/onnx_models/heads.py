@@ -1,7 +1,7 @@
-"""The models of albert_tf/modeling as ONNX graphs: for each, a function that adds its nodes to a graph.
+"""For each model of albert_tf/modeling, a function that adds its nodes to an ONNX graph.
 
-It takes the graph, the model and the tensors of the model's inputs, and returns those of its outputs, by name. The
-registry of heads (albert_tf/interchange/heads.py) has them.
+Its arguments are the graph, the model and the tensors of the model's inputs by name. It returns the tensors of the
+outputs by name. The registry of heads (albert_tf/interchange/heads.py) lists these functions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling:
 
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:
-    """The logits of masked tokens and of the sentences' order."""
+    """The logits of masked tokens and of the sentence order."""
     outputs, word_table = add_encoder(graph, model.albert, inputs)
     head, norm = model.masked_lm, model.masked_lm.layer_norm
     gathered = graph.gather_tokens(outputs["sequence_output"], inputs["masked_lm_positions"])
@@ -90,8 +90,8 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
     outputs, _ = add_encoder(graph, model.albert, rows)
     logits = _output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"])  # [batch * choices, 1]
     tokens = graph.node("ReduceMax", rows["input_mask"], graph.constant([1]), keepdims=1)
-    is_there = graph.node("Greater", tokens, graph.constant(0, np.int32))
-    logits = graph.node("Where", is_there, logits, graph.scalar(MISSING_CHOICE))
+    is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
+    logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
     return dict(outputs, logits=graph.reshape(logits, [-1, model.num_choices]))
 
 
@@ -104,15 +104,15 @@ def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[st
 
 
 def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dict[str, str]) -> dict[str, str]:
-    """The beam: the best starts, for each of them the best ends, and whether there is an answer at all."""
+    """The beam: the best starts, the best ends for each start, and the logit that there is no answer."""
     outputs, _ = add_encoder(graph, model.albert, inputs)
-    tokens, barred = outputs["sequence_output"], graph.cast(inputs["p_mask"], np.float32)
+    tokens, is_masked = outputs["sequence_output"], graph.cast(inputs["p_mask"], np.float32)
     start_logits = graph.squeeze(graph.output_dense("start_logits/dense", model.start.kernel, model.start.bias)(tokens),
                                  -1)
-    start_logits = _bar(graph, start_logits, barred)  # [batch, seq]
+    start_logits = _masked(graph, start_logits, is_masked)  # [batch, seq]
     start_log_probs, start_index = _best(graph, start_logits, model.start_n_top)
     end_logits = _end_logits(graph, model, tokens, graph.gather_tokens(tokens, start_index))
-    end_logits = _bar(graph, end_logits, graph.node("Unsqueeze", barred, graph.constant([1])))
+    end_logits = _masked(graph, end_logits, graph.node("Unsqueeze", is_masked, graph.constant([1])))
     end_log_probs, end_index = _best(graph, end_logits, model.end_n_top)
     flat = [-1, model.start_n_top * model.end_n_top]
     return dict(outputs, start_top_log_probs=start_log_probs, start_top_index=start_index,
@@ -121,9 +121,10 @@ def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dic
 
 
 def _end_logits(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, start_tokens: str) -> str:
-    """[batch, starts, seq], from tokens [batch, seq, H] and start_tokens [batch, starts, H].
+    """The logits [batch, starts, seq], from tokens [batch, seq, H] and start_tokens [batch, starts, H].
 
-    The layer over the pair of a token and a start is a sum of one part for each, so that no pair is ever stored.
+    The dense layer on the concatenation of a token and a start is computed as a sum of two products, so that the
+    concatenations are not stored.
     """
     size, norm = model.config.hidden_size, model.end_layer_norm
     of_token = graph.matrix("end_logits/dense_0/kernel_of_token", model.end_hidden.kernel[:size])
@@ -136,7 +137,7 @@ def _end_logits(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, sta
 
 
 def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, start_logits: str) -> str:
-    """A logit that the question has no answer: [batch]."""
+    """The logit that the question has no answer, [batch]."""
     weights = graph.node("Unsqueeze", graph.node("Softmax", start_logits, axis=-1), graph.constant([1]))
     expected_start = graph.squeeze(graph.node("MatMul", weights, tokens), 1)  # [batch, H]
     first = graph.node("Gather", tokens, graph.constant(0), axis=1)
@@ -146,14 +147,14 @@ def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, 
                          -1)
 
 
-def _bar(graph: OnnxGraph, logits: str, barred: str) -> str:
-    """MASKED_LOGIT where `barred` is 1."""
-    kept = graph.node("Mul", logits, graph.node("Sub", graph.scalar(1), barred))
-    return graph.node("Add", kept, graph.node("Mul", barred, graph.scalar(MASKED_LOGIT)))
+def _masked(graph: OnnxGraph, logits: str, is_masked: str) -> str:
+    """The logits, with MASKED_LOGIT for tokens whose `is_masked` is 1."""
+    kept = graph.node("Mul", logits, graph.node("Sub", graph.scalar(1), is_masked))
+    return graph.node("Add", kept, graph.node("Mul", is_masked, graph.scalar(MASKED_LOGIT)))
 
 
 def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
-    """The highest log probabilities of the last axis and their places, int32."""
+    """The highest log probabilities of the last axis and their indices, int32."""
     values, places = graph.nodes("TopK", graph.node("LogSoftmax", logits, axis=-1), graph.constant([count]), count=2)
     return values, graph.cast(places, np.int32)
 

@@ -1,4 +1,4 @@
-"""to_onnx: a model of albert_tf.modeling as an ONNX file's content."""
+"""to_onnx: converts a model of albert_tf.modeling to the content of an ONNX file."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from albert_tf.modeling.albert_model import AlbertModel
 
 
 def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
-    """An ONNX model that takes batches of any size and length, and stores each weight once.
+    """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
-    Its inputs are the model's, int32, under their own names; its outputs are the model's, without those of single
-    layers. The config is among the file's metadata.
+    Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
+    the config.
 
     Args:
       model: any model of albert_tf.modeling.
-      precision: float32; float16: weights of half the size; or int8: weights of a quarter, which are multiplied with
-        activations that are quantized as they come. Inputs and outputs are the same in all three.
+      precision: "float32", "float16" (half the size) or "int8" (a quarter of the size; activations are quantized at run
+        time). Inputs and outputs are the same for all three.
 
     Raises:
-      ValueError: the package onnx is not installed, there is no such precision, the model is larger than the format's
-        2 GB, or it is the graph of a TF2 module.
+      ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
+        format's limit of 2 GB, or the encoder is a TF2 module.
     """
     head, graph = head_of(model), OnnxGraph(precision)
     if not isinstance(getattr(model, "albert", model), AlbertModel):
-        raise ValueError("the encoder is the graph of a TF2 module, and only an AlbertModel can be written as ONNX")
+        raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
     outputs = head.add_to_onnx(graph, model, {name: name for name in model.input_specs()})
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **model.input_specs()).structured_outputs
     metadata = dict(config=model.config.to_json_string(), albert_tf=albert_tf.__version__)
@@ -38,7 +38,7 @@ def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
 
 
 def check_packages() -> None:
-    """Raises ValueError where a package that `to_onnx` and `differences` need is not installed; it is named."""
+    """Raises a ValueError that names a package which `to_onnx` or `differences` needs, if it is not installed."""
     for name in ("onnx", "onnxruntime"):
         import_package(name)
 
@@ -46,13 +46,13 @@ def check_packages() -> None:
 def differences(
     content: bytes, model: keras.Model, seq_length: int, num_predictions: int = 20, batch_size: int = 2, seed: int = 0
 ) -> dict[str, float]:
-    """For each output, the largest difference between an ONNX model in ONNX Runtime and the model, on random tokens.
+    """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output.
 
     Args:
-      content: of the ONNX file.
-      model: that it was made from.
-      seq_length, num_predictions, batch_size: of the inputs.
-      seed: of the tokens.
+      content: content of the ONNX file.
+      model: the original model.
+      seq_length, num_predictions, batch_size: sizes of the inputs, which are random tokens.
+      seed: seed of the tokens.
 
     Raises:
       ValueError: the package onnxruntime is not installed.
