@@ -1,1 +1,1 @@
-"""Work on Apache Beam, for more text than one machine holds. Only --engine=beam imports this package."""
+"""Apache Beam pipelines, for more text than one machine can process. Only --engine=beam imports this package."""

@@ -1,4 +1,4 @@
-"""A corpus in many files, one for each batch of lines, and the table that says where each batch begins in it."""
+"""A corpus in several files, one per batch of lines, and a table with the position of each batch in the corpus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from albert_tf.data.pretraining.corpus import (
 from albert_tf.files import written_whole
 from albert_tf.local_copies import local_copy
 
-# Batches that are open at a time.
+# The number of batches whose files are open at a time.
 _OPEN_FILES = 64
 
 
@@ -38,7 +38,7 @@ class BatchEntry(NamedTuple):
 
 
 def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchEntry:
-    """Writes the columns of a batch, whole or not at all. Whoever writes a batch again writes the same bytes."""
+    """Writes the columns of a batch. If a batch is written again, the bytes are the same."""
     with written_whole(_batch_path(folder, place)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         for column in batch:
             file.write(column.tobytes())
@@ -46,7 +46,7 @@ def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchE
 
 
 def write_table(folder: str, entries: list[BatchEntry]) -> None:
-    """Writes the table of all batches, which are in the order of the text."""
+    """Writes the table of all batches, in the order of the text."""
     write_array(_table_path(folder), np.array([[*entry.place, *entry.counts] for entry in entries], np.int64))
 
 
@@ -54,7 +54,7 @@ class BatchTable:
     """The table of all batches of a folder.
 
     Args:
-      folder: that write_batch and write_table have filled.
+      folder: the folder to which write_batch and write_table have written.
     """
 
     def __init__(self, folder: str):
@@ -73,7 +73,7 @@ class BatchTable:
         return len(self._places)
 
     def corpus(self) -> Corpus:
-        """The corpus. Its files are read when they are used, and remote ones are copied to this machine then."""
+        """The corpus. Its files are read only when they are needed; remote files are then copied to this machine."""
         opened = functools.lru_cache(maxsize=_OPEN_FILES)(self._open)
         starts = np.array(self._positions)  # [batches + 1, 4]
         tokens, sentences, documents = starts[:, 0], starts[:, 1], starts[:, 2]
@@ -82,7 +82,7 @@ class BatchTable:
                       _JoinedColumn(opened, "document_ends", documents, starts[:, [1, 0]]))
 
     def _open(self, batch: int) -> dict[str, Column]:
-        """The columns of a batch, without an end that ends no document."""
+        """The columns of a batch, without a document end that closes no document."""
         counts = self._counts[batch]
         skipped = dict(document_ends=self._positions[batch].skipped_ends(counts))
         file = open(local_copy(_batch_path(self._folder, self._places[batch])), "rb", buffering=0)
@@ -97,13 +97,13 @@ class BatchTable:
 
 
 class _JoinedColumn:
-    """A column of the corpus, whose rows are in the files of many batches.
+    """A column of the corpus, whose rows are in the files of several batches.
 
     Args:
-      opened: for the number of a batch, its columns.
-      name: of the column.
-      firsts: row of the corpus that each batch begins with, and the number of all rows, [batches + 1].
-      bases: what is added to the values of each batch, [batches + 1] or [batches + 1, columns].
+      opened: function of the number of a batch that returns its columns.
+      name: name of the column.
+      firsts: the first row of each batch in the corpus, and the number of all rows, [batches + 1].
+      bases: offsets that are added to the values of each batch, [batches + 1] or [batches + 1, columns].
     """
 
     def __init__(self, opened: Callable[[int], dict[str, Column]], name: str, firsts: np.ndarray, bases: np.ndarray):

@@ -44,7 +44,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 
 _COPIED_BYTES = 8 << 20
-# Outputs that are renamed at a time: on an object store, each takes a few tenths of a second.
+# The number of outputs that are renamed at the same time. On an object store, each takes a few tenths of a second.
 _RENAMING_THREADS = 16
 
 Statistics = collections.Counter
@@ -52,14 +52,14 @@ Statistics = collections.Counter
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What all stages know.
+    """The settings of a job, which all stages have.
 
     Args:
-      input_files: UTF-8 text.
-      shard_files: where the shards are written before they become the outputs.
-      work: folder of all other files of the pipeline; all workers can read and write it.
-      tokenizer: of the model's vocabulary.
-      options: what to make.
+      input_files: UTF-8 text files.
+      shard_files: temporary paths of the shards, which are renamed to the outputs at the end.
+      work: folder of all other files of the pipeline. All workers must be able to read and write it.
+      tokenizer: the model's tokenizer.
+      options: how examples are made.
     """
 
     input_files: list[str]
@@ -70,19 +70,19 @@ class Job:
 
     @property
     def result_file(self) -> str:
-        """JSON: `statistics` and the `counts` of records by shard, or the user's mistake as `error`."""
+        """Path of a JSON file with `statistics` and the `counts` of records by shard, or with the user's `error`."""
         return os.path.join(self.work, "result.json")
 
 
 class Chunk(NamedTuple):
-    """Some records of a bucket, as shuffle.packed has them, and the statistics that were counted with them."""
+    """Some records of a bucket, encoded by shuffle.packed, and their statistics."""
 
     records: bytes
     statistics: Statistics
 
 
 class RecordFile(NamedTuple):
-    """A written bucket or shard: its number, path, records and bytes, and the statistics of its chunks."""
+    """A written bucket or shard: number, path, number of records, size in bytes, and the statistics of its chunks."""
 
     number: int
     path: str
@@ -93,21 +93,22 @@ class RecordFile(NamedTuple):
 
 def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
                             options: CreationOptions, pipeline_options: PipelineOptions) -> Statistics:
-    """Writes pre-training records: as data.pretraining.creation does, with the workers of a Beam runner.
+    """Writes pre-training records with the workers of a Beam runner.
 
     Args:
-      input_files, output_files, tokenizer, options: as there. All workers can read and write the paths.
-      pipeline_options: of the pipeline.
+      input_files, output_files, tokenizer, options: see data.pretraining.creation. All workers must be able to read and
+        write the paths.
+      pipeline_options: the pipeline's options.
 
     Returns:
-      counts: as there.
+      the counts of data.pretraining.creation.create_pretraining_data.
 
     Raises:
-      ValueError: as there.
+      ValueError: see data.pretraining.creation.create_pretraining_data.
       OSError: the pipeline failed.
     """
     if len(set(output_files)) < len(output_files):
-        raise ValueError("an output file is named twice")
+        raise ValueError("two output files have the same path")
     for path in output_files:
         check_output(path)
     output_files = [absolute(path) for path in output_files]
@@ -127,7 +128,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
 
 @contextlib.contextmanager
 def _folders(output_files: list[str]) -> Iterator[dict[str, str]]:
-    """A temporary folder in each directory that gets outputs."""
+    """Yields a temporary folder in the directory of each output."""
     with contextlib.ExitStack() as stack:
         yield {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data")))
                for directory in dict.fromkeys(map(os.path.dirname, output_files))}
@@ -151,7 +152,7 @@ def _move_shards(job: Job, output_files: list[str], counts: list[int]) -> None:
             move_with_manifest(source, path, made_from, count=count)
         else:
             with record_writer(path, made_from):
-                pass  # no record has a key of this shard
+                pass  # no record has a key in this shard
 
     with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
         list(threads.map(move, job.shard_files, output_files, counts))
@@ -175,10 +176,10 @@ def build(job: Job, pipeline: beam.Pipeline) -> None:
 
 
 class Written:
-    """What earlier stages have written, read when it is first used.
+    """The files that earlier stages have written, which are read when they are first used.
 
     Args:
-      job: what all stages know.
+      job: the settings of the job.
     """
 
     def __init__(self, job: Job):
@@ -196,26 +197,26 @@ class Written:
 
     @functools.cached_property
     def num_buckets(self) -> int:
-        """A multiple of the number of shards."""
+        """The number of buckets, a multiple of the number of shards."""
         return plan.num_buckets(self.corpus, self._job.options, len(self._job.shard_files))
 
     @functools.cached_property
     def maker(self) -> RecordMaker:
-        """Makes the records of parts of the corpus."""
+        """The object that makes the records of parts of the corpus."""
         tokenizer = self._job.tokenizer
         return RecordMaker(self.corpus, tokenizer, word_starts(tokenizer), self._job.options)
 
 
 class _Stage(beam.DoFn):
-    """A stage: it takes a key with all its values, and gives pairs of key and value."""
+    """A stage. Its input is a key with all values of that key; its output is pairs of key and value."""
 
     def __init__(self, job: Job):
-        # Beam reads every attribute of a DoFn when the pipeline is built, and so a property of it would be too early.
+        # Not properties of this class, since Beam reads all attributes of a DoFn when the pipeline is built.
         self._job, self._written = job, Written(job)
 
 
 class Mistake(NamedTuple):
-    """A mistake of the user in a text: a retry would not mend it, and the runner's error would hide it."""
+    """An error of the user in a text. It is not raised, since the runner would retry and hide the message."""
 
     place: tuple[int, int]
     message: str
@@ -223,7 +224,7 @@ class Mistake(NamedTuple):
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class TokenizeRanges(_Stage):
-    """Ranges of text -> the entries of their batches, all of one key; each batch's columns are in a file."""
+    """Ranges of text -> the entries of their batches, with a single key. Writes the columns of each batch to a file."""
 
     def process(self, element: tuple[int, Iterable[TextRange]]):
         """Range number, the range -> 0, BatchEntry or Mistake."""
@@ -237,7 +238,7 @@ class TokenizeRanges(_Stage):
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class WriteTable(_Stage):
-    """All entries -> the numbers of batches, once the table is written; nothing where the text has a mistake."""
+    """All entries -> the numbers of batches, after the table was written; nothing if the text has an error."""
 
     def process(self, element: tuple[int, Iterable[BatchEntry | Mistake]]):
         """0, entries -> batch number, batch number."""
@@ -277,7 +278,7 @@ class CutTasks(_Stage):
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class MakeRecords(_Stage):
-    """Tasks -> records by bucket. The statistics of a task come with its records, so they are counted as often."""
+    """Tasks -> records by bucket. A task's statistics are in its first chunk, so both are lost or repeated together."""
 
     def process(self, element: tuple[tuple[int, int, int], Iterable[list[Part]]]):
         """(batch number, dupe, task number), parts -> bucket number, Chunk."""
@@ -289,7 +290,7 @@ class MakeRecords(_Stage):
                 buckets[bucket_of(key, self._written.num_buckets)] += packed(key, record)
         for bucket, records in sorted(buckets.items()) or [(0, bytearray())]:
             yield bucket, Chunk(bytes(records), statistics)
-            statistics = Statistics()  # they were in the first chunk
+            statistics = Statistics()  # the first chunk has them
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])
@@ -317,7 +318,7 @@ class WriteBucket(_Stage):
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class WriteShard(_Stage):
-    """Buckets of a shard -> the shard: record files one after the other are one."""
+    """Buckets of a shard -> the shard, which is the concatenation of their record files."""
 
     def process(self, element: tuple[int, Iterable[RecordFile]]):
         """Shard number, buckets -> 0, RecordFile."""
@@ -330,13 +331,13 @@ class WriteShard(_Stage):
                         file.write(block)
         size = tf.io.gfile.stat(path).length
         if size != sum(bucket.size for bucket in buckets):
-            raise OSError(f"{path} has {size:,} bytes, and its buckets have another number")
+            raise OSError(f"{path} has {size:,} bytes, which is not the size of its buckets")
         count = sum(bucket.num_records for bucket in buckets)
         yield 0, RecordFile(shard, path, count, size, sum((bucket.statistics for bucket in buckets), Statistics()))
 
 
 class WriteResult(_Stage):
-    """All shards -> the result: counts of what was written, compared with what there was to make."""
+    """All shards -> the result: the counts of what was written, which are compared with the expected counts."""
 
     def process(self, element: tuple[int, Iterable[RecordFile]]):
         """0, shards -> nothing."""

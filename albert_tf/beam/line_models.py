@@ -1,4 +1,4 @@
-"""What workers compute for lines of text: vectors (tasks/embeddings.py) and scores (tasks/sentence_scores.py)."""
+"""Computes vectors (tasks/embeddings.py) or scores (tasks/sentence_scores.py) of lines of text with Beam workers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def extract_embeddings(
     input_files: list[str], output_files: list[str], model: AlbertSentenceEncoder, tokenizer: FullTokenizer,
     max_seq_length: int, batch_size: int, per_token: bool, made_from: dict, options: PipelineOptions
 ) -> int:
-    """Writes the vectors of all lines to .npy files, one for each shard, and gives the number of lines.
+    """Writes the vectors of all lines to .npy files, one per shard. Returns the number of lines.
 
     Args:
-      input_files: UTF-8 text.
-      output_files: .npy. With per_token, each has its own .row_splits.npy and .input_ids.npy.
+      input_files: UTF-8 text files.
+      output_files: paths of the .npy files. With per_token, each has its own .row_splits.npy and .input_ids.npy.
       model: the encoder with its pooling.
-      tokenizer: of its vocabulary.
-      max_seq_length: tokens, above which a line is cut.
-      batch_size: lines that are computed together.
-      per_token: whether there is a vector for each token.
-      made_from: of the manifests.
-      options: of the pipeline.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a line; longer lines are truncated.
+      batch_size: number of lines in a batch.
+      per_token: whether to write one vector per token.
+      made_from: the made_from entry of the manifests.
+      options: the pipeline's options.
 
     Raises:
       ValueError, OSError: see predict_lines.
@@ -53,16 +53,16 @@ def score_lines(
     input_files: list[str], output_files: list[str], model: AlbertPretrainer, tokenizer: FullTokenizer,
     within_word_l2r: bool, tokens_per_batch: int, made_from: dict, options: PipelineOptions
 ) -> int:
-    """Writes the pseudo-log-likelihoods of all lines to JSON files, {"scores": [...]}, and gives the number of lines.
+    """Writes the pseudo-log-likelihoods of all lines to JSON files, {"scores": [...]}. Returns the number of lines.
 
     Args:
-      input_files: UTF-8 text.
-      output_files: JSON, one for each shard.
-      model: with its masked-LM head.
-      tokenizer: of its vocabulary.
+      input_files: UTF-8 text files.
+      output_files: paths of the JSON files, one per shard.
+      model: the model with its masked-LM head.
+      tokenizer: the model's tokenizer.
       within_word_l2r, tokens_per_batch: see score_sentences.
-      made_from: of the manifests.
-      options: of the pipeline.
+      made_from: the made_from entry of the manifests.
+      options: the pipeline's options.
 
     Raises:
       ValueError, OSError: see predict_lines.
@@ -74,7 +74,7 @@ def score_lines(
 
 
 def _saver(model: keras.Model, function: Callable) -> Callable[[str], None]:
-    """A function that writes a SavedModel whose `predict` is a tf.function of a model."""
+    """Returns a function that writes a SavedModel whose `predict` is a tf.function of a model."""
 
     def save(folder: str) -> None:
         module = tf.Module()

@@ -1,4 +1,4 @@
-"""Predictions for each line of texts on Apache Beam: workers load a SavedModel, and write shards in the lines' order.
+"""Predicts for each line of texts on Apache Beam: workers load a SavedModel and write shards in the order of the lines.
 
     ranges of text --(ReadLines)--> blocks of lines --(RunInference)--> predictions --(WriteBlock)--> files
         --(WriteShard)--> outputs
@@ -33,22 +33,22 @@ from albert_tf.paths import absolute
 from albert_tf.temporary_files import temporary_folder
 from albert_tf.text.lines import read_lines
 
-# Lines that are predicted together: they are sorted by their length, and cut into the model's batches.
+# The number of lines of a block, which are sorted by length and divided into the model's batches.
 LINES_PER_BLOCK = 2048
 
-# Predictions of some lines by name; rows are in the order of the lines.
+# The predictions of several lines by name, with rows in the order of the lines.
 Arrays = Dict[str, np.ndarray]
 
 
 class Block(NamedTuple):
-    """Lines of a file that follow each other, and where they stand."""
+    """Consecutive lines of a file, and their place in the text."""
 
     place: BatchPlace
     path: str
     lines: list[str]
 
     def line_name(self, index: int) -> str:
-        """Where a line stands, for an error."""
+        """The place of a line, for an error message."""
         start = f"byte {self.place.start} on, " if self.place.start else ""
         return f"{self.path}, {start}line {self.place.number * LINES_PER_BLOCK + index + 1}"
 
@@ -63,14 +63,14 @@ class BlockFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LineJob:
-    """What all stages know.
+    """The settings of a job, which all stages have.
 
     Args:
-      input_files: UTF-8 text.
-      output_files: shards.
-      work: folder of the SavedModel and of all other files of the pipeline; all workers can read and write it.
-      predict: from the loaded SavedModel and a Block to the predictions of its lines.
-      write_shard: from a path and the predictions of blocks in their order to that file, and others beside it.
+      input_files: UTF-8 text files.
+      output_files: paths of the shards.
+      work: folder of the SavedModel and all other files of the pipeline. All workers must be able to read and write it.
+      predict: function of the loaded SavedModel and a Block that returns the predictions of the block's lines.
+      write_shard: function of a path and the predictions of all blocks in order, which writes a shard.
     """
 
     input_files: list[str]
@@ -80,29 +80,29 @@ class LineJob:
     write_shard: Callable[[str, list[Arrays]], None]
 
     def shard_file(self, shard: int) -> str:
-        """Where a shard is written before it becomes the output."""
+        """The temporary path of a shard, which is renamed to the output at the end."""
         return os.path.join(self.work, f"shard-{shard:06d}", os.path.basename(self.output_files[shard]))
 
     def block_file(self, place: BatchPlace) -> str:
-        """The predictions of a block, .npz."""
+        """The path of a block's predictions, an .npz file."""
         return os.path.join(self.work, "blocks", _name(place))
 
     @property
     def model_folder(self) -> str:
-        """Of the SavedModel."""
+        """The folder of the SavedModel."""
         return os.path.join(self.work, "model")
 
     @property
     def result_file(self) -> str:
-        """JSON: the place and the number of lines of each block."""
+        """The path of a JSON file with the place and the number of lines of each block."""
         return os.path.join(self.work, "result.json")
 
     def note_mistake(self, place: BatchPlace, message: str) -> None:
-        """Keeps a mistake of the user in a text: a retry would not mend it, and the runner's error would hide it."""
+        """Stores an error of the user in a text. Raising it would make the runner retry, and hide the message."""
         write_text(os.path.join(self.work, "mistakes", _name(place)), message)
 
     def check_no_mistake(self) -> None:
-        """Raises ValueError with the first mistake in the text."""
+        """Raises a ValueError with the first stored error, if there is one."""
         mistakes = sorted(tf.io.gfile.glob(os.path.join(self.work, "mistakes", "*")))
         if mistakes:
             with tf.io.gfile.GFile(mistakes[0]) as file:
@@ -114,15 +114,15 @@ def predict_lines(
     predict: Callable[[Any, Block], Arrays], write_shard: Callable[[str, list[Arrays]], None], made_from: dict,
     options: PipelineOptions,
 ) -> int:
-    """Predicts for each line of texts, and gives the number of lines.
+    """Predicts for each line of texts, and returns the number of lines.
 
     Args:
-      input_files: UTF-8 text.
-      output_files: shards; each has lines that follow each other, of about the same number of bytes.
-      save_model: writes the SavedModel to a folder.
+      input_files: UTF-8 text files.
+      output_files: paths of the shards. Each has consecutive lines, about the same number of bytes of text.
+      save_model: function that writes the SavedModel to a folder.
       predict, write_shard: see LineJob. Beam pickles them.
-      made_from: of the manifests.
-      options: of the pipeline.
+      made_from: the made_from entry of the manifests.
+      options: the pipeline's options.
 
     Raises:
       ValueError: there is no line, a line is not UTF-8 or `predict` refuses it, there is less text than shards, or an
@@ -151,13 +151,13 @@ def predict_lines(
 
 
 def _ranges(job: LineJob) -> list[TextRange]:
-    """The ranges of the text; there are as many as shards, or more."""
+    """The ranges of the text, at least as many as there are shards."""
     num_shards = len(job.output_files)
     size = sum(tf.io.gfile.stat(path).length for path in job.input_files)
     ranges = text_ranges(job.input_files, size // num_shards)
     if len(ranges) < num_shards:
-        raise ValueError(f"the text can be cut into {len(ranges)} pieces: --num_shards must not be more. "
-                         f"Received: {num_shards}")
+        raise ValueError(f"--num_shards must be at most {len(ranges)}, the number of parts into which the text can be "
+                         f"divided. Received: {num_shards}")
     return ranges
 
 
@@ -215,7 +215,7 @@ class LineModel(ModelHandler):
     """The SavedModel, for RunInference."""
 
     def __init__(self, job: LineJob):
-        super().__init__(max_batch_size=1)  # a block has the lines of many batches
+        super().__init__(max_batch_size=1)  # a block already has the lines of several batches
         self._job = job
 
     def load_model(self) -> Any:
@@ -223,7 +223,7 @@ class LineModel(ModelHandler):
         return tf.saved_model.load(self._job.model_folder)
 
     def run_inference(self, batch: Sequence[Block], model: Any, inference_args=None) -> Iterable[tuple[int, Arrays]]:
-        """The number of lines and the predictions of each block."""
+        """Yields the number of lines and the predictions of each block."""
         return [self._prediction(model, block) for block in batch]
 
     def _prediction(self, model: Any, block: Block) -> tuple[int, Arrays]:
@@ -236,12 +236,12 @@ class LineModel(ModelHandler):
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class WriteBlock(_Stage):
-    """Predictions of a block -> a file."""
+    """The predictions of a block -> a file."""
 
     def process(self, element: tuple[tuple[int, BatchPlace], tuple[int, Arrays]]):
         """(Shard number, place), (number of lines, predictions) -> shard number, BlockFile."""
         (shard, place), (num_lines, arrays) = element
-        # Any: the type checker would take an array for allow_pickle, which NumPy 2 has and NumPy 1 has not.
+        # Any, since the type checker would confuse an array with the argument allow_pickle, which only NumPy 2 has.
         named_arrays: dict[str, Any] = dict(arrays)
         path = self._job.block_file(place)
         with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
@@ -253,7 +253,7 @@ class WriteBlock(_Stage):
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class WriteShard(_Stage):
-    """Files of blocks -> the shard."""
+    """The files of a shard's blocks -> the shard."""
 
     def process(self, element: tuple[int, Iterable[BlockFile]]):
         """Shard number, BlockFiles -> 0, BlockFile."""
@@ -272,7 +272,7 @@ class WriteResult(_Stage):
 
 
 def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines in blocks, of which the last is empty: there is one at least."""
+    """The lines in blocks. The last block is empty, so that there is always at least one."""
     while block := list(itertools.islice(lines, LINES_PER_BLOCK)):
         yield block
     yield []

@@ -1,4 +1,4 @@
-"""Text files cut into ranges that workers read, and the order of the batches of lines that they read there."""
+"""Divides text files into ranges for workers, and orders the batches of lines that are read from them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import tensorflow as tf
 from albert_tf.data.pretraining.corpus import in_batches
 from albert_tf.text.lines import is_compressed, read_lines
 
-# Bytes of a range. A worker tokenises about as many at once.
+# Bytes of a range, and about the number of bytes that a worker tokenises in one call.
 RANGE_BYTES = 4 << 20
 
 
 class TextRange(NamedTuple):
-    """Bytes of a file: the lines that begin from `start` to before `stop`, or to the end of the file (None)."""
+    """A range of a file's bytes: the lines that begin at bytes `start` to `stop` - 1, or to the file's end (None)."""
 
     file: int
     path: str
@@ -37,11 +37,11 @@ class BatchPlace(NamedTuple):
 
 
 def text_ranges(paths: list[str], most_bytes: int | None = None) -> list[TextRange]:
-    """The ranges of all files. A compressed file is one range: it can be read from its start only.
+    """The ranges of all files. A compressed file is a single range, since it can only be read from its start.
 
     Args:
-      paths: of the files.
-      most_bytes: of a range; by default, and at most, RANGE_BYTES.
+      paths: paths of the files.
+      most_bytes: the largest size of a range, at most RANGE_BYTES; None for RANGE_BYTES.
     """
     ranges = []
     num_bytes = min(RANGE_BYTES, max(1, most_bytes or RANGE_BYTES))
@@ -53,18 +53,18 @@ def text_ranges(paths: list[str], most_bytes: int | None = None) -> list[TextRan
 
 
 def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]]:
-    """The lines of a range in batches, with an empty line behind the last one of a file.
+    """The lines of a range in batches, with an empty line after the last line of a file.
 
     Raises:
       ValueError: see read_lines.
     """
     lines: Iterable[str] = read_lines(*text_range[1:])
-    # Twice a range's size: all lines of a range come in one batch.
+    # With twice the size of a range, all lines of a range are in one batch.
     return numbered(text_range, in_batches(lines if text_range.stop else itertools.chain(lines, [""]), 2 * RANGE_BYTES))
 
 
 def numbered(text_range: TextRange, batches: Iterator[list[str]]) -> Iterator[tuple[BatchPlace, list[str]]]:
-    """The batches of a range, of which there is one at least, with their places."""
+    """The batches of a range, at least one, with their places."""
     file, _, start, stop = text_range
     batch, number = next(batches), 0
     for following in batches:
@@ -74,14 +74,14 @@ def numbered(text_range: TextRange, batches: Iterator[list[str]]) -> Iterator[tu
 
 
 def check_complete(places: list[BatchPlace], num_files: int) -> None:
-    """Checks that every batch of all files is there once: a runner may lose elements, or give one twice.
+    """Checks that every batch of all files occurs exactly once, since a runner may lose or repeat elements.
 
     Args:
-      places: in ascending order.
-      num_files: of the text.
+      places: places of the batches in ascending order.
+      num_files: number of text files.
 
     Raises:
-      OSError: a batch is missing or is there twice.
+      OSError: a batch is missing or occurs twice.
     """
     file, start, number = 0, 0, 0
     for place in places:

@@ -1,4 +1,4 @@
-"""Pairs of texts, packed as two rows: the examples on which sentence vectors are trained and evaluated."""
+"""Pairs of texts, packed as two rows: the examples for training and evaluating sentence vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
-# Pairs that are tokenized together.
+# The number of pairs that are tokenized in one call.
 _CHUNK = 1000
 _JSON_LINES = (".jsonl", ".json")
 
@@ -52,7 +52,7 @@ def read_pairs(path: str) -> list[TextPair]:
 
 
 def read_twice(path: str) -> list[TextPair]:
-    """Each line of a text file as a pair with itself; empty lines are left out.
+    """Each line of a text file as a pair with itself. Empty lines are skipped.
 
     Raises:
       ValueError: the file is missing or has no text.
@@ -68,11 +68,11 @@ def read_scored_pairs(task: Task, data_dir: str, split: str, best_score: float) 
 
     Args:
       task: a regression of two texts.
-      data_dir, split: as read_examples takes them.
-      best_score: the score of two texts of the same meaning.
+      data_dir, split: see read_examples.
+      best_score: the score of two texts with the same meaning.
 
     Raises:
-      ValueError: as read_examples, or the task is not a regression of two texts.
+      ValueError: see read_examples; or the task is not a regression of two texts.
     """
     examples = read_examples(task, data_dir, split)
     if not task.is_regression or examples[0].text_b is None:
@@ -83,12 +83,12 @@ def read_scored_pairs(task: Task, data_dir: str, split: str, best_score: float) 
 
 @dataclasses.dataclass(frozen=True)
 class PairTables:
-    """Makes the tables of pairs.
+    """Makes the feature tables of pairs.
 
     Args:
-      tokenizer: of the model.
-      max_seq_length: tokens that a text is cut to.
-      cached_dir: directory of the records.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a text; longer texts are truncated.
+      cached_dir: directory of the cached records.
     """
 
     tokenizer: FullTokenizer
@@ -99,8 +99,8 @@ class PairTables:
         """The features of pairs: ids and masks [2, tokens], and the cosine as label_ids.
 
         Args:
-          pairs: of one split.
-          split: "train", "dev" or "test"; it names the records.
+          pairs: the pairs of a split.
+          split: "train", "dev" or "test", part of the name of the cached file.
         """
         made_from = dict(pairs=digest(repr(list(map(tuple, pairs))).encode("utf-8", "surrogatepass")),
                          **tokenizer_key(self.tokenizer))

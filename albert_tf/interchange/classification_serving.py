@@ -21,7 +21,7 @@ def export_classification(
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
     outputs are probabilities, float32 [batch, labels], and predictions [batch], the index of the label. For regression
     both are the score. If a threshold is set, it is a third output, float32 [batch]. With windows, raw text is split
-    into windows, a tf.Example has max_windows rows, and the signature for token ids takes one row of each text.
+    into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
 
     Args:
       export_dir: folder of the SavedModel.

@@ -1,4 +1,4 @@
-"""Pooling: one vector of a text from the vectors of its tokens."""
+"""Pooling: makes one vector of a text from the vectors of its tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SentencePooling:
 
 MEAN_OR_MAX = ("mean", "max")
 POOLINGS = (*MEAN_OR_MAX, "cls", "pooler")
-# The least divisor of torch.nn.functional.normalize, which sentence-transformers uses.
+# The smallest divisor of torch.nn.functional.normalize, which sentence-transformers uses.
 LEAST_LENGTH = 1e-12
 
 
@@ -27,7 +27,7 @@ def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str
     """The vector of each text, float32 [batch, H].
 
     Args:
-      outputs: of an encoder: sequence_output [batch, seq, H] and pooled_output [batch, H].
+      outputs: the outputs of an encoder: sequence_output [batch, seq, H] and pooled_output [batch, H].
       input_mask: int32 [batch, seq], 1 for tokens, [CLS] and [SEP] included, and 0 for padding.
       pooling: "mean" or "max" over the tokens, "cls" for the vector of [CLS], "pooler" for the pooled output, which
         pre-training trains on the order of sentences (Lan et al., 2020, section 3.1).
@@ -65,6 +65,6 @@ def normalized(vectors: tf.Tensor) -> tf.Tensor:
 
 
 def check_pooling(pooling: str) -> None:
-    """Raises ValueError where there is no such pooling."""
+    """Raises ValueError if there is no such pooling."""
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")

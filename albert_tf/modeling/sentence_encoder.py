@@ -1,4 +1,4 @@
-"""AlbertSentenceEncoder: the encoder with a pooling, from texts to vectors (Reimers and Gurevych, 2019)."""
+"""AlbertSentenceEncoder: the encoder with a pooling, for vectors of texts (Reimers and Gurevych, 2019)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class AlbertSentenceEncoder(ConfiguredModel):
     """AlbertModel with a pooling of its outputs.
 
     Args:
-      config: of the encoder.
+      config: the model's config.
       pooling: "mean", "max", "cls" or "pooler", see modeling/pooling.py.
       normalize: whether vectors have length 1.
-      max_seq_length: tokens that scripts cut a text to; None for all positions. The model itself cuts nothing.
+      max_seq_length: the number of tokens to which scripts truncate a text; None for max_position_embeddings. The model
+        itself truncates nothing.
 
     The inputs are AlbertModel's, [batch, seq], or have several texts in each row, [batch, texts, seq]. The outputs are
     AlbertModel's, of batch * texts rows, and sentence_embedding, float32 [batch, H] or [batch, texts, H].

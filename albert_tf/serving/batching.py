@@ -1,4 +1,4 @@
-"""Batcher: requests that wait at the same time go through the model together."""
+"""Batcher: runs requests that wait at the same time as one batch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class _Job(NamedTuple):
 
     @property
     def key(self) -> tuple:
-        """Jobs of one key can be joined."""
+        """Jobs with the same key can be in the same batch."""
         return id(self.signature), *(column.shape[1:] for column in self.columns.values())
 
 
 class Batcher:
     """Runs signatures in one thread.
 
-    A thread takes the oldest request, joins to it what else waits for the same signature, and runs them as one batch.
-    Nobody waits for a batch to fill.
+    The thread takes the oldest request, adds other waiting requests for the same signature, and runs them as one batch.
+    It never waits for a batch to become full.
 
     Args:
-      batch_size: rows that go through a model together at most.
-      max_waiting: requests that wait at most; `submit` refuses more.
+      batch_size: the largest number of rows of a batch.
+      max_waiting: the largest number of waiting requests. `submit` rejects further ones.
     """
 
     def __init__(self, batch_size: int = 16, max_waiting: int = 256):
@@ -45,10 +45,10 @@ class Batcher:
         self._thread.start()
 
     def submit(self, signature: Signature, columns: Columns) -> Future[Rows]:
-        """The outputs of each row, when they are there.
+        """Returns a future of the outputs of each row.
 
         Raises:
-          queue.Full: too many requests wait.
+          queue.Full: too many requests are waiting.
         """
         size = len(next(iter(columns.values())))
         job = _Job(signature, columns, size, Future())
@@ -56,7 +56,7 @@ class Batcher:
         return job.result
 
     def close(self) -> None:
-        """Ends the thread when all that waits is done."""
+        """Ends the thread after all waiting requests have been answered."""
         self._queue.put(None)
         self._thread.join()
 
@@ -69,29 +69,29 @@ class Batcher:
             self._run(jobs)
 
     def _others_like(self, job: _Job) -> list[_Job]:
-        """Jobs that wait and can be joined to one, so that the rows of all fit in a batch."""
+        """Waiting jobs that can be in the same batch as `job`, as many as fit in it."""
         waiting, self._put_back = self._put_back, []
         while not self._queue.empty():
             other = self._queue.get()
             if other is None:
-                self._queue.put(None)  # the end comes after what waits
+                self._queue.put(None)  # the end comes after all waiting jobs
                 break
             waiting.append(other)
-        joined, room = [], self._batch_size - job.size
+        joined, num_free_rows = [], self._batch_size - job.size
         for other in waiting:
-            if other.key == job.key and other.size <= room:
+            if other.key == job.key and other.size <= num_free_rows:
                 joined.append(other)
-                room -= other.size
+                num_free_rows -= other.size
             else:
                 self._put_back.append(other)
         return joined
 
     def _run(self, jobs: list[_Job]) -> None:
-        """Sets the results of jobs. Where a batch fails, each of its jobs runs alone: one bad row spoils no other."""
+        """Sets the results of jobs. If a batch fails, its jobs run one by one, so that one bad row fails alone."""
         try:
             columns = {name: np.concatenate([job.columns[name] for job in jobs]) for name in jobs[0].columns}
             rows = self._rows(jobs[0].signature, columns)
-        except Exception as error:  # whatever a model raises is the request's answer, and the thread lives on
+        except Exception as error:  # any error of a model is the answer to its request, and the thread continues
             if len(jobs) == 1:
                 jobs[0].result.set_exception(error)
             else:

@@ -1,4 +1,4 @@
-"""Models for the server: from a checkpoint of any kind, whose head says what it can do, or from a SavedModel."""
+"""Models for the server: from weights in any format, with signatures that depend on the head, or from a SavedModel."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ SENTENCE_ORDER, LAYER_DISTANCES = "sentence_order", "layer_distances"
 def model_of_source(
     name: str, source: Source, model: str | None = None, tokenizer: FullTokenizer | None = None, top_k: int = 5
 ) -> ServedModel:
-    """A model with all that its head can do.
+    """A model with all signatures that its head allows.
 
-    The head's own signatures are those of the SavedModel that its script exports. Besides, a pre-trained model says
-    whether two texts are in order, and every model how far each of its layers moves a text.
+    These are the signatures of the SavedModel that the head's script exports. In addition, a pre-trained model predicts
+    whether two texts are in order, and every model has the distances between the inputs and outputs of its layers.
 
     Args:
-      name: in URLs.
-      source: of the weights.
-      model: which model of from_pretrained it is; by default what its variables tell.
-      tokenizer: by default that of the vocabulary that came with the weights.
-      top_k: pieces for each mask.
+      name: name of the model in URLs.
+      source: the weights.
+      model: the kind of model (see from_pretrained); None for the kind that its variables tell.
+      tokenizer: the model's tokenizer; None for the vocabulary that comes with the weights.
+      top_k: number of pieces per mask.
 
     Raises:
-      ValueError: there is no vocabulary, it is not clear which model it is, or it cannot be read.
+      ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
     """
     tokenizer = tokenizer or source.vocabulary.tokenizer()
     built, report = build(source, model or kind_of(source))
@@ -77,22 +77,22 @@ def model_of_source(
 
 
 def model_of_saved_model(name: str, path: str) -> ServedModel:
-    """A SavedModel with its signatures. Its graph runs, as any program of its author.
+    """A SavedModel with its signatures. Its graph runs like any program of its author.
 
     Args:
-      name: in URLs.
-      path: of the SavedModel.
+      name: name of the model in URLs.
+      path: path of the SavedModel.
 
     Raises:
-      ValueError: there is none at the path, or it has no signature.
+      ValueError: there is no SavedModel at the path, or it has no signature.
     """
     return ServedModel(name, f"SavedModel {path}", _signatures(path))
 
 
 def names_of(paths: Iterable[str]) -> list[str]:
-    """A name for each path, with a number where two are equal, and with nothing that URLs escape.
+    """A name for each path, without characters that URLs escape, and with a number if two names are equal.
 
-    That is the last part, or in TensorFlow Serving's layout, NAME/1, the part before the version.
+    The name is the last part of the path, or in TensorFlow Serving's layout (NAME/1) the part before the version.
     """
     names: list[str] = []
     for path in paths:
@@ -147,7 +147,7 @@ _EXPORTS: Mapping[str, Callable] = dict(
 
 
 def _sentence_order(model: AlbertPretrainer, inputs: dict) -> dict[str, tf.Tensor]:
-    """Probabilities [batch, 2]: in order, and swapped (or, of a BERT: next to each other, and not)."""
+    """Probabilities [batch, 2] that two texts are in order, and swapped (BERT: consecutive, and not consecutive)."""
     positions = tf.zeros([tf.shape(inputs["input_ids"])[0], 1], tf.int32)
     return dict(probabilities=tf.nn.softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
 
@@ -155,7 +155,7 @@ def _sentence_order(model: AlbertPretrainer, inputs: dict) -> dict[str, tf.Tenso
 def _of_texts(
     names: tuple[str, ...], tokenizer: FullTokenizer, max_seq_length: int, view: str, outputs: Callable[[dict], dict]
 ) -> Signature:
-    """A signature that takes one text or two, from a function of the model's inputs."""
+    """Makes a signature for one text or two from a function of the model's inputs."""
     function = tf.function(outputs, autograph=False, reduce_retracing=True)
 
     def run(columns: Columns) -> dict[str, np.ndarray]:
@@ -181,7 +181,7 @@ def _signatures(path: str, labels: tuple[str, ...] = ()) -> dict[str, Signature]
 
 
 def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
-    """A signature of a SavedModel; it keeps the loaded object, which owns the variables."""
+    """A signature of a SavedModel. It keeps a reference to the loaded object, which owns the variables."""
     specs = function.structured_input_signature[1]
     view = _view(set(specs), set(function.structured_outputs))
 
@@ -198,7 +198,7 @@ def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
 
 
 def _view(inputs: set[str], outputs: set[str]) -> str:
-    """How the page shows a signature, by the names of its inputs and outputs."""
+    """How the page shows a signature, depending on the names of its inputs and outputs."""
     if inputs == {"text"} and {"pieces", "probabilities"} <= outputs:
         return "fill_masks"
     if inputs in ({"text_a"}, {"text_a", "text_b"}) and "probabilities" in outputs:
@@ -213,7 +213,7 @@ def _view(inputs: set[str], outputs: set[str]) -> str:
 
 
 def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A row without what is behind its last value that is not "": masks or words that only other rows have."""
+    """A row without trailing "" values, which pad it to the masks or words of other rows."""
     is_there = row[name].reshape([len(row[name]), -1])[:, :1].ravel() != b""
     return {key: values[is_there] if values.shape[:1] == is_there.shape else values for key, values in row.items()}
 

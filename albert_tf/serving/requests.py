@@ -1,10 +1,10 @@
-"""Bodies of TensorFlow Serving's REST interface: rows or columns of inputs in, rows or columns of outputs out.
+"""Parses and writes the bodies of TensorFlow Serving's REST interface, which have rows or columns of values.
 
     {"signature_name": "serving_default", "instances": [{"text": "..."}, {"text": "..."}]}  ->  {"predictions": [...]}
     {"inputs": {"text": ["...", "..."]}}                                                    ->  {"outputs": ...}
 
-A signature with one input takes its values without the name, and one with one output gives them so. A text may be
-{"b64": "..."}, bytes in base 64.
+If a signature has a single input, its values may be sent without its name; a single output is returned without its
+name. A text can be {"b64": "..."}, bytes in base 64.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _KEYS = ("signature_name", "instances", "inputs")
 
 
 class PredictRequest(NamedTuple):
-    """A request that has been read.
+    """A parsed request.
 
     Args:
-      signature_name: which signature is meant.
-      rows: the list of "instances"; None where the request has columns.
-      columns: the value of "inputs"; None where it has rows.
+      signature_name: name of the signature.
+      rows: the list of "instances"; None if the request has columns.
+      columns: the value of "inputs"; None if the request has rows.
     """
 
     signature_name: str
@@ -40,7 +40,7 @@ def read_request(body: bytes) -> PredictRequest:
     """Reads the JSON of a request.
 
     Raises:
-      ValueError: it is no JSON object of the form above.
+      ValueError: it is not a JSON object of the form above.
     """
     try:
         request = json.loads(body)
@@ -63,12 +63,12 @@ def read_request(body: bytes) -> PredictRequest:
 
 
 def input_arrays(request: PredictRequest, signature: Signature, max_rows: int) -> Columns:
-    """The arrays that a signature takes, from the values of a request.
+    """Converts the values of a request to the input arrays of a signature.
 
     Args:
-      request: of read_request.
-      signature: that it names.
-      max_rows: rows of a request at most.
+      request: the result of read_request.
+      signature: the signature that the request names.
+      max_rows: the largest number of rows of a request.
 
     Raises:
       ValueError: an input is missing, unknown, or of another type or shape, or there are too many rows.
@@ -131,7 +131,7 @@ def _check_names(values: Mapping, signature: Signature) -> None:
 
 
 def _array(name: str, column: list, spec: InputSpec) -> np.ndarray:
-    """[batch, ...] of values that have the spec's type and shape."""
+    """An array [batch, ...] of values, which must have the spec's type and shape."""
     shape = _shape(name, column, len(spec.shape))
     if any(size not in (None, actual) for size, actual in zip(spec.shape, shape)):
         wanted = ", ".join("any" if size is None else str(size) for size in spec.shape)
@@ -150,7 +150,7 @@ def _array(name: str, column: list, spec: InputSpec) -> np.ndarray:
 
 
 def _shape(name: str, values: list, rank: int) -> tuple[int, ...]:
-    """The shape of nested lists, which must be of one length at each depth."""
+    """The shape of nested lists. At each depth, all lists must have the same length."""
     shape, level = [len(values)], values
     for _ in range(rank - 1):
         sizes = {len(value) if isinstance(value, list) else -1 for value in level}
@@ -176,7 +176,7 @@ def _text(name: str, value: Any) -> bytes:
 
 
 def _plain(value: np.ndarray) -> Any:
-    """A value as JSON has it; bytes are text."""
+    """A value that can be written as JSON. Bytes become text."""
     listed = np.asarray(value).tolist()
     return _decoded(listed) if np.asarray(value).dtype.kind in "OS" else listed
 

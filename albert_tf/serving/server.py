@@ -5,7 +5,7 @@
     GET  /v1/models/NAME                 TensorFlow Serving's state of a model
     POST /v1/models/NAME:predict         predictions (albert_tf/serving/requests.py)
 
-No path is ever looked up on the disk: the page's three files are read once, when the server is made.
+No path of a URL is looked up on disk: the page's three files are read once, when the server is made.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from albert_tf.serving.signatures import ServedModel, Signature
 _PAGE = {"/": ("index.html", "text/html; charset=utf-8"), "/style.css": ("style.css", "text/css; charset=utf-8"),
          "/page.js": ("page.js", "text/javascript; charset=utf-8")}
 _MODEL_URL = re.compile(r"/v1/models/([^/:]+)(?:/versions/1)?(:predict)?")
-# The page loads nothing from elsewhere, runs no inline script, and stands in no other page.
+# The page loads nothing from other sites, runs no inline scripts, and cannot be shown inside another page.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
                                "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -43,11 +43,11 @@ MAX_ROWS = 1024
 
 
 class RequestError(Exception):
-    """A request that is answered with an error.
+    """An error that is sent as the response to a request.
 
     Args:
-      status: of the answer.
-      message: one line.
+      status: HTTP status of the response.
+      message: one line that describes the error.
     """
 
     def __init__(self, status: HTTPStatus, message: str):
@@ -59,12 +59,12 @@ class ModelServer(http.server.ThreadingHTTPServer):
     """Serves models and the page. `serve_forever` runs it, and `server_close` ends it.
 
     Args:
-      models: whose names differ; the page shows them in this order.
-      host: the address to listen on. On a loopback address, only requests that name a loopback host are answered: a
-        page of another site whose name is made to mean 127.0.0.1 gets nothing.
-      port: 0 for any that is free.
-      max_body_bytes: a larger request is refused before it is read.
-      max_connections: more than that at once are refused.
+      models: the models, with different names. The page shows them in this order.
+      host: the address to listen on. On a loopback address, only requests whose Host header names a loopback host are
+        answered, so that a page of another site whose domain name resolves to 127.0.0.1 gets no data.
+      port: the port to listen on; 0 for any free port.
+      max_body_bytes: the largest size of a request. A larger one is rejected before it is read.
+      max_connections: the largest number of connections at the same time. Further ones are rejected.
       batcher: runs the models.
 
     Raises:
@@ -89,12 +89,12 @@ class ModelServer(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
     def process_request(self, request, client_address) -> None:
-        """Starts a thread for a connection, or refuses it where there are too many."""
+        """Starts a thread for a connection, or rejects it if there are too many."""
         if not self._connections.acquire(blocking=False):
             with contextlib.suppress(OSError):
                 request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -110,7 +110,7 @@ class ModelServer(http.server.ThreadingHTTPServer):
             self._connections.release()
 
     def handle_error(self, request, client_address) -> None:
-        """Logs what was not answered: a client that went away."""
+        """Logs a request that could not be answered, since the client has gone."""
         logging.debug("a connection ended with an error", exc_info=True)
 
     def server_close(self) -> None:
@@ -122,30 +122,31 @@ class ModelServer(http.server.ThreadingHTTPServer):
         """The answer to a prediction request.
 
         Raises:
-          RequestError: there is no such model or signature, the body is wrong, or too many requests wait.
+          RequestError: there is no such model or signature, the body is wrong, or too many requests are waiting.
         """
         model = self.model(name)
         try:
             request = read_request(body)
             signature = model.signatures.get(request.signature_name)
             if signature is None:
-                raise ValueError(f"{name} has no signature {request.signature_name!r}, but "
+                raise ValueError(f"{name} has no signature {request.signature_name!r}; its signatures are "
                                  f"{', '.join(model.signatures)}")
             columns = input_arrays(request, signature, MAX_ROWS)
             return response(request, self.batcher.submit(signature, columns).result())
         except queue.Full:
-            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests wait: try again later") from None
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are waiting: try later") from None
         except ValueError as error:
             raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
 
     def model(self, name: str) -> ServedModel:
-        """The model of a name.
+        """The model with a name.
 
         Raises:
-          RequestError: there is none.
+          RequestError: there is no such model.
         """
         if name not in self.models:
-            raise RequestError(HTTPStatus.NOT_FOUND, f"there is no model {name!r}, but {', '.join(self.models)}")
+            raise RequestError(HTTPStatus.NOT_FOUND,
+                               f"there is no model {name!r}; the models are {', '.join(self.models)}")
         return self.models[name]
 
 
@@ -175,7 +176,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return _json(dict(models=[_described(model) for model in self.server.models.values()]))
         name, is_predict = self._model_url(path)
         if is_predict:
-            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "predictions are requested by POST")
+            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "predictions need a POST request")
         self.server.model(name)
         state = dict(version="1", state="AVAILABLE", status=dict(error_code="OK", error_message=""))
         return _json(dict(model_version_status=[state]))
@@ -184,7 +185,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self._body()
         name, is_predict = self._model_url(urlsplit(self.path).path)
         if not is_predict:
-            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "POST goes to /v1/models/NAME:predict")
+            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "send POST requests to /v1/models/NAME:predict")
         return _json(self.server.predict(name, body))
 
     def _model_url(self, path: str) -> tuple[str, bool]:
@@ -201,7 +202,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if len(length) > 18 or int(length) > self.server.max_body_bytes:
             self.close_connection = True
             raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                               f"a body may have {self.server.max_body_bytes:,} bytes. Received: {length[:18]}")
+                               f"a body may have at most {self.server.max_body_bytes:,} bytes. Received: {length[:18]}")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             self.close_connection = True
@@ -209,7 +210,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return body
 
     def _check_host(self) -> None:
-        """Refuses requests that another site's page makes of the user's browser."""
+        """Rejects requests from the user's browser that come from the page of another site."""
         host = self.headers.get("Host", "")
         if self.server.is_loopback and not _is_loopback(urlsplit(f"//{host}").hostname or ""):
             raise RequestError(HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address")
@@ -224,10 +225,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             content_type, content = make()
         except RequestError as error:
             status, (content_type, content) = error.status, _error(str(error))
-            self.close_connection = True  # there may be a body that was not read
+            self.close_connection = True  # since a part of the body may not have been read
         except TimeoutError:
             raise
-        except Exception as error:  # a client gets an answer whatever a model raises
+        except Exception as error:  # the client gets an answer for every error of a model
             logging.error("%s failed: %s", self.path[:200], _one_line(str(error)))
             status, (content_type, content) = HTTPStatus.INTERNAL_SERVER_ERROR, _error(str(error))
             self.close_connection = True
@@ -242,7 +243,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def send_error(self, code, message=None, explain=None) -> None:
-        """http.server's own errors, as for a method that is not known, as JSON too."""
+        """Sends http.server's own errors, such as that for an unknown method, as JSON, too."""
         content = _error(message or HTTPStatus(code).phrase)[1]
         self.close_connection = True
         self.send_response(code)
@@ -253,7 +254,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args) -> None:
-        """Requests are logged with --verbosity=1 only; what users type is never logged."""
+        """Logs requests, but only with --verbosity=1. Bodies are never logged."""
         logging.debug("%s %s", self.address_string(), format % args)
 
 

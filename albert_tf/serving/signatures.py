@@ -1,4 +1,4 @@
-"""What a server serves: models with named signatures, each a function from a batch of inputs to a batch of outputs."""
+"""The models of a server. A model has named signatures, which are functions from batches of inputs to outputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 
 import numpy as np
 
-# The signature that a request without signature_name means, as in TensorFlow Serving.
+# The signature of a request without signature_name, as in TensorFlow Serving.
 DEFAULT_SIGNATURE = "serving_default"
 Columns = dict[str, np.ndarray]
 
@@ -16,9 +16,9 @@ class InputSpec(NamedTuple):
     """An input of a signature.
 
     Args:
-      dtype: "string" or a NumPy type's name, as "int32".
-      shape: with the batch first; None is any size.
-      default: the value of each row where a request leaves the input out; None if it must be there.
+      dtype: "string", or the name of a NumPy type such as "int32".
+      shape: the shape, with the batch first; None for any size.
+      default: the value of each row if a request omits the input; None if the input is required.
     """
 
     dtype: str
@@ -31,12 +31,12 @@ class Signature:
     """A function that a model serves.
 
     Args:
-      inputs: by name.
-      run: from arrays [batch, ...] by input, texts as bytes, to arrays [batch, ...] by output.
+      inputs: the specs of the inputs, by name.
+      run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
       view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag",
         "layer_distances" or, for anything else, "json".
-      labels: names of the labels of a classifier, for the page; empty where they have none.
-      row: changes a row of the outputs before it is sent: removes padding that depends on the other rows of the batch.
+      labels: names of the labels of a classifier, for the page; empty if they have no names.
+      row: function that is applied to each row of the outputs, to remove padding that depends on the rest of the batch.
     """
 
     inputs: Mapping[str, InputSpec]
@@ -51,9 +51,9 @@ class ServedModel:
     """A model of a server.
 
     Args:
-      name: in URLs.
+      name: name of the model in URLs.
       description: one line for the page.
-      signatures: by name.
+      signatures: the signatures by name.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Vectors of texts, batched by length: the encoder as a feature extractor."""
+"""Computes vectors of texts in batches of similar length: the encoder as a feature extractor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Vectors(NamedTuple):
     """The vectors of one text.
 
     Args:
-      text: its number.
+      text: index of the text.
       pooled: float32 [H], the vector of the text by the model's pooling.
       tokens: float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP].
     """
@@ -27,18 +27,18 @@ class Vectors(NamedTuple):
 
 
 def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: int) -> list[np.ndarray]:
-    """[CLS] text [SEP] for each text, int32 [tokens]; what is longer than max_seq_length is cut."""
+    """The ids of [CLS] text [SEP] for each text, int32 [tokens], truncated to max_seq_length."""
     special_tokens = SpecialTokens(tokenizer)
     return [special_tokens.around(ids[: max_seq_length - 2]) for ids in tokenizer.encode_batch(list(texts))]
 
 
 def embed(model: AlbertSentenceEncoder, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
-    """The vectors of all rows, shortest first, so that rows of a batch are of about one length.
+    """The vectors of all rows, shortest first, so that the rows of a batch have similar lengths.
 
     Args:
       model: the encoder with its pooling.
-      rows: ids, as `token_ids` gives them.
-      batch_size: how many are computed together.
+      rows: the result of `token_ids`.
+      batch_size: number of rows in a batch.
     """
     return embed_by(vectors_function(model), rows, batch_size)
 
@@ -55,7 +55,7 @@ def vectors_function(model: AlbertSentenceEncoder) -> Callable:
 
 
 def embed_by(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
-    """What embed gives, by a function that vectors_function has made."""
+    """The same as `embed`, with a function that vectors_function has made."""
     for texts, ids in batches_by_length(rows, batch_size):
         for text, pooled, tokens in zip(texts, *(output.numpy() for output in vectors(ids))):
             yield Vectors(int(text), pooled, tokens[: len(rows[text])])

@@ -1,4 +1,4 @@
-"""Nearest neighbours of queries among lines, which are read in blocks."""
+"""Finds the nearest neighbours of queries among lines of text, which are read in blocks."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def nearest_lines(
 
     Args:
       model: the encoder with its pooling.
-      tokenizer: of its vocabulary.
-      queries: texts.
-      lines: texts to search, iterated over once; empty ones are left out.
+      tokenizer: the model's tokenizer.
+      queries: the texts to search for.
+      lines: the texts to search, which are iterated over once. Empty texts are skipped.
       top_k: number of neighbours of a query.
-      batch_size: texts that are computed together.
-      block_size: lines that are held in memory together.
+      batch_size: number of texts in a batch.
+      block_size: number of lines whose vectors are in memory at a time.
 
     Raises:
       ValueError: there are no queries.
@@ -64,7 +64,7 @@ def nearest_lines(
 def unit_vectors_function(
     model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
 ) -> Callable[[Sequence[str]], np.ndarray]:
-    """A function from texts to their vectors divided by their lengths, float32 [texts, H]; it is traced once."""
+    """Returns a function from texts to their vectors of length 1, float32 [texts, H]. The model is traced once."""
     function, config = vectors_function(model), model.config
     length = min(model.max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
 

@@ -25,8 +25,8 @@ class SentenceVectorTask(MeanLossTask):
 
     Args:
       model: the encoder with its pooling.
-      objective: of OBJECTIVES.
-      temperature: of the contrastive objective.
+      objective: one of OBJECTIVES.
+      temperature: number by which the contrastive objective divides cosines.
 
     Raises:
       ValueError: there is no such objective.
@@ -63,5 +63,5 @@ def cosines_of_rows(vectors: tf.Tensor) -> tf.Tensor:
 
 
 def mean_cosines(predictions: list[dict[str, list[np.ndarray]]]) -> np.ndarray:
-    """[examples]: the mean over the predictions of several checkpoints."""
+    """The mean of several checkpoints' predictions, [examples]."""
     return np.mean([np.stack(of_one["cosine"]) for of_one in predictions], axis=0)

@@ -109,7 +109,7 @@ def test_an_archive_larger_than_the_place_for_it_is_not_begun(tmp_path, temporar
     path = packed(tmp_path / "large.tar.gz", member("model/albert_config.json", content=b"x" * 1000))
     place = archive.shutil.disk_usage("/")._replace(free=999)
     monkeypatch.setattr(archive.shutil, "disk_usage", lambda directory: place)
-    with pytest.raises(ValueError, match="large.tar.gz holds 0.0 GB.*nothing was unpacked"):
+    with pytest.raises(ValueError, match="large.tar.gz has 0.0 GB.*nothing was unpacked"):
         albert_tf.from_pretrained(path)
     assert not files_in(temporary)
 

@@ -92,7 +92,7 @@ def test_what_was_never_trained_is_left_out_of_the_releases_form(tmp_path, caplo
     names = tf.train.load_checkpoint(str(tmp_path / "tf1/model.ckpt-best")).get_variable_to_shape_map()
     assert "cls/predictions/output_bias" in names
     assert not [name for name in names if "seq_relationship" in name]
-    lacks = "lacks cls/seq_relationship/output_weights, cls/seq_relationship/output_bias of a pretrainer: left out"
+    lacks = "lacks cls/seq_relationship/output_weights, cls/seq_relationship/output_bias of a pretrainer: they are left out"
     assert f"hf {lacks}" in caplog.text
     convert(open_source(str(tmp_path / "tf1")), str(tmp_path / "ours"), "ours")
     assert f"tf1/model.ckpt-best {lacks}" in caplog.text
@@ -133,14 +133,14 @@ def test_what_hugging_face_cannot_express_is_refused(tmp_path, kind, changes, me
 
 def test_a_module_of_other_variables_is_refused(tmp_path):
     source = Source("module", {}, lambda name: None, lambda: TINY, module="module")
-    with pytest.raises(ValueError, match="module is a TF2 module .* not be converted"):
+    with pytest.raises(ValueError, match="module is a TF2 module .* cannot be converted"):
         convert(source, str(tmp_path / "new"), "tf1")
 
 
 def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden, tmp_path):
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     made(tmp_path / "span", kind="span", vocabulary=vocabulary)
-    with pytest.raises(ValueError, match="no other head than those of pre-training and a pooling. Received: AlbertSpan"):
+    with pytest.raises(ValueError, match="no other head than those of pre-training .*Received: AlbertSpan"):
         convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
     made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
     convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")

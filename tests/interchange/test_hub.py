@@ -70,7 +70,7 @@ def test_checkpoints_of_fine_tuning_a_module_are_read_too(tmp_path):
 def test_a_tf2_module_with_the_releases_names_is_read_by_them(tmp_path):
     encoder = AlbertModel(TINY)
     tf2_module(tmp_path / "module", encoder)
-    with pytest.raises(ValueError, match="carries no albert_config.json"):
+    with pytest.raises(ValueError, match="has no albert_config.json"):
         albert_tf.from_pretrained(str(tmp_path / "module"))
     os.makedirs(tmp_path / "module/assets.extra")
     (tmp_path / "module/assets.extra/albert_config.json").write_text(TINY.to_json_string())
@@ -206,7 +206,7 @@ def test_a_saved_model_that_is_no_text_encoder_is_named(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"\xff\xff no graph"])
 def test_a_damaged_saved_model_is_named(tmp_path, content):
     (tmp_path / "saved_model.pb").write_bytes(content)
-    with pytest.raises(ValueError, match="saved_model.pb is no SavedModel"):
+    with pytest.raises(ValueError, match="saved_model.pb is not a SavedModel"):
         albert_tf.from_pretrained(str(tmp_path))
 
 

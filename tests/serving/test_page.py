@@ -72,7 +72,7 @@ def ask(page, model, button, **fields):
 
 def test_masks_are_filled_with_bars_of_probabilities(page):
     assert ask(page, "pretrained", "Fill", text="the [MASK]").split() == [
-        "Behind", "the", "mask", "name", "75.0", "%", "##s", "25.0", "%"]
+        "Most", "likely", "at", "the", "mask", "name", "75.0", "%", "##s", "25.0", "%"]
     assert page.script("return [...document.querySelectorAll('.bar > i')].map((bar) => bar.style.width)") == [
         "75%", "25%"]
 

@@ -77,15 +77,15 @@ def test_no_file_of_the_machine_is_served(server, path):
 
 
 @pytest.mark.parametrize("method, path, body, status, message", [
-    ("POST", "/v1/models/other:predict", '{"instances": ["a"]}', 404, "there is no model 'other', but a model"),
+    ("POST", "/v1/models/other:predict", '{"instances": ["a"]}', 404, "there is no model 'other'; the models"),
     ("POST", "/v1/models/a%20model:predict", "no json", 400, "the body is not JSON"),
     ("POST", "/v1/models/a%20model:predict", '{"instances": [1]}', 400, "text must hold strings. Received: 1"),
     ("POST", "/v1/models/a%20model:predict", '{"instances": ["a"], "signature_name": "x"}', 400,
-     "a model has no signature 'x', but serving_default"),
+     "a model has no signature 'x'; its signatures are serving_default"),
     ("POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["fail"])), 500, "the model failed"),
-    ("POST", "/v1/models/a%20model", "{}", 405, "POST goes to /v1/models/NAME:predict"),
-    ("GET", "/v1/models/a%20model:predict", None, 405, "by POST"),
-    ("POST", "/v1/models/a%20model:predict", " " * 1001, 413, "a body may have 1,000 bytes. Received: 1001"),
+    ("POST", "/v1/models/a%20model", "{}", 405, "send POST requests to /v1/models/NAME:predict"),
+    ("GET", "/v1/models/a%20model:predict", None, 405, "predictions need a POST request"),
+    ("POST", "/v1/models/a%20model:predict", " " * 1001, 413, "a body may have at most 1,000 bytes. Received: 1001"),
     ("DELETE", "/", None, 501, "Unsupported method"),
 ])
 def test_an_error_is_one_line_of_json(server, method, path, body, status, message):

@@ -1,14 +1,14 @@
 "use strict";
 
-// A view is how one signature is asked and shown: the fields of its form with an example each, and a function that
-// adds what a prediction says to the page. Texts are only ever set as textContent.
+// A view is the form and the result of a signature: the fields with an example each, and a function that
+// shows a prediction on the page. Texts are only set as textContent.
 const VIEWS = {
   fill_masks: {
     title: "Fill masks", button: "Fill", fields: {text: ["Text with [MASK]", "The [MASK] of the file is not known."]},
     show: (prediction, values, result) => {
       if (prediction.pieces.length === 0) add(result, "p", "There is no [MASK] in the text.");
       prediction.pieces.forEach((pieces, mask) => {
-        add(result, "h2", prediction.pieces.length > 1 ? `Mask ${mask + 1}` : "Behind the mask");
+        add(result, "h2", prediction.pieces.length > 1 ? `Mask ${mask + 1}` : "Most likely at the mask");
         pieces.forEach((piece, i) => bar(result, readable(piece), prediction.probabilities[mask][i]));
       });
     },
@@ -52,7 +52,7 @@ const VIEWS = {
     title: "Choose", button: "Choose",
     fields: {context: ["Passage", "Ada sold the boat in May. In June she bought a kettle."],
              question: ["Question", "What did Ada buy?", "input"],
-             options: ["Options, one a line", "A boat\nA kettle"]},
+             options: ["Options, one per line", "A boat\nA kettle"]},
     values: (fields, inputs) => {
       const options = fields.options.split("\n").filter((line) => line.trim() !== "");
       const count = inputs.options.shape[1];
@@ -139,7 +139,7 @@ function chooseModel(name) {
   state.model = state.models.find((model) => model.name === name);
   tabs(at("models"), state.models.map((model) => [model.name, model.name]), name, chooseModel);
   at("description").textContent = state.model.description;
-  // Signatures without a view of their own are for programs, unless the model has nothing else.
+  // Signatures without a view are for programs. They are shown only if the model has no others.
   const all = Object.keys(state.model.signatures);
   const shown = all.filter((key) => state.model.signatures[key].view !== "json");
   state.model.shown = shown.length > 0 ? shown : all;
@@ -208,14 +208,14 @@ function showRequest() {
 async function predict(event) {
   event.preventDefault();
   const button = at("form").querySelector("button");
-  const asked = [state.model, state.signature];
+  const requested = [state.model, state.signature];
   at("error").hidden = true;
   button.disabled = true;
   try {
     const values = currentValues();
     const response = await fetch(path(), {method: "POST", body: JSON.stringify(requestBody(values))});
     const answer = await response.json();
-    if (state.model !== asked[0] || state.signature !== asked[1]) return;  // another tab was opened meanwhile
+    if (state.model !== requested[0] || state.signature !== requested[1]) return;  // another tab was opened meanwhile
     at("response").textContent = JSON.stringify(answer, null, 1);
     if (answer.error) throw new Error(answer.error);
     at("result").replaceChildren();
