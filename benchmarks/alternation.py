@@ -1,4 +1,4 @@
-"""Programs measured against each other in one run, in turns: what the machine does besides then strikes all alike."""
+"""Measures programs against each other in turns, so that other work of the machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS
 
 
 class Worker:
-    """A module of benchmarks.workers as a process of its own, kept ready between its turns.
+    """A module of benchmarks.workers that runs as a separate process and waits between its turns.
 
     Args:
-      module: its name.
-      arguments: of its command line.
-      python: of the environment that it runs in.
-      cpu_time: whether it counts seconds of the processor, on one thread, instead of the clock's on two: for a machine
-        that does other work besides.
+      module: name of the module.
+      arguments: arguments of the module's command line.
+      python: the Python interpreter that runs it.
+      cpu_time: whether to measure CPU time on one thread instead of elapsed time on two, for a machine that does other
+        work at the same time.
     """
 
     def __init__(self, module: str, *arguments: str, python: str = sys.executable, cpu_time: bool = False):
@@ -56,13 +56,13 @@ class Worker:
 
 
 def compare(make_workers: dict, rounds: int, seconds: float, tokens: int) -> dict[str, float]:
-    """Median tokens per second of each, over rounds in which all of them have their turn.
+    """The median tokens per second of each program. In a round each program has one turn.
 
     Args:
-      make_workers: by name, functions that start a worker.
-      rounds: how many.
-      seconds: about how long a turn lasts.
-      tokens: of a step.
+      make_workers: functions that start a worker, by the name of the program.
+      rounds: the number of rounds.
+      seconds: the approximate duration of a turn.
+      tokens: the number of tokens of a step.
     """
     workers = {}
     try:
@@ -80,13 +80,13 @@ def compare(make_workers: dict, rounds: int, seconds: float, tokens: int) -> dic
 
 
 def print_head(names: Sequence[str]) -> None:
-    """Args: names of the programs, ours first, the peer last."""
+    """Prints the head of the table. The first name is our program, the last name the peer's."""
     columns = "".join(f"{name:>16}" for name in names)
     print(f"tokens per second, median\n{'':36}{columns}{'ratio':>9}{'wanted':>9}", flush=True)
 
 
 def print_row(what: str, rates: dict[str, float], wanted: float | None) -> None:
-    """Args: what was measured, tokens per second by name, the ratio of the first to the last that is wanted."""
+    """Prints what was measured, the tokens per second of each program, the ratio of first to last, and its target."""
     first, *_, last = rates.values()
     columns = "".join(f"{rate:16.0f}" for rate in rates.values())
     print(f"{what:36}{columns}{first / last:9.2f}{'' if wanted is None else format(wanted, '9.2f')}", flush=True)

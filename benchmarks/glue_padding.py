@@ -2,8 +2,8 @@
 
     python -m benchmarks.glue_padding --data_dir=glue --spm_model_file=30k-clean.model --peer_python=/path/to/bin/python
 
-albert_base with random weights, batches of 32, AdamW with clipping, two threads. The peer's environment needs torch and
-transformers; it gets the same sentences as ids, in random order, and pads each batch to its longest.
+All use albert_base with random weights, batches of 32, AdamW with clipping, and two threads. The peer's environment
+needs torch and transformers. It gets the same sentences as ids, in random order, and pads each batch to its longest.
 """
 
 import os
@@ -18,18 +18,18 @@ from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import find_task
 from benchmarks.alternation import Worker
 
-flags.DEFINE_string("data_dir", None, "The folder with SST-2.", required=True)
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.", required=True)
-flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
-flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "What all compute in.")
-flags.DEFINE_integer("max_seq_length", 512, "What --pad_to_max_length pads to; 512 takes 12 GB of memory.",
-                     lower_bound=8)
-flags.DEFINE_integer("rounds", 3, "Turns of each program; the median counts.", lower_bound=1)
+flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
+flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
+flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "Data type of the computations of all programs.")
+flags.DEFINE_integer("max_seq_length", 512, "Number of tokens that --pad_to_max_length pads to. 512 needs 12 GB of "
+                     "memory.", lower_bound=8)
+flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 BATCH = 32
 OURS, PADDED, PEER = "ours, length buckets", "ours, --pad_to_max_length", "Hugging Face, dynamic padding"
-# A turn of ours is a window of batches, which has sentences of all lengths.
+# A turn of our program is a window of batches, which has sentences of all lengths.
 STEPS = {OURS: 50, PEER: 15, PADDED: 1}
 WANTED = {PADDED: 10.0, PEER: 1.5}
 
@@ -44,7 +44,7 @@ def main():
 
 
 def write_sentences(folder: str) -> str:
-    """The training sentences with their special tokens, as flat ids, lengths and labels. Returns the path."""
+    """Writes the training sentences with special tokens as flat ids, lengths and labels. Returns the path."""
     tokenizer = FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     tables = GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, folder)
     table, path = tables.table(find_task("sst-2"), "train"), os.path.join(folder, "sentences.npz")
@@ -54,7 +54,7 @@ def write_sentences(folder: str) -> str:
 
 
 def compare(path: str) -> dict[str, float]:
-    """Median sentences per second of each program, over rounds in which all have their turn."""
+    """The median sentences per second of each program. In a round each program has one turn."""
     arguments = (FLAGS.precision, path, str(BATCH))
     workers = {}
     try:

@@ -1,4 +1,4 @@
-"""SST-2 to records, from the start of the program, against SentencePiece alone in one thread on the same sentences.
+"""The time from SST-2 to records, start-up included, compared with SentencePiece alone in one thread.
 
     python -m benchmarks.glue_records --data_dir=glue --spm_model_file=30k-clean.model
 """
@@ -17,11 +17,11 @@ from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import find_task
 
-flags.DEFINE_string("data_dir", None, "The folder with SST-2.", required=True)
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.", required=True)
-flags.DEFINE_integer("max_seq_length", 512, "Length of the records.")
-flags.DEFINE_integer("rounds", 3, "Turns of each; the median counts.", lower_bound=1)
-flags.DEFINE_string("make_in", None, "Used by itself: makes the records in this folder, and nothing else.")
+flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
+flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
+flags.DEFINE_integer("max_seq_length", 512, "Number of tokens of a record.")
+flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
+flags.DEFINE_string("make_in", None, "For the benchmark's own subprocess: only make the records, in this folder.")
 FLAGS = flags.FLAGS
 
 TASK, WANTED = "sst-2", 20
@@ -40,7 +40,7 @@ def main():
 
 
 def encode(sentences: list[str]) -> float:
-    """Seconds that SentencePiece takes in one thread."""
+    """The seconds that SentencePiece takes in one thread."""
     model = sentencepiece.SentencePieceProcessor(model_file=FLAGS.spm_model_file)
     start = time.perf_counter()
     for sentence in sentences:
@@ -49,7 +49,7 @@ def encode(sentences: list[str]) -> float:
 
 
 def make_records() -> float:
-    """Seconds from the start of a process to its end."""
+    """The seconds from the start to the end of a process that makes the records."""
     names = ("data_dir", "spm_model_file", "max_seq_length")
     command = [sys.executable, "-m", "benchmarks.glue_records", *(f"--{name}={FLAGS[name].value}" for name in names)]
     with tempfile.TemporaryDirectory() as folder:

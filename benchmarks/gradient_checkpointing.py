@@ -2,8 +2,9 @@
 
     python -m benchmarks.gradient_checkpointing
 
-A question is 4 rows of 512 tokens. Each number comes from processes of their own, in turns: the largest resident memory
-from the first step on, above what was resident before it (Linux tells), and the median time of the steps after it.
+A question is 4 rows of 512 tokens. Each number comes from separate processes, which take turns. Memory is the largest
+resident memory from the first step on, as Linux reports it, less the resident memory before the first step. Time is the
+median of the later steps.
 """
 
 import json
@@ -18,11 +19,11 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.config import PRESETS
 
-flags.DEFINE_enum("size", "albert_large_v2", list(PRESETS), "The model.")
-flags.DEFINE_integer("seq", 512, "Tokens of a row.", lower_bound=1)
-flags.DEFINE_list("precisions", ["float32", "mixed_bfloat16"], "What is measured.")
-flags.DEFINE_integer("rounds", 3, "Processes for each number.", lower_bound=1)
-flags.DEFINE_integer("steps", 3, "Steps that are timed in each.", lower_bound=1)
+flags.DEFINE_enum("size", "albert_large_v2", list(PRESETS), "Name of the model size.")
+flags.DEFINE_integer("seq", 512, "Number of tokens of a row.", lower_bound=1)
+flags.DEFINE_list("precisions", ["float32", "mixed_bfloat16"], "Precisions to measure.")
+flags.DEFINE_integer("rounds", 3, "Number of processes for each measured number.", lower_bound=1)
+flags.DEFINE_integer("steps", 3, "Number of timed steps of each process.", lower_bound=1)
 flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the step.")
 FLAGS = flags.FLAGS
 
@@ -45,7 +46,7 @@ def main():
 
 
 def run(precision: str, gradient_checkpointing: bool) -> dict:
-    """What a process of benchmarks.workers.memory_of_training prints."""
+    """Runs benchmarks.workers.memory_of_training as a process and returns what it prints."""
     switches = ["--gradient_checkpointing"] * gradient_checkpointing + ["--jit_compile"] * FLAGS.jit_compile
     command = [sys.executable, "-m", "benchmarks.workers.memory_of_training", FLAGS.size, str(FLAGS.seq), precision,
                str(FLAGS.steps), *switches]
@@ -56,7 +57,7 @@ def run(precision: str, gradient_checkpointing: bool) -> dict:
 
 
 def summary(runs: list) -> tuple[float, float]:
-    """The median of the bytes, and that of all seconds."""
+    """The median of the bytes, and the median of all seconds."""
     return (statistics.median(of_one["bytes"] for of_one in runs),
             statistics.median(seconds for of_one in runs for seconds in of_one["seconds"]))
 

@@ -1,9 +1,9 @@
-"""Memory that loading a model takes, beside the size of its weights: albert_xxlarge, random weights, from each form.
+"""The memory that loading a model takes, compared with the size of its weights: albert_xxlarge, from each format.
 
     python -m benchmarks.loading_memory
 
-Each load is a process of its own. What counts is the largest resident memory, above that after its imports; Linux
-tells.
+The weights are random. Each load is a separate process. Memory is the largest resident memory, as Linux reports it,
+less the resident memory after the imports.
 """
 
 import json
@@ -18,7 +18,7 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.config import PRESETS
 
-flags.DEFINE_enum("size", "albert_xxlarge_v2", list(PRESETS), "The model.")
+flags.DEFINE_enum("size", "albert_xxlarge_v2", list(PRESETS), "Name of the model size.")
 FLAGS = flags.FLAGS
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -36,7 +36,7 @@ def main():
 
 
 def worker(*arguments: str):
-    """What a process of benchmarks.workers.loading prints, as JSON."""
+    """Runs benchmarks.workers.loading as a process and returns what it prints, parsed as JSON."""
     command = [sys.executable, "-m", "benchmarks.workers.loading", *arguments]
     done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), stdout=subprocess.PIPE, text=True)
     if done.returncode:

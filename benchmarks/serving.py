@@ -1,11 +1,12 @@
-"""Raw text in, answer out: our SavedModel that fills masks against Hugging Face's fill-mask pipeline, albert_base.
+"""Filling masks from raw text: our SavedModel compared with Hugging Face's fill-mask pipeline, albert_base.
 
     python -m benchmarks.serving --peer_python=/path/to/environment/bin/python --spm_model_file=30k-clean.model \
         --text_file=novels.txt
 
-The environment needs torch and transformers. Both sides: two threads, random weights, the same sentences with one word
-masked in each. Latency: one sentence at a time, in turns, the median. Throughput: all sentences at once; ours in
-batches of about one length, the pipeline by itself and in batches of that size, whichever is faster.
+The environment needs torch and transformers. Both programs use two threads, random weights, and the same sentences with
+one word masked in each. Latency is the median time of one sentence; the programs take turns. Throughput is measured on
+all sentences: ours in batches of similar length, the pipeline with batches of 1 and of the same size as ours, of which
+the faster is reported.
 """
 
 import contextlib
@@ -25,12 +26,13 @@ from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from benchmarks.alternation import Worker
 
-flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
-flags.DEFINE_string("spm_model_file", None, "A SentencePiece model of 30,000 pieces.", required=True)
-flags.DEFINE_string("text_file", None, "Text, one sentence a line.", required=True)
-flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "What to compute in.")
-flags.DEFINE_integer("sentences", 1000, "How many, for the throughput.", lower_bound=1)
-flags.DEFINE_integer("turns", 100, "Single sentences of each program, for the latency.", lower_bound=1)
+flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
+flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line.", required=True)
+flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "Data type of the computations. "
+                        "May be repeated.")
+flags.DEFINE_integer("sentences", 1000, "Number of sentences for the throughput.", lower_bound=1)
+flags.DEFINE_integer("turns", 100, "Number of single sentences for the latency of each program.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 WANTED = 0.8
@@ -59,7 +61,7 @@ def main():
 
 
 def masked_sentences() -> list[str]:
-    """Sentences of the text, drawn over all of it, with a word masked in each."""
+    """Sentences from random places of the text, with one word masked in each."""
     lines = [line.split() for line in read_lines(FLAGS.text_file) if 3 <= len(line.split()) <= 200]
     generator = random.Random(1)
     sentences = generator.sample(lines, min(FLAGS.sentences, len(lines)))
@@ -75,7 +77,7 @@ def export(folder: str, precision: str) -> None:
 
 
 def latencies(*make_workers) -> list[float]:
-    """The median seconds of a sentence, of each; they take turns."""
+    """The median seconds of one sentence with each program. The programs take turns."""
     with contextlib.ExitStack() as stack:
         workers = []
         for make in make_workers:

@@ -1,10 +1,10 @@
-"""Questions per second of preparing SQuAD for training, against Hugging Face's run_qa.py with its fast tokenizer.
+"""Questions per second when SQuAD is prepared for training, compared with Hugging Face's run_qa.py and fast tokenizer.
 
     python -m benchmarks.squad_features --train_file=train-v1.1.json --spm_model_file=30k-clean.model \\
         --peer_vocab_file=30k-clean.vocab --peer_python=/path/to/bin/python
 
-384 tokens, stride 128, two processes of ours and two threads of the tokenizer. The peer's environment needs torch and
-transformers.
+Features have 384 tokens and a stride of 128. Ours uses two processes, the fast tokenizer two threads. The peer's
+environment needs torch and transformers.
 """
 
 import statistics
@@ -15,11 +15,12 @@ from albert_tf import cli
 from albert_tf.data.squad.reading import survey
 from benchmarks.alternation import Worker
 
-flags.DEFINE_string("train_file", None, "SQuAD's JSON.", required=True)
-flags.DEFINE_string("spm_model_file", None, "The SentencePiece model.", required=True)
-flags.DEFINE_string("peer_vocab_file", None, "Its .vocab file, of which the peer makes its tokenizer.", required=True)
-flags.DEFINE_string("peer_python", None, "Python of an environment with transformers.", required=True)
-flags.DEFINE_integer("rounds", 5, "Turns of each program; the median counts.", lower_bound=1)
+flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
+flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
+flags.DEFINE_string("peer_vocab_file", None, "Path of the SentencePiece model's .vocab file, from which the peer makes "
+                    "its tokenizer.", required=True)
+flags.DEFINE_string("peer_python", None, "Path of Python in an environment with transformers.", required=True)
+flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 LENGTHS = ("384", "128")
@@ -36,7 +37,7 @@ def main():
 
 
 def compare() -> dict[str, float]:
-    """Median seconds for the file of each program, over rounds in which all have their turn."""
+    """The median seconds of each program for the file. In a round each program has one turn."""
     ours = (FLAGS.train_file, FLAGS.spm_model_file, *LENGTHS)
     workers = {}
     try:

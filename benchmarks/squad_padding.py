@@ -1,10 +1,10 @@
-"""Features per second of training and prediction on SQuAD, batched by length and padded to 384 tokens; equal logits.
+"""Features per second of training and prediction on SQuAD, batched by length and padded to 384 tokens.
 
     python -m benchmarks.squad_padding --train_file=train-v2.0.json --predict_file=dev-v2.0.json \\
         --init_checkpoint=albert_base_v2
 
-Batches of 32 in training and prediction, AdamW with clipping. Programs are compiled before anything is counted, and
-both ways have their turns in one process.
+Both use batches of 32 in training and prediction, and AdamW with clipping. The largest difference of their logits is
+reported too. Functions are compiled before time is measured, and both ways take turns in one process.
 """
 
 import statistics
@@ -31,11 +31,11 @@ from albert_tf.training.trainer import Trainer
 shared.define_model_flags()
 shared.define_vocabulary_flags()
 shared.define_device_flags()
-flags.DEFINE_string("train_file", None, "SQuAD's JSON.", required=True)
-flags.DEFINE_string("predict_file", None, "SQuAD's JSON.", required=True)
-flags.DEFINE_integer("rounds", 3, "Turns of each way; the median counts.", lower_bound=1)
-flags.DEFINE_integer("steps", 50, "Training steps of a turn batched by length; 50 have features of all lengths.")
-flags.DEFINE_integer("random_seed", 12345, "Of weights and order.")
+flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
+flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
+flags.DEFINE_integer("rounds", 3, "Number of turns of each way. The median is reported.", lower_bound=1)
+flags.DEFINE_integer("steps", 50, "Number of training steps of a turn. 50 steps have features of all lengths.")
+flags.DEFINE_integer("random_seed", 12345, "Seed of the random weights and of the order of examples.")
 FLAGS = flags.FLAGS
 
 BATCH, MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH = 32, 384, 128, 64
@@ -76,7 +76,7 @@ def source(path: str, tokenizer, is_training: bool) -> FeatureSource:
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:
-    """Between what the model says of features in the batches of each length, and of the same features padded."""
+    """The largest difference between the logits of features batched by length and of the same features padded."""
     names = LOGITS[version]
     batches = evaluation_batches(table, BATCH, BUCKETS["batched by length"], tf.distribute.InputContext())
     one_of_each = {batch["input_ids"].shape[1]: batch for batch in batches if batch["example"][-1] >= 0}
@@ -110,10 +110,10 @@ def training(task, table: FeatureTable, buckets: tuple[int, ...]):
     step = trainer.make_train_function()
     for bucket in buckets:
         rows = np.flatnonzero(table.lengths <= bucket)[:BATCH]
-        if len(rows) == BATCH:  # each bucket's program is compiled here
+        if len(rows) == BATCH:  # the function of each bucket is compiled here
             step(iter([table.batch(tf.constant(rows), tf.constant(bucket))]))
     batches = iter(training_batches(table, BATCH, buckets, 1, 0, tf.distribute.InputContext()))
-    steps = FLAGS.steps if len(buckets) > 1 else max(1, FLAGS.steps // 5)  # of equal length: few are enough
+    steps = FLAGS.steps if len(buckets) > 1 else max(1, FLAGS.steps // 5)  # fewer if all features have one length
 
     def turn() -> float:
         start = time.perf_counter()
@@ -126,7 +126,7 @@ def training(task, table: FeatureTable, buckets: tuple[int, ...]):
 
 
 def in_turns(ways: dict) -> dict[str, float]:
-    """Median rate of each; the first turn of prediction compiles and does not count."""
+    """The median rate of each way. The first turn of prediction compiles and does not count."""
     for turn in ways.values():
         turn()
     rates = {name: [] for name in ways}

@@ -1,10 +1,10 @@
-"""Where a training step's time goes: matrix products by shape, and everything else by operation.
+"""The time of a training step by part: matrix products by shape, and all other operations by name.
 
     python -m benchmarks.step_breakdown --workload=small --precision=bfloat16
 
-On one thread. Products are timed by oneDNN's own log, everything else by TensorFlow's profiler. For each operation its
-fastest step counts, so that a machine's other work hardly does. A product's last column is its rate as a share of the
-rate of a product of 4,096 x 1,024 by 1,024 x 1,024, measured in the same run.
+The step runs on one thread. The times of products are from oneDNN's log, all others from TensorFlow's profiler. The
+fastest step of each operation counts, so that other work of the machine has little effect. The last column of a product
+is its rate, as a share of the rate of a product of 4,096 x 1,024 by 1,024 x 1,024 in the same run.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from albert_tf.training.optimizer import create_optimizer  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402
 from benchmarks.workers.workloads import WORKLOADS  # noqa: E402
 
-flags.DEFINE_enum("workload", "small", list(WORKLOADS), "The model and its batch.")
-flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "What to compute in.")
-define_float("dropout", 0.0, "Rate of both kinds of dropout.", lower_bound=0.0)
-flags.DEFINE_integer("steps", 10, "Steps that are looked at.", lower_bound=1)
+flags.DEFINE_enum("workload", "small", list(WORKLOADS), "Name of the model and its batch.")
+flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "Data type of the computations.")
+define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+flags.DEFINE_integer("steps", 10, "Number of measured steps.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 WARM_UP = 3  # steps
 _PRODUCTS = re.compile("MatMul")
 _MOVEMENTS = re.compile("Transpose|Concat|Pack|Slice|Gather|Cast|Segment|Assign|ReadVariable|Reshape|OneHot|Tile")
-_WAITING = re.compile("Run$|train_function")  # for all the others
+_WAITING = re.compile("Run$|train_function")  # an operation that waits for all others
 _COMPILED = re.compile("Xla|ProcessAsync::Start")
 
 
@@ -74,7 +74,7 @@ def main():
 
 
 class standard_output_to:  # noqa: N801  a context manager, named as contextlib's
-    """Sends what C code prints to a file."""
+    """Sends the standard output of C code to a file."""
 
     def __init__(self, path: str):
         self._path = path
@@ -91,7 +91,7 @@ class standard_output_to:  # noqa: N801  a context manager, named as contextlib'
 
 
 def machine_rate(precision: str) -> float:
-    """GFLOP/s of a large matrix product on one thread: the best of ten."""
+    """GFLOP/s of a large matrix product on one thread, the best of ten."""
     shapes = [4096, 1024], [1024, 1024]
     product = tf.function(lambda a, b: tf.matmul(a, b))
     a, b = (tf.cast(tf.ones(shape), precision) for shape in shapes)
@@ -104,7 +104,7 @@ def machine_rate(precision: str) -> float:
 
 
 def primitives(log: str) -> dict[str, tuple[float, float]]:
-    """By kind and shape of oneDNN's primitives: milliseconds and GFLOP of a step."""
+    """Milliseconds and GFLOP of a step, by the kind and shape of oneDNN's primitives."""
     times = collections.defaultdict(list)
     for line in log.splitlines():
         fields = line.split(",")
@@ -115,7 +115,7 @@ def primitives(log: str) -> dict[str, tuple[float, float]]:
 
 
 def _gflop(name: str) -> float:
-    """Of a primitive: "inner_product mb2048ic256oc1024" or "matmul 32x64x8:32x8x64"; 0 for others."""
+    """GFLOP of "inner_product mb2048ic256oc1024" or "matmul 32x64x8:32x8x64"; 0 for other primitives."""
     kind, shape = name.split(" ", 1)
     sizes = [[int(size) for size in re.findall(r"\d+", part)] for part in shape.split(":")]
     if kind == "inner_product":
@@ -124,7 +124,7 @@ def _gflop(name: str) -> float:
 
 
 def profiled(path: str) -> dict[tuple[str, str], float]:
-    """By part of the step and operation: milliseconds of a step, products left out."""
+    """Milliseconds of a step, by part of the step and operation, without products."""
     space, times = xplane_pb2.XSpace(), collections.defaultdict(list)
     with open(path, "rb") as file:
         space.ParseFromString(file.read())
@@ -141,8 +141,8 @@ def profiled(path: str) -> dict[tuple[str, str], float]:
 
 
 def _own_times(events, metadata):
-    """(name, milliseconds without those of the events within it) of each event of a thread."""
-    open_events: list[list] = []  # [end, name, duration, time of events within]
+    """(name, milliseconds without the events inside it) of each event of a thread."""
+    open_events: list[list] = []  # [end, name, duration, time of the events inside]
     for event in sorted(events, key=lambda event: (event.offset_ps, -event.duration_ps)):
         while open_events and open_events[-1][0] <= event.offset_ps:
             _, name, duration, within = open_events.pop()
@@ -169,13 +169,13 @@ def _part(name: str) -> str | None:
 
 
 def per_step(values: list[float]) -> float:
-    """Milliseconds of a step: for each time that an operation is done in a step, the fastest of all steps."""
+    """Milliseconds of an operation in a step: the sum over its executions of the fastest among all steps."""
     count = len(values) // FLAGS.steps
     return sum(min(values[i::count]) for i in range(count))
 
 
 def report(products: dict, operations: dict, machine: float, cpu_milliseconds: float) -> None:
-    """Prints the table, the largest first within each part."""
+    """Prints the table. Within each part the largest operation is first."""
     everything = sum(ms for ms, gflop in products.values() if gflop) + sum(operations.values())
     print(f"{FLAGS.workload}, dropout {FLAGS.dropout:g}, {FLAGS.precision}: {everything:.1f} ms a step in parts, "
           f"{cpu_milliseconds:.1f} ms of the processor; large products run at {machine:.0f} GFLOP/s\n"

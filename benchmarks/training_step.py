@@ -1,9 +1,9 @@
-"""A whole training step against Hugging Face's: a model of the table in benchmarks/workers/workloads.py.
+"""A whole training step compared with Hugging Face's, for the models in benchmarks/workers/workloads.py.
 
     python -m benchmarks.training_step --peer_python=/path/to/environment/bin/python --workload=minilm_squad \\
         --dropout=0.1
 
-The environment needs torch and transformers. Both sides: two threads, AdamW with clipping. Ours goes through the
+The environment needs torch and transformers. Both programs use two threads, and AdamW with clipping. Ours uses the
 trainer.
 """
 
@@ -14,19 +14,20 @@ from albert_tf.finite import define_float
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 
-flags.DEFINE_string("peer_python", None, "Python of an environment with torch and transformers.", required=True)
-flags.DEFINE_multi_enum("workload", ["albert_base"], list(WORKLOADS), "The model and its batch.")
-flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "What to compute in.")
-define_float("dropout", 0.0, "Rate of both kinds of dropout.", lower_bound=0.0)
-flags.DEFINE_bool("xla", False, "Whether ours is measured with --jit_compile as well.")
-flags.DEFINE_bool("cpu_time", False, "Whether seconds are the processor's, on one thread each, and not the clock's, on "
-                  "two: for a machine that does other work.")
-flags.DEFINE_integer("rounds", 5, "Turns of each program; the median counts.", lower_bound=1)
-define_float("seconds", 10, "About how long a turn lasts.", lower_bound=0.1)
+flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+flags.DEFINE_multi_enum("workload", ["albert_base"], list(WORKLOADS), "Name of a model and its batch. May be repeated.")
+flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "Data type of the computations. "
+                        "May be repeated.")
+define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+flags.DEFINE_bool("xla", False, "Whether to measure our program with --jit_compile too.")
+flags.DEFINE_bool("cpu_time", False, "Whether to measure CPU time on one thread instead of elapsed time on two, for a "
+                  "machine that does other work at the same time.")
+flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
+define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
 FLAGS = flags.FLAGS
 
 PEER = "Hugging Face"
-# By workload, whether there is dropout, and precision.
+# The keys are the workload, whether there is dropout, and the precision.
 WANTED = {("albert_base", False, "float32"): 1.3, ("albert_base", False, "bfloat16"): 1.3,
           ("albert_base", True, "float32"): 1.5, ("albert_base", True, "bfloat16"): 1.3,
           ("minilm_squad", True, "float32"): 1.4, ("minilm_squad", True, "bfloat16"): 1.4}

@@ -1,9 +1,9 @@
-"""`make demo`: a small pre-trained ALBERT, used, trained further and fine-tuned, with the scripts of this repository.
+"""`make demo`: uses, trains further and fine-tunes a small pre-trained ALBERT with the scripts of this repository.
 
     python -m demo --output_dir=demo_output --corpus=my_text.txt
 
-Without --corpus the text is the documentation that Python carries (demo/python_docs.py). Every command is shown before
-it runs, so that it can be copied and changed.
+Without --corpus the text is Python's own documentation (demo/python_docs.py). Every command is printed before it runs,
+so that it can be copied and changed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from albert_tf.script_runs import arguments, run_script
 from demo import python_docs, word_order_task
 from demo.baselines import baselines
 
-flags.DEFINE_string("output_dir", "demo_output", "Where everything goes.")
-flags.DEFINE_string("corpus", "", "A text of one's own: a sentence a line, a blank line between documents.")
+flags.DEFINE_string("output_dir", "demo_output", "Folder of all outputs.")
+flags.DEFINE_string("corpus", "", "Path of a text to train on: one sentence on each line, a blank line between "
+                    "documents. Default: Python's own documentation.")
 FLAGS = flags.FLAGS
 
 MODEL = "albert_tiny_en"
@@ -82,7 +83,7 @@ def main() -> None:
 
 
 def page_command(*models: str) -> str:
-    """The command that opens models on a page, with this Python, in whose environment everything is installed."""
+    """The command that serves models on a web page. It has the path of this Python, which has all packages."""
     return shlex.join([os.path.relpath(sys.executable), "serve.py", *arguments(dict(init_checkpoint=models))])
 
 
@@ -95,7 +96,7 @@ def fill_masks(model: str, texts: tuple[str, ...]) -> None:
 
 
 def write_records(text: str, vocabulary: str, suffix: str = "") -> str:
-    """Makes a text into records, and returns their path."""
+    """Writes the pre-training records of a text, and returns their path."""
     records = f"{os.path.splitext(text)[0]}{suffix}.tfrecord"
     run_script("create_pretraining_data", input_file=text, output_file=records, spm_model_file=vocabulary, ngram=1,
                dupe_factor=2, **RECORDS, **WARNINGS_ONLY)
@@ -121,7 +122,7 @@ def pretrain(
 
 
 def fine_tune(task: str, output_dir: str, **weights) -> float:
-    """Fine-tunes on a task, and returns the accuracy."""
+    """Fine-tunes a model on a task, and returns its accuracy."""
     run_script("run_classifier", task_config=task, data_dir=os.path.dirname(task), output_dir=output_dir, do_train=True,
                do_eval=True, max_seq_length=64, train_batch_size=32, learning_rate=3e-4, train_step=500, warmup_step=50,
                save_checkpoints_steps=500, precision="mixed_bfloat16", **weights, **WARNINGS_ONLY)
@@ -129,15 +130,15 @@ def fine_tune(task: str, output_dir: str, **weights) -> float:
 
 
 def write_corpus(corpus: str, folder: str, dev_every: int = 10) -> tuple[str, str]:
-    """Splits a corpus by document, every tenth for evaluation, and returns the paths of both parts."""
+    """Splits a corpus by document, with every tenth for evaluation, and returns the paths of both parts."""
     if corpus:
         with open(corpus, encoding="utf-8") as file:
             documents = [text.strip("\n").split("\n") for text in file.read().split("\n\n") if text.strip()]
     else:
         documents = list(python_docs.documents())
     if len(documents) < 2:
-        raise ValueError(f"{corpus}: at least two documents, with a blank line between them, are needed; there is "
-                         f"{len(documents)}")
+        raise ValueError(f"{corpus} must have at least two documents, with a blank line between them. "
+                         f"Received: {len(documents)}")
     dev = documents[::dev_every]
     train = [document for i, document in enumerate(documents) if i % dev_every]
     paths = os.path.join(folder, "train.txt"), os.path.join(folder, "dev.txt")
@@ -148,7 +149,7 @@ def write_corpus(corpus: str, folder: str, dev_every: int = 10) -> tuple[str, st
 
 
 def report_pretraining(before: dict, after: dict, dev_records: str) -> None:
-    """Prints the accuracies on held-out pages beside those of guessing; training that made them worse is an error."""
+    """Prints accuracies on held-out pages, with those of guessing. Raises ValueError if training made them worse."""
     guessing = baselines(dev_records, **RECORDS)
     print(f"\n{'on held-out pages':<26}{'before':>8}{'after':>8}{'guessing':>10}")
     for name in ("masked_lm_accuracy", "sentence_order_accuracy"):

@@ -1,4 +1,4 @@
-"""Asks a SavedModel that fills masks, as a server would that has tensorflow and tensorflow_text and none of our code.
+"""Fills masks with a SavedModel. As on a server, it needs tensorflow and tensorflow_text, but not albert_tf.
 
     python demo/ask.py --saved_model=served --text="Return the [MASK] of the file."
 """
@@ -24,7 +24,7 @@ def main():
     for text, pieces, probabilities in zip(arguments.text, answers["pieces"].numpy(), answers["probabilities"].numpy()):
         print(text)
         for row in zip(pieces, probabilities):
-            if row[0][0]:  # a text with fewer masks than another one has empty answers behind its own
+            if row[0][0]:  # a text with fewer masks than another one has empty answers at the end
                 shown = (f"{piece.decode().lstrip(WORD_START)} {probability:.3f}" for piece, probability in zip(*row))
                 print("   ", "   ".join(shown))
 

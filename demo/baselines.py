@@ -1,4 +1,4 @@
-"""What guessing reaches on pre-training records: the bar that a model must clear."""
+"""The accuracies of guessing on pre-training records, which a trained model must exceed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from albert_tf.data.records import pretraining_features
 
 
 def baselines(records: str, max_seq_length: int, max_predictions_per_seq: int) -> dict[str, float]:
-    """The accuracies of always guessing the most frequent masked piece, and the more frequent sentence order."""
+    """The accuracies of guessing always the most frequent masked piece, and the more frequent sentence order."""
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     dataset = tf.data.TFRecordDataset(records).map(lambda record: tf.io.parse_single_example(record, features))
     examples = list(dataset.as_numpy_iterator())

@@ -1,4 +1,4 @@
-"""A corpus that every Python carries: the language reference in pydoc_data and the standard library's docstrings."""
+"""A corpus that comes with Python: the language reference in pydoc_data and the docstrings of the standard library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKUP = re.compile(r"[*`]+")
 
 
 def documents() -> Iterator[list[str]]:
-    """Documents as lists of sentences: a section of the reference, or a module's docstrings. Always in one order."""
+    """Documents as lists of sentences, in a fixed order: sections of the reference and docstrings of modules."""
     for name in sorted(topics.topics):
         yield from _with_an_order(_sentences(topics.topics[name]))
     library = pathlib.Path(sysconfig.get_path("stdlib"))
@@ -43,7 +43,7 @@ def _docstrings(path: pathlib.Path) -> Iterator[str]:
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of the paragraphs that are prose: no doctest, table, grammar or heading."""
+    """The sentences of the paragraphs of prose, without doctests, tables, grammar and headings."""
     found = []
     for paragraph in re.split(r"\n\s*\n", textwrap.dedent(text)):
         if _is_prose(paragraph):

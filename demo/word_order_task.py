@@ -1,4 +1,4 @@
-"""A classification task that can be made from any text: whether two neighbouring words of a sentence were swapped."""
+"""A classification task from any text: whether two neighbouring words of a sentence were swapped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_task(train_text: str, dev_text: str, folder: str) -> str:
 
     Args:
       train_text, dev_text: files with one sentence a line.
-      folder: where to.
+      folder: the folder of the files.
     """
     files = {}
     for split, text in (("train", train_text), ("dev", dev_text)):
@@ -33,7 +33,7 @@ def write_task(train_text: str, dev_text: str, folder: str) -> str:
 
 
 def examples(lines: list[str]) -> list[tuple[str, str]]:
-    """(label, sentence) of each different line of 6 to 25 words, shuffled: every second one has two words swapped."""
+    """(label, sentence) of each different line of 6 to 25 words, shuffled. Every second one has two words swapped."""
     rng = random.Random(0)
     sentences = [line for line in dict.fromkeys(lines) if _MIN_WORDS <= len(line.split()) <= _MAX_WORDS]
     rows = []

@@ -5,7 +5,7 @@
         --squad_dir=squad --output_dir=studies_output
     python -m studies speed
 
-Started again, it continues where it stopped, and what another study has trained is not trained again.
+A study that is started again continues where it stopped. Models that another study has trained are not trained again.
 <output_dir>/NAME.SCALE/results.md and results.svg are written after each model.
 """
 
@@ -28,28 +28,32 @@ from studies.results import collect
 from studies.speed import print_speed
 from studies.study import SCALES, Study, parse_override, read_study
 
-flags.DEFINE_bool("list", False, "Whether to print what each study asks, what the paper found, and what it costs.")
-flags.DEFINE_enum("scale", "small", SCALES, "small: hours on two processor cores; paper: the paper's hyper-parameters, "
-                  "for an accelerator.")
-flags.DEFINE_multi_string("only", None, "Trains only configurations whose label contains this text. May be given "
-                          "several times. The report has all that have finished.")
-flags.DEFINE_multi_string("set", [], "A setting for all configurations, RUN.FLAG=VALUE or config.FIELD=VALUE, "
-                          "with a run of the scale: pretraining.num_train_steps=100. May be given several times.")
-flags.DEFINE_string("output_dir", "studies_output", "Where runs and reports go.")
-flags.DEFINE_string("text", None, "The text to train on: one sentence a line, a blank line between documents.")
-flags.DEFINE_string("dev_text", None, "The text to evaluate on, in the same format.")
-flags.DEFINE_string("additional_text", None, "Text of other kinds, in the same format, for the study additional_data.")
-flags.DEFINE_string("glue_dir", None, "The folder of SST-2, RTE and STS-B. Without it they are not measured.")
-flags.DEFINE_string("squad_dir", None, "The folder of SQuAD's train-v1.1.json and dev-v1.1.json. Without it SQuAD is "
+flags.DEFINE_bool("list", False, "Whether to print the question, the paper's answer and the cost of each study.")
+flags.DEFINE_enum("scale", "small", SCALES, "Size of the models and runs. small takes hours on two processor cores; "
+                  "paper has the paper's hyper-parameters and needs accelerators.")
+flags.DEFINE_multi_string("only", None, "Text in the labels of the configurations to train. May be repeated. Default: "
+                          "all configurations. The report has all configurations that have finished.")
+flags.DEFINE_multi_string("set", [], "A setting for all configurations: RUN.FLAG=VALUE for a run of the scale, as in "
+                          "pretraining.num_train_steps=100, or config.FIELD=VALUE. May be repeated.")
+flags.DEFINE_string("output_dir", "studies_output", "Folder of the runs and the reports.")
+flags.DEFINE_string("text", None, "Path of the text to train on: one sentence on each line, a blank line between "
+                    "documents.")
+flags.DEFINE_string("dev_text", None, "Path of the text to evaluate on, in the format of --text.")
+flags.DEFINE_string("additional_text", None, "Path of text of other kinds, in the format of --text, for the study "
+                    "additional_data.")
+flags.DEFINE_string("glue_dir", None, "Folder that has the folders of SST-2, RTE and STS-B. Default: these tasks are "
                     "not measured.")
-flags.DEFINE_string("pairs", None, "Minimal pairs, as --pairs of score_sentences.py. Without it BLiMP is not measured.")
+flags.DEFINE_string("squad_dir", None, "Folder of SQuAD's train-v1.1.json and dev-v1.1.json. Default: SQuAD is not "
+                    "measured.")
+flags.DEFINE_string("pairs", None, "Minimal pairs, in the format of --pairs of score_sentences.py. Default: BLiMP is "
+                    "not measured.")
 FLAGS = flags.FLAGS
 PLACES = ("text", "dev_text", "additional_text", "glue_dir", "squad_dir", "pairs")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of the same names; data has the paths, overrides the settings of --set, shows_list is --list."""
+    """The flags of the same names. data has the paths, overrides has the settings of --set, shows_list is --list."""
 
     shows_list: bool
     scale: str
@@ -72,11 +76,11 @@ def main(name: str | None = None):
     elif name:
         run_study(options, read_study(name, options.scale, options.overrides))
     else:
-        raise ValueError("which study? python -m studies NAME, or speed; --list shows them")
+        raise ValueError("the name of a study is missing: python -m studies NAME; --list prints all studies")
 
 
 def print_list(options: Options) -> None:
-    """The costs do not depend on the data: where paths are missing, their names stand for them."""
+    # The costs do not depend on the data, so a missing path is replaced by its name.
     places = {name: place or name for name, place in options.data.places.items()}
     output_dir = options.data.output_dir
     finished = ScriptRuns(output_dir) if tf.io.gfile.exists(os.path.join(output_dir, FINISHED)) else None
@@ -88,7 +92,7 @@ def run_study(options: Options, study: Study) -> None:
     trials = plan(study, options.data)
     chosen = [trial for trial in trials if not options.only or any(part in trial.label for part in options.only)]
     if not chosen:
-        raise ValueError(f"--only={','.join(options.only or [])} matches no configuration: there are "
+        raise ValueError(f"--only={','.join(options.only or [])} matches no configuration. The configurations are: "
                          f"{'; '.join(study.configurations)}")
     directory = os.path.join(options.data.output_dir, f"{study.name}.{study.scale}")
     tf.io.gfile.makedirs(directory)
@@ -101,7 +105,7 @@ def run_study(options: Options, study: Study) -> None:
 
 
 def run_trial(trial: Trial, runs: ScriptRuns) -> None:
-    """Runs the scripts of a trial, without those that have finished."""
+    """Runs those scripts of a trial that have not finished."""
     tf.io.gfile.makedirs(os.path.dirname(trial.config_file))
     write_text(trial.config_file, trial.config.to_json_string())
     for run in trial.runs.values():

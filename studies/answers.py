@@ -1,4 +1,4 @@
-"""What a run answered to each example, so that two models that answer the same examples can be compared in pairs."""
+"""The answers of a run to each example, so that two models can be compared in pairs on the same examples."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from studies.planning import PlannedRun
 
 
 def credits(run: PlannedRun) -> np.ndarray | None:
-    """The credit for each dev example, float64 [examples]: of SQuAD its F1 in percent, else 0 or 100.
+    """The score of each dev example, float64 [examples]: F1 in percent for SQuAD, 0 or 100 for other tasks.
 
-    None: the run leaves no answers, or its task is a regression, whose score is not a mean over examples.
+    The result is None if the run writes no answers, or if its task is a regression, whose score is not a mean over
+    examples.
     """
     of_script = dict(run_squad=_of_squad, run_classifier=_of_classifier).get(run.script)
     return of_script(run) if of_script else None

@@ -1,4 +1,4 @@
-"""What a study can measure: the run whose results have it, and its name there."""
+"""The values that a study can measure: for each the run that writes it, and its name in the results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Column:
     """A measured value of a configuration.
 
     Args:
-      title: for tables and plots.
+      title: the title in tables and plots.
       run: the run of the scale whose eval_results.json has the value.
-      key: its name there.
-      scale: what the value is multiplied with; percent are shown for accuracies, as in the paper.
+      key: the name of the value in eval_results.json.
+      scale: the factor of the shown value; accuracies are shown in percent, as in the paper.
     """
 
     title: str

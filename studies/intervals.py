@@ -13,7 +13,7 @@ _ROWS_AT_ONCE = 500  # resamples in memory
 
 
 class Interval(NamedTuple):
-    """A difference and its 95 % interval; both ends are nan where it cannot be told."""
+    """A difference and its 95 % interval. Both ends are nan if the interval cannot be computed."""
 
     difference: float
     low: float
@@ -26,12 +26,12 @@ class Interval(NamedTuple):
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean of values; nan for less than two."""
+    """The standard error of the mean; nan for less than two values."""
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def difference_over_seeds(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """Mean of a minus mean of b, by Welch's t: each value is that of one seed, and the seeds are independent."""
+    """Mean of a minus mean of b, with Welch's interval. Each value is of one seed, and the seeds are independent."""
     difference = float(np.mean(a) - np.mean(b))
     if min(len(a), len(b)) < 2:
         return Interval(difference, math.nan, math.nan)
@@ -44,12 +44,12 @@ def difference_over_seeds(a: Sequence[float], b: Sequence[float]) -> Interval:
 
 
 def paired_bootstrap(a: np.ndarray, b: np.ndarray) -> Interval:
-    """Mean of a minus mean of b over examples that two models answered, by resampling the examples.
+    """Mean of a minus mean of b over examples that two models answered. The interval is from resampled examples.
 
-    The interval is that of other examples from where these came, and says nothing of other seeds.
+    The interval describes other examples of the same distribution. It does not describe other seeds.
 
     Args:
-      a, b: credits of the same examples in the same order, [seeds, examples] each; the mean over seeds counts.
+      a, b: scores of the same examples in the same order, [seeds, examples] each; they are averaged over seeds.
 
     Raises:
       ValueError: the numbers of examples differ.

@@ -1,4 +1,4 @@
-"""What each study asks, what the paper found, and what it costs: for --list."""
+"""The text of --list: the question, the paper's answer and the cost of each study."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def descriptions(scale: str, data: Data, finished: ScriptRuns | None) -> Iterato
     """A paragraph for each study.
 
     Args:
-      scale: of SCALES.
-      data: whose paths need not exist.
+      scale: a name of SCALES.
+      data: the data, whose paths need not exist.
       finished: the runs so far, for measured times; None if there are none.
     """
     for name in study_names():

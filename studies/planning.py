@@ -1,6 +1,6 @@
-"""From a study to the runs of scripts that it needs, in their order.
+"""Plans the runs of scripts that a study needs, in their order.
 
-A run's directory is named after its flags: configurations, and studies, that need the same run share it.
+A run's directory is named after its flags, so that configurations and studies that need the same run share it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESULTS = "eval_results.json"
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A run of a script, with the flags that it gets. Its directory has what it writes."""
+    """A run of a script with its flags, and the directory of its outputs."""
 
     name: str
     script: str
@@ -31,7 +31,7 @@ class PlannedRun:
 
     @property
     def results_file(self) -> str:
-        """Where an evaluating run leaves its results."""
+        """Path of the results of a run that evaluates."""
         return os.path.join(self.directory, RESULTS)
 
 
@@ -40,11 +40,11 @@ class Trial:
     """A configuration with one seed.
 
     Args:
-      label: of the configuration.
-      seed: of training.
-      config: of the model.
-      config_file: where the scripts expect it.
-      runs: by name, each after those that it reads from.
+      label: label of the configuration.
+      seed: seed of training.
+      config: config of the model.
+      config_file: path of the config for the scripts.
+      runs: the runs by name, each after those whose outputs it reads.
     """
 
     label: str
@@ -56,7 +56,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What the user gives. `places` has paths by placeholder; one that is None was not given."""
+    """The user's data. `places` has the path of each placeholder, or None if the user did not set it."""
 
     output_dir: str
     places: Mapping[str, str | None]
@@ -65,10 +65,10 @@ class Data:
 def plan(study: Study, data: Data) -> list[Trial]:
     """The trials of a study, configuration by configuration for the first seed, then for the next.
 
-    A column whose data were not given is not measured.
+    A column is not measured if its data are missing.
 
     Raises:
-      ValueError: the text to train on, or to evaluate on, was not given; a placeholder is unknown.
+      ValueError: the text to train on, or to evaluate on, is missing; a placeholder is unknown.
     """
     columns = measured_columns(study, data)
     return [_trial(study, data, label, settings, seed, columns)
@@ -76,10 +76,10 @@ def plan(study: Study, data: Data) -> list[Trial]:
 
 
 def measured_columns(study: Study, data: Data) -> list[str]:
-    """The columns of a study whose data were given.
+    """The columns of a study whose data are not missing.
 
     Raises:
-      ValueError: as plan; or no column is left.
+      ValueError: as plan; or the data of all columns are missing.
     """
     missing = {column: _missing(study, data, COLUMNS[column].run) for column in study.columns}
     columns = [column for column, places in missing.items() if not places]
@@ -90,7 +90,7 @@ def measured_columns(study: Study, data: Data) -> list[str]:
 
 
 def _missing(study: Study, data: Data, run: str) -> set[str]:
-    """The placeholders of data that a run, or one that it reads from, needs and that were not given."""
+    """The placeholders of missing data that a run, or a run whose outputs it reads, needs."""
     missing = set()
     for settings in study.configurations.values():
         for name in _placeholders(flags_of(study, settings, run)):
@@ -98,8 +98,9 @@ def _missing(study: Study, data: Data, run: str) -> set[str]:
                 missing |= _missing(study, data, name)
             elif name not in ("here", "config", "seed"):
                 if name not in data.places:
+                    known = ", ".join(["here", "config", "seed", *study.runs, *data.places])
                     raise ValueError(f"run {run!r} of scale {study.scale!r} has an unknown placeholder {{{name}}}; "
-                                     f"known are {', '.join(['here', 'config', 'seed', *study.runs, *data.places])}")
+                                     f"the known ones are {known}")
                 missing |= {name} if data.places[name] is None else set()
     return missing
 
@@ -108,20 +109,20 @@ def _trial(study: Study, data: Data, label: str, settings: Settings, seed: int, 
     config = config_of(study, settings)
     config_name = _named("config", config.to_dict())
     runs: dict[str, PlannedRun] = {}
-    names: dict[str, str] = {}  # of the runs' directories, and of the config file
+    names: dict[str, str] = {}  # names of the runs' directories and of the config file
 
     def add(run: str) -> None:
         flags = flags_of(study, settings, run)
         for other in _placeholders(flags):
             if other in study.runs and other not in runs:
                 add(other)
-        given = {name: place for name, place in data.places.items() if place is not None}
-        given["seed"] = str(seed)
-        # The name depends on what is read, and not on where the study is.
-        read = {**given, **names, "config": config_name}
+        inputs = {name: place for name, place in data.places.items() if place is not None}
+        inputs["seed"] = str(seed)
+        # The name depends on the inputs, and not on the folder of the study.
+        read = {**inputs, **names, "config": config_name}
         names[run] = _named(run, {name: filled(value, read) for name, value in flags.items()})
         folders = {name: os.path.join(data.output_dir, "runs", folder) for name, folder in names.items()}
-        places = {**given, **folders, "here": folders[run], "config": _config_file(data, config_name)}
+        places = {**inputs, **folders, "here": folders[run], "config": _config_file(data, config_name)}
         runs[run] = PlannedRun(run, study.runs[run].script,
                                {name: filled(value, places) for name, value in flags.items()}, folders[run])
 

@@ -22,10 +22,10 @@ def write_report(study: Study, rows: list[Row], columns: list[str], directory: s
     """Writes results.md and results.svg.
 
     Args:
-      study: of which the rows are.
-      rows: of all configurations, also of those that have no results yet.
-      columns: that are measured.
-      directory: gets both files.
+      study: the study.
+      rows: the rows of all configurations, also of those that have no results yet.
+      columns: the measured columns.
+      directory: the directory of both files.
     """
     panels = [_panel(COLUMNS[column].title, [row.values[column] for row in rows], [row.label for row in rows])
               for column in columns]
@@ -43,7 +43,7 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
             markdown_table(*_results(study, rows, columns)),
             _plateau(rows)]
     if unmeasured:
-        page.append(f"Not measured, for their data were not given: {', '.join(unmeasured)}.")
+        page.append(f"Not measured, because their data are missing: {', '.join(unmeasured)}.")
     comparisons = _comparisons(rows, columns)
     if comparisons:
         page += [f"Differences from {comparisons[0]!r}, with 95 % intervals: over seeds (Welch), or by paired "
@@ -56,7 +56,7 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
 
 
 def _settings(study: Study) -> str:
-    """Where all configurations differ from the scale."""
+    """The settings of all configurations that differ from the scale."""
     settings = {**study.settings, **study.overrides}
     if not settings:
         return ""
@@ -74,7 +74,7 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _results(study: Study, rows: list[Row], columns: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Ours, and the paper's row of the same number beside it."""
+    """Our results, with the paper's row of the same number on the right."""
     paper = study.paper
     head = ["", *(COLUMNS[column].title for column in columns), "masked-LM loss", "variables", "minutes"]
     ours = [[_label(row), *(_mean(row.values[column]) for column in columns), _mean(row.masked_lm_losses, digits=3),
@@ -104,8 +104,8 @@ def _plateau(rows: list[Row]) -> str:
     losses = sorted({f"{row.baseline.neighbour_loss:.2f}" for row in rows if row.baseline})
     if not losses:
         return "Nothing has finished yet."
-    return (f"† still on the plateau of early training, where nothing differs: neighbouring tokens explain a masked-LM "
-            f"loss of {' or '.join(losses)} (docs/pretraining.md). {_share_past_plateau(rows)}")
+    return (f"† still on the plateau of early training, where models do not differ: neighbouring tokens explain a "
+            f"masked-LM loss of {' or '.join(losses)} (docs/pretraining.md). {_share_past_plateau(rows)}")
 
 
 def _share_past_plateau(rows: list[Row]) -> str:
@@ -115,7 +115,7 @@ def _share_past_plateau(rows: list[Row]) -> str:
 
 
 def _comparisons(rows: list[Row], columns: list[str]) -> tuple[str, list[list[str]]] | None:
-    """The first configuration that has results, and the others' differences from it."""
+    """The first configuration that has results, and the differences of the others from it."""
     measured = [row for row in rows if any(row.values.values())]
     if len(measured) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The results of a study so far: of all trials that have finished, by whichever command."""
+"""The results of all trials of a study that have finished, also in earlier commands."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MASKED_LM_LOSS = "masked_lm_loss"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What was measured of a configuration.
+    """The measured values of a configuration.
 
     Args:
-      label: of the configuration.
-      config: of the model.
-      values: by column, then by seed; in the unit of the column's table.
-      credits: the same for answers to single examples, [examples] each.
-      minutes: of pre-training, by seed.
-      masked_lm_losses: by seed.
-      baseline: of the records; None before the first seed has finished.
+      label: label of the configuration.
+      config: config of the model.
+      values: values by column, then by seed, in the unit of the table.
+      credits: scores of single examples by column, then by seed, [examples] each.
+      minutes: minutes of pre-training by seed.
+      masked_lm_losses: masked-LM losses by seed.
+      baseline: baselines of the records; None before the first seed has finished.
     """
 
     label: str
@@ -47,21 +47,21 @@ class Row:
 
     @property
     def is_on_plateau(self) -> bool:
-        """Whether neighbouring tokens explain the mean masked-LM loss: docs/pretraining.md."""
+        """Whether neighbouring tokens explain the mean masked-LM loss (see docs/pretraining.md)."""
         return self.baseline is not None and self.baseline.explains(statistics.mean(self.masked_lm_losses.values()))
 
 
 def collect(trials: list[Trial], finished: ScriptRuns, columns: list[str]) -> list[Row]:
-    """A row for each configuration, in their order; what has not finished is missing in it."""
+    """The rows of the configurations in their order, with the values of the trials that have finished."""
     return [_row(label, [trial for trial in trials if trial.label == label], finished, columns)
             for label in dict.fromkeys(trial.label for trial in trials)]
 
 
 def compare(row: Row, other: Row, column: str) -> Interval | None:
-    """Row minus other: over seeds, or by paired bootstrap where both answered the same examples.
+    """The difference of two rows (row minus other), or None if one of them has no results.
 
-    Of the two the wider interval counts: the first says what other seeds would give, the second other examples. None:
-    one of the two has no results.
+    The interval is over seeds, or by paired bootstrap if both answered the same examples, whichever is wider: the first
+    describes other seeds, the second other examples.
     """
     a, b = list(row.values[column].values()), list(other.values[column].values())
     if not (a and b):
@@ -73,7 +73,7 @@ def compare(row: Row, other: Row, column: str) -> Interval | None:
 
 
 def training_flops(run: PlannedRun, config: AlbertConfig) -> float:
-    """Operations of a pre-training run, by the formula of model_sizes.py with logits of masked tokens only."""
+    """Operations of a pre-training run, by the formula of model_sizes.py with logits for masked tokens only."""
     tokens, predictions = run.flags["max_seq_length"], run.flags["max_predictions_per_seq"]
     examples = run.flags["num_train_steps"] * run.flags["train_batch_size"]
     return 6 * compute_parameters(config, predictions / tokens) * tokens * examples

@@ -1,6 +1,6 @@
-"""Table 2's last column: the speed of training as a multiple of BERT large, measured here and by the cost formula.
+"""The last column of Table 2: training speed as a multiple of BERT large's, measured here and by the cost formula.
 
-Beside it stand the size of each model and the time that one sentence takes.
+The table also has the size of each model and the time for one sentence.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ REFERENCE = "bert large"
 # Table 2 of the paper (Lan et al., 2020): speed of training, with BERT large as 1.
 PAPER = {"bert base": 4.7, "bert large": 1.0, "albert base": 5.6, "albert large": 1.7, "albert xlarge": 0.6,
          "albert xxlarge": 0.3}
-_SECONDS, _MOST_STEPS = 10.0, 20  # of a measurement
-# Weight, gradient, two moments, a copy in bfloat16, and what the optimizer holds for a moment: float32 values.
+_SECONDS, _MOST_STEPS = 10.0, 20  # maximum seconds and steps of a measurement
+# float32 values for a weight: weight, gradient, two moments, a bfloat16 copy, and temporary values of the optimizer.
 _VALUES_OF_A_VARIABLE = 6
 
 
@@ -57,7 +57,7 @@ def table(measured: dict[str, Measurement], peak: float) -> str:
     """The table, with a dash for a size that was not measured or is not in the paper.
 
     Args:
-      measured: by size.
+      measured: the measurements by size.
       peak: operations per second of matrix products.
     """
     compute = {what: sizes.compute_parameters(config, PREDICTIONS / SEQ) for what, config in configs().items()}
@@ -77,7 +77,7 @@ def table(measured: dict[str, Measurement], peak: float) -> str:
 
 
 def fits(config: AlbertConfig) -> bool:
-    """Whether a training step fits into the memory that is free."""
+    """Whether a training step fits into the free memory."""
     tokens = SEQUENCES * SEQ
     kept = config.num_hidden_layers * (16 * config.hidden_size + 2 * config.num_attention_heads * SEQ)  # of a token
     needed = 4 * (_VALUES_OF_A_VARIABLE * sizes.variable_count(config, with_heads=True) + tokens * kept)
@@ -126,7 +126,7 @@ def batch(config: AlbertConfig) -> dict[str, np.ndarray]:
 
 
 def seconds_of(step: Callable[[], float]) -> float:
-    """The median time of a step, after one that is not counted: it traces and allocates."""
+    """The median time of a step. The first step, which traces and allocates, does not count."""
     step()
     times: list[float] = []
     while not times or (sum(times) < _SECONDS and len(times) < _MOST_STEPS):

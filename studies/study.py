@@ -1,6 +1,6 @@
-"""A study and a scale, as their files have them, checked.
+"""Reads and checks the files of a study and of a scale.
 
-A setting has the name "config.FIELD", of a field of AlbertConfig, or "RUN.FLAG", of a run of the scale and a flag of
+The name of a setting is "config.FIELD" for a field of AlbertConfig, or "RUN.FLAG" for a run of the scale and a flag of
 its script. In "varies", an axis has labels with settings, or is itself a setting with a list of values:
 
     "varies": {
@@ -8,7 +8,7 @@ its script. In "varies", an axis has labels with settings, or is itself a settin
       "config.embedding_size": [64, 128]
     }
 
-The study trains the product of all axes, with each seed.
+The study trains all combinations of the axes' values, with each seed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONFIG_FIELDS = frozenset(field.name for field in dataclasses.fields(AlbertConf
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """What the paper says: the place, the finding, and the rows of its table, each a label and a number a column."""
+    """The paper's section, its finding, and the rows of its table, each with a label and a number for each column."""
 
     source: str
     finding: str
@@ -42,7 +42,7 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a script. In flags, {here} is its own directory, {RUN} that of another run, {text} etc. are data."""
+    """A run of a script. In flags, {here} is the run's directory, {RUN} the directory of another run, {text} data."""
 
     script: str
     flags: dict[str, Any]
@@ -53,19 +53,19 @@ class Study:
     """A study at one scale.
 
     Args:
-      name: of the study.
-      scale: its name.
-      question, limits: what the study asks, and what the small scale cannot answer.
-      paper: what the paper found.
+      name: name of the study.
+      scale: name of the scale.
+      question, limits: the question of the study, and the questions that the small scale cannot answer.
+      paper: the paper's answer.
       columns: names of COLUMNS.
       configurations: all settings by label, in the order of the paper's rows.
-      settings: of the study, the same in all configurations.
-      overrides: of the command line, in place of the study's.
-      seeds: each configuration is trained with each of them.
-      config: the AlbertConfig's values, before the settings.
-      runs: by name, before the settings.
-      about: the scale in a few words.
-      training_flops_per_second: measured speed of training; None where nothing was measured.
+      settings: settings of the study that are the same in all configurations.
+      overrides: settings of the command line, which replace the study's.
+      seeds: the seeds with which each configuration is trained.
+      config: the values of the AlbertConfig, before the settings.
+      runs: the runs by name, before the settings.
+      about: a short description of the scale.
+      training_flops_per_second: measured speed of training; None if nothing was measured.
     """
 
     name: str
@@ -93,21 +93,21 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     """Reads a study and its scale.
 
     Args:
-      name: of a study of this folder, or the path of a study's file.
-      scale: of SCALES.
-      overrides: settings that are the same in all configurations, and are stronger than the study's.
+      name: name of a study of this folder, or the path of a study's file.
+      scale: a name of SCALES.
+      overrides: settings for all configurations, which replace the study's.
 
     Raises:
-      ValueError: there is no such study, or its file is wrong; file and key are named.
+      ValueError: there is no such study, or its file is wrong. The message has the file and the key.
     """
     path = FOLDER / f"{name}.json" if name in study_names() else pathlib.Path(name)
     if not path.is_file():
-        raise ValueError(f"no study {name!r}: there are {', '.join(study_names())}, and files of your own")
+        raise ValueError(f"no study {name!r}: use one of {', '.join(study_names())}, or the path of a study's file")
     scale_path = FOLDER / "scales" / f"{scale}.json"
     content = _checked(read_json_object(str(path)), str(path),
                        dict(question=str, paper=dict, columns=list, limits=str, scales=dict))
     if scale not in content["scales"]:
-        raise ValueError(f"{path}: \"scales\" has no {scale!r}: there are {', '.join(content['scales'])}")
+        raise ValueError(f"{path}: \"scales\" has no {scale!r}, only {', '.join(content['scales'])}")
     place = f"{path}: scales.{scale}"
     at_scale = _checked(content["scales"][scale], place, dict(varies=dict), dict(settings=dict, seeds=list))
     of_scale = _checked(read_json_object(str(scale_path)), str(scale_path),
@@ -116,7 +116,7 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     runs = _runs(of_scale["runs"], str(scale_path))
     for column in content["columns"]:
         if column not in COLUMNS:
-            raise ValueError(f"{path}: unknown column {column!r}; known are {', '.join(COLUMNS)}")
+            raise ValueError(f"{path}: unknown column {column!r}; the known ones are {', '.join(COLUMNS)}")
     common = at_scale.get("settings", {})
     configurations = {label: {**common, **settings, **(overrides or {})}
                       for label, settings in _product(at_scale["varies"], place).items()}
@@ -130,7 +130,7 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """A setting of the command line, NAME=VALUE, whose value is JSON or else a text.
+    """Parses a setting of the command line, NAME=VALUE. A value that is not JSON is a string.
 
     Raises:
       ValueError: there is no "=".
@@ -155,7 +155,7 @@ def flags_of(study: Study, settings: Settings, run: str) -> dict[str, Any]:
 
 
 def _part(settings: Settings, owner: str) -> dict[str, Any]:
-    """Of all settings, those of the config or of one run, by the name of the field or flag."""
+    """The settings of the config or of one run, by the name of the field or flag."""
     split = {tuple(name.split(".", 1)): value for name, value in settings.items()}
     return {name: value for (of, name), value in split.items() if of == owner}
 
@@ -179,16 +179,16 @@ def _label(value) -> str:
 
 
 def _runs(content: dict, path: str) -> dict[str, Run]:
-    """The runs of a scale; "like" takes script and flags of a run before, which the run's own flags change."""
+    """The runs of a scale. "like" copies script and flags of an earlier run; the run's own flags replace them."""
     runs: dict[str, Run] = {}
     for name, run in content.items():
         place = f"{path}: runs.{name}"
         if not re.fullmatch(r"\w+", name) or name == "config":
-            raise ValueError(f"{place}: the name must be a word of letters, digits and _, and not config")
+            raise ValueError(f"{place}: the name of a run must be a word of letters, digits and _ other than config")
         if "like" in run:
             run = _checked(run, place, dict(like=str, flags=dict))
             if run["like"] not in runs:
-                raise ValueError(f"{place}: \"like\" must name a run before it. Received: {run['like']!r}")
+                raise ValueError(f"{place}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
             base = runs[run["like"]]
             runs[name] = Run(base.script, {**base.flags, **run["flags"]})
         else:
@@ -200,7 +200,7 @@ def _check_settings(settings: Settings, config: dict, runs: dict[str, Run], plac
     for name in settings:
         owner, dot, key = name.partition(".")
         if not (dot and key and owner in ("config", *runs)):
-            raise ValueError(f"{place}: a setting is config.FIELD or RUN.FLAG, with a run of {', '.join(runs)}. "
+            raise ValueError(f"{place}: a setting must be config.FIELD or RUN.FLAG, and RUN one of {', '.join(runs)}. "
                              f"Received: {name!r}")
         if owner == "config" and key not in _CONFIG_FIELDS:
             raise ValueError(f"{place}: the config has no field {key!r}")
@@ -215,11 +215,11 @@ def _paper(content: dict, path: str, configurations: int) -> Paper:
     paper = Paper(**_checked(content, place, dict(source=str, finding=str), dict(columns=list, rows=list)))
     for row in paper.rows:
         if row is not None and not (isinstance(row, list) and len(row) == 1 + len(paper.columns)):
-            raise ValueError(f"{place}: a row is a label and a number for each of {len(paper.columns)} columns, or "
-                             f"null. Received: {row!r}")
+            raise ValueError(f"{place}: a row must be null, or a label and a number for each of {len(paper.columns)} "
+                             f"columns. Received: {row!r}")
     if paper.rows and len(paper.rows) < configurations:
-        raise ValueError(f"{place}: {len(paper.rows)} rows for {configurations} configurations: a configuration "
-                         "without a row of the paper needs null")
+        raise ValueError(f"{place}: {len(paper.rows)} rows for {configurations} configurations: use null for a "
+                         "configuration that the paper does not have")
     return paper
 
 
@@ -230,7 +230,7 @@ def _seeds(seeds: list, place: str) -> list[int]:
 
 
 def _checked(content, place: str, required: dict[str, type], optional: dict[str, type] | None = None) -> dict:
-    """Raises ValueError, with the place, where a key is missing, unknown, or has a value of another type."""
+    """Raises ValueError, with the place in the file, if a key is missing, unknown, or has a value of another type."""
     types = {**required, **(optional or {})}
     if not isinstance(content, dict):
         raise ValueError(f"{place} must be an object. Received: {content!r}")
@@ -238,7 +238,7 @@ def _checked(content, place: str, required: dict[str, type], optional: dict[str,
         raise ValueError(f"{place}: {key!r} is missing")
     for key, value in content.items():
         if key not in types:
-            raise ValueError(f"{place}: unknown key {key!r}; known are {', '.join(types)}")
+            raise ValueError(f"{place}: unknown key {key!r}; the known ones are {', '.join(types)}")
         if not isinstance(value, types[key]):
             raise ValueError(f"{place}: {key!r} must be of type {types[key].__name__}. Received: {value!r}")
     return content

@@ -114,10 +114,10 @@ def write_study(path, change=lambda content: None, **small):
 
 @pytest.mark.parametrize("change, message", [
     (lambda c: c.pop("question"), "'question' is missing"),
-    (lambda c: c.update(colums=[]), "unknown key 'colums'; known are question, paper, columns"),
+    (lambda c: c.update(colums=[]), "unknown key 'colums'; the known ones are question, paper, columns"),
     (lambda c: c.update(columns="sop"), "'columns' must be of type list. Received: 'sop'"),
-    (lambda c: c.update(columns=["mlm"]), "unknown column 'mlm'; known are masked_lm, "),
-    (lambda c: c.update(scales=dict(paper={})), '"scales" has no \'small\': there are paper'),
+    (lambda c: c.update(columns=["mlm"]), "unknown column 'mlm'; the known ones are masked_lm, "),
+    (lambda c: c.update(scales=dict(paper={})), '"scales" has no \'small\', only paper'),
     (lambda c: c["scales"]["small"].update(varies={"sharing": ["all"]}), "Received: 'sharing'"),
     (lambda c: c["scales"]["small"].update(varies={"x": {"a": 1}}), "'x' must be a list of values, or an object"),
     (lambda c: c["scales"]["small"].update(settings={"config.depth": 2}), "the config has no field 'depth'"),
@@ -137,13 +137,14 @@ def test_a_wrong_study_is_refused_by_file_and_key(tmp_path, change, message):
 def test_an_unknown_study_and_a_wrong_setting_are_one_line(tmp_path, capsys):
     with loaded("studies/__main__.py") as run:
         assert run("shearing") == 1
-        assert "error: no study 'shearing': there are additional_data, depth" in capsys.readouterr().err
+        assert "error: no study 'shearing': use one of additional_data, depth" in capsys.readouterr().err
         assert run("sharing", set="num_train_steps") == 1
         assert "error: --set must be NAME=VALUE" in capsys.readouterr().err
         assert run("sharing", set="pretraining.x=1", only="nothing", output_dir=tmp_path, **PLACES) == 1
-        assert "--only=nothing matches no configuration: there are 256, all shared; " in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "--only=nothing matches no configuration. The configurations are: 256, all shared; " in error
         assert run() == 1
-        assert "error: which study? " in capsys.readouterr().err
+        assert "error: the name of a study is missing: " in capsys.readouterr().err
 
 
 def test_a_setting_of_the_command_line_is_json_or_text():
@@ -289,7 +290,7 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
                                                             ["another", "81.0"]]
     assert 'pretraining.num_train_steps 2' in page and "--scale=small --set=sst2.warmup_step=1` with" in page
     assert "0 of 2 configurations that were trained are past it" in page
-    assert "Not measured, for their data were not given: SQuAD 1.1 F1." in page and "Differences from 'all'" in page
+    assert "Not measured, because their data are missing: SQuAD 1.1 F1." in page and "Differences from 'all'" in page
     assert (tmp_path / "out/mine.small/results.svg").read_text().count("<polyline") == 3
 
 

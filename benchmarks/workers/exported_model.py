@@ -1,4 +1,4 @@
-"""A classifier in one of its exported forms: ids in, logits out.
+"""Runs a classifier in one of its exported forms, from ids to logits.
 
     python -m benchmarks.workers.exported_model saved_model|tflite|onnx PATH SENTENCES.json
 
@@ -44,7 +44,7 @@ def _saved_model(path):
     def run(inputs):
         return signature(**{name: tf.constant(values) for name, values in inputs.items()})["logits"].numpy()
 
-    run.loaded = loaded  # else its variables are gone
+    run.loaded = loaded  # keeps its variables alive
     return run
 
 

@@ -1,4 +1,4 @@
-"""A classifier in Hugging Face's folder, on PyTorch: ids in, logits out.
+"""Runs a classifier of a Hugging Face folder on PyTorch, from ids to logits.
 
     python -m benchmarks.workers.exported_model_hugging_face FOLDER SENTENCES.json [LOGITS.npy]
 

@@ -24,7 +24,7 @@ GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "se
                 "rte": ("sentence1", "sentence2", "label")}
 TAGGED = ("wnut17", "ud_ewt")
 RTE_LABELS = ("entailment", "not_entailment")
-OVERLAP, N_BEST, MAX_ANSWER = 48, 20, 30  # OVERLAP: tokens that two windows of a paragraph share
+OVERLAP, N_BEST, MAX_ANSWER = 48, 20, 30  # OVERLAP: number of tokens that two windows of a paragraph share
 
 
 def main():
@@ -103,7 +103,7 @@ class Glue:
 
 
 class Race:
-    """Multiple choice: the passage with the question and each option."""
+    """Multiple choice. Each row is the passage with the question and one option."""
 
     def __init__(self, options, tokenizer):
         self._options, self._tokenizer = options, tokenizer
@@ -142,7 +142,7 @@ class Race:
 
 
 class Squad:
-    """Spans; in 2.0 the answer is empty where [CLS] scores higher than the best span."""
+    """Answer spans. In SQuAD 2.0 the answer is empty if [CLS] has a higher score than the best span."""
 
     def __init__(self, options, tokenizer):
         self._options, self._tokenizer = options, tokenizer

@@ -30,7 +30,7 @@ def make_step():
     train = trainer.make_train_function()
     longest = table.lengths.max()
     for length in [bucket for bucket in buckets if bucket < longest] + [min(b for b in buckets if b >= longest)]:
-        first = np.flatnonzero(table.lengths <= length)[:batch_size]  # each bucket's program is compiled here
+        first = np.flatnonzero(table.lengths <= length)[:batch_size]  # the function of each bucket is compiled here
         train(iter(tf.data.Dataset.from_tensors(table.batch(tf.constant(first), tf.constant(length)))))
     batches = iter(training_batches(table, batch_size, buckets, 1, 0, tf.distribute.InputContext()))
     return lambda: float(train(batches)["loss"])

@@ -2,8 +2,8 @@
 
     python -m benchmarks.workers.hugging_face_pipeline SPM_MODEL SENTENCES.json float32|bfloat16 one|many|many_together
 
-one: a step is one sentence, another one each time. many: a step is all sentences, at the pipeline's batch size of 1;
-many_together: at the batch size that ours has.
+With "one" a step is one sentence, another one each time. With "many" a step is all sentences, at the pipeline's default
+batch size of 1; with "many_together" at the batch size of our program.
 """
 
 import itertools
@@ -34,7 +34,7 @@ def make_step():
 
 
 def load_tokenizer(spm_model_file):
-    """Hugging Face's tokenizer, which runs in Rust, of a model's pieces and scores."""
+    """Hugging Face's fast tokenizer with the pieces and scores of a SentencePiece model."""
     model = sentencepiece.SentencePieceProcessor(model_file=spm_model_file)
     pieces = range(model.vocab_size())
     return transformers.AlbertTokenizer(vocab=[(model.id_to_piece(i), model.get_score(i)) for i in pieces])

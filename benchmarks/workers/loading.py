@@ -1,4 +1,4 @@
-"""Makes a model with random weights, or loads one and prints [bytes of its weights, bytes of memory that it took].
+"""Makes a model with random weights, or loads one and prints [bytes of its weights, bytes of memory used].
 
     python -m benchmarks.workers.loading make FOLDER FORM SIZE
     python -m benchmarks.workers.loading load FOLDER
@@ -30,7 +30,7 @@ def load(folder: str) -> None:
 
 
 def memory(name: str) -> int:
-    """Bytes: VmRSS is what is resident, VmHWM the most that was."""
+    """Bytes of memory: VmRSS is the resident memory, VmHWM its maximum so far."""
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 

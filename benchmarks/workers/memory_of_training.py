@@ -39,7 +39,7 @@ def main():
 
 
 def training_step(config: AlbertConfig, seq: int, gradient_checkpointing: bool, jit_compile: bool):
-    """A function that takes a whole step: gradients, clipping, update."""
+    """A function that does a whole training step: gradients, clipping, update."""
     model = AlbertMultipleChoice(config)
     model.albert.gradient_checkpointing = gradient_checkpointing
     trainer = Trainer(ClassificationTask(model), jit_compile=jit_compile)

@@ -1,4 +1,4 @@
-"""What of albert_tf is measured: a whole training step through the trainer, or the encoder of albert_base alone.
+"""The measured parts of albert_tf: a whole training step of the trainer, or the encoder of albert_base alone.
 
     python -m benchmarks.workers.ours float32|bfloat16 step WORKLOAD DROPOUT [--jit_compile]
     python -m benchmarks.workers.ours float32|bfloat16 forward|training [--jit_compile]
@@ -58,7 +58,7 @@ def random_batch(workload: Workload) -> dict:
 
 
 def whole_step(workload: Workload, dropout: float, optimizer, jit_compile: bool):
-    """A function that takes a step and waits for its loss."""
+    """A function that does a training step and waits for its loss."""
     values = dict(with_dropout(workload.config, dropout), model_type="albert" if workload.predictions else "bert")
     config = AlbertConfig.from_dict(values)
     task = PretrainingTask(AlbertPretrainer(config)) if workload.predictions else SpanTask(AlbertSpan(config))

@@ -1,8 +1,9 @@
-"""A SavedModel that fills masks, asked as a server would ask it: with TensorFlow and tensorflow_text alone.
+"""Calls a SavedModel that fills masks as a server would, with TensorFlow and tensorflow_text alone.
 
     python -m benchmarks.workers.saved_model FOLDER SENTENCES.json one|many
 
-one: a step is one sentence, another one each time. many: a step is all sentences, those of about one length together.
+With "one" a step is one sentence, another one each time. With "many" a step is all sentences, in batches of similar
+length.
 """
 
 import itertools

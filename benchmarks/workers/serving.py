@@ -1,6 +1,6 @@
-"""The worker's side of a benchmark: it does steps when it is told to, and answers with the seconds that they took.
+"""The worker of a benchmark: it does as many steps as it reads from stdin, and prints the seconds that they took.
 
-Needs the standard library only: peers run it in environments of their own.
+It needs the standard library only, because peers run it in other environments.
 """
 
 import os
@@ -11,15 +11,15 @@ SENTENCES_TOGETHER, WARM_UP = 32, 10  # sentences
 
 
 def serve(make_step, first_steps=2):
-    """For each line on stdin, a number of steps, prints the seconds that they took: by the clock, or of the processor.
+    """Prints, for each number of steps on stdin, the seconds that they took: elapsed time or CPU time.
 
     Args:
-      make_step: builds what is measured and gives a function that does one step and waits for its result.
-      first_steps: how many to do before any is counted: compilation, first-time allocations.
+      make_step: builds the measured program and returns a function that does one step and waits for its result.
+      first_steps: the number of steps before the measurement, for compilation and first allocations.
     """
     seconds = time.process_time if "CPU_TIME" in os.environ else time.perf_counter
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print must not look like an answer
+    os.dup2(2, 1)  # the output of libraries must not be mistaken for an answer
     step = make_step()
     for _ in range(first_steps):
         step()

@@ -2,8 +2,8 @@
 
     python -m benchmarks.workers.squad_hugging_face train-v1.1.json 30k-clean.vocab MAX_SEQ_LENGTH DOC_STRIDE
 
-The fast tokenizer on batches of 1,000 questions, each padded to MAX_SEQ_LENGTH, then start and end of each answer by
-offsets. run_qa.py has `datasets` store the features as Arrow files besides, which is left out here.
+The fast tokenizer encodes batches of 1,000 questions, each padded to MAX_SEQ_LENGTH. Then the start and end of each
+answer are computed from offsets. run_qa.py also stores the features as Arrow files with `datasets`; this does not.
 """
 
 import json
@@ -32,7 +32,7 @@ def make_step():
 
 
 def read(path):
-    """(question, context, first and behind the last character of the answer) of each question."""
+    """(question, context, start and end of the answer in characters) of each question; the end is exclusive."""
     with open(path, encoding="utf-8") as file:
         articles = json.load(file)["data"]
     found = []

@@ -1,6 +1,6 @@
-"""Models and batches whose training step is measured, the same for ours and for peers.
+"""Models and batches whose training step is measured, the same for our program and for peers.
 
-Needs the standard library only: peers run it in environments of their own.
+It needs the standard library only, because peers run it in other environments.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ class Workload(NamedTuple):
     """A model, a batch and the task.
 
     Args:
-      config: of the model, by the names that the release and Hugging Face share.
-      batch: examples of a step.
-      seq: tokens of an example.
-      predictions: masked tokens of an example; 0 for BERT with a SQuAD head in the place of ALBERT in pre-training.
+      config: the config of the model, with the field names that the release and Hugging Face share.
+      batch: the number of examples of a step.
+      seq: the number of tokens of an example.
+      predictions: the number of masked tokens of an example in ALBERT's pre-training; 0 for a BERT with a SQuAD head.
     """
 
     config: dict[str, Any]
@@ -25,7 +25,7 @@ class Workload(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
+        """The number of tokens of a step."""
         return self.batch * self.seq
 
 
@@ -45,5 +45,5 @@ WORKLOADS = {
 
 
 def with_dropout(config: dict[str, Any], rate: float) -> dict[str, Any]:
-    """A config with one rate for both kinds of dropout."""
+    """The config with one rate for hidden and attention dropout."""
     return dict(config, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)

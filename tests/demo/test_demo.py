@@ -52,7 +52,7 @@ def test_a_corpus_is_split_by_document(tmp_path):
 def test_a_corpus_of_one_document_is_refused(tmp_path):
     corpus = tmp_path / "mine.txt"
     corpus.write_text("Only this.\nAnd that.\n")
-    with pytest.raises(ValueError, match="mine.txt: at least two documents"):
+    with pytest.raises(ValueError, match="mine.txt must have at least two documents"):
         write_corpus(str(corpus), str(tmp_path))
 
 
