@@ -18,10 +18,10 @@ from albert_tf import flags as shared
 from albert_tf.interchange.conversion import FORMATS, convert
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hugging_face.writing import DTYPES
-from albert_tf.interchange.open_source import open_source
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
+shared.define_pooling_flags()
 flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
                   "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or a "
                   "TF-Hub module.")
@@ -45,8 +45,8 @@ def main():
     config, vocabulary = shared.config(), shared.vocabulary()
     if vocabulary:
         shared.check_vocabulary(vocabulary.tokenizer(), config)
-    convert(open_source(path, shared.is_trusted(path)), output_dir, FLAGS.to, FLAGS.model, config, vocabulary,
-            FLAGS.dtype)
+    convert(shared.weights_reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
+            **shared.pooling_arguments(FLAGS.model))
 
 
 if __name__ == "__main__":

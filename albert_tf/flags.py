@@ -163,13 +163,8 @@ def starting_point() -> str | None:
     return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
 
 
-def is_trusted(path: str) -> bool:
-    """Whether the user has set --albert_hub_module_handle to a path, so that a TF2 module there may run its graph."""
-    return path == FLAGS.albert_hub_module_handle
-
-
 def _open(path: str) -> Source:
-    return open_source(path, is_trusted(path))
+    return open_source(path, path == FLAGS.albert_hub_module_handle)
 
 
 def _model_path() -> str | None:

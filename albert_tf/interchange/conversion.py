@@ -41,6 +41,7 @@ def convert(
     config: AlbertConfig | None = None,
     vocabulary: VocabularyFiles | None = None,
     dtype: str = "float32",
+    **arguments,
 ) -> None:
     """Writes a model in another format, with config and vocabulary, but without optimizer slots and steps.
 
@@ -53,6 +54,7 @@ def convert(
       config: the model's config; None for that of the source.
       vocabulary: the model's vocabulary; None for that of the source.
       dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
+      **arguments: other arguments of the model's constructor. Default: those that the source tells.
 
     Raises:
       ValueError: output_dir is a file or already has a model; the kind of model is unclear; or the format does not
@@ -63,7 +65,7 @@ def convert(
         raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
                          "used as an encoder, but cannot be converted")
     kind = model or kind_of(source)
-    built, report = build(source, kind, config)
+    built, report = build(source, kind, config, **arguments)
     if report.not_restored:
         logging.warning("%s lacks %s of a %s: they are left out if the format allows it, or else written with initial "
                         "values", source.path, ", ".join(report.not_restored), kind)

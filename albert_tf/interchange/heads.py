@@ -77,9 +77,6 @@ def _pooling(name: str) -> Callable[[Source], Any]:
 
 HEADS = (
     Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
-    Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
-         arguments={name: _pooling(name) for name in AlbertSentenceEncoder.ARGUMENTS},
-         pipeline_tag="sentence-similarity"),
     Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
          ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
          dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),
@@ -104,6 +101,9 @@ HEADS = (
          pipeline_tag="question-answering"),
     Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"), pipeline_tag="multiple-choice"),
+    Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
+         arguments={name: _pooling(name) for name in AlbertSentenceEncoder.ARGUMENTS},
+         pipeline_tag="sentence-similarity"),
 )
 MODELS = {head.name: head.model for head in HEADS}
 _BY_NAME = {head.name: head for head in HEADS}

@@ -18,7 +18,7 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 
 @dataclasses.dataclass(frozen=True)
 class WeightsReader:
-    """Reads weights for tasks.
+    """Reads weights as the flags of weights say.
 
     Args:
       trusted_module: the path that the user has set as a TF-Hub module. A TF2 module there may run its own graph.
@@ -46,7 +46,7 @@ class WeightsReader:
                 return task, load_checkpoint(task.model, path) if path else None
         if path is None:
             return new_task(), None
-        return make_with_weights(new_task, self._open(path), self.init_from_group0)
+        return make_with_weights(new_task, self.open(path), self.init_from_group0)
 
     def load(self, model: keras.Model, path: str) -> RestoreReport:
         """Loads the weights at a path into an existing model.
@@ -54,8 +54,13 @@ class WeightsReader:
         Raises:
           ValueError: see load_checkpoint.
         """
-        return load_source(model, self._open(path))
+        return load_source(model, self.open(path))
 
-    def _open(self, path: str) -> Source:
+    def open(self, path: str) -> Source:
+        """The source at a path, unshared if unshare_layers is set.
+
+        Raises:
+          ValueError: as open_source and unshared.
+        """
         source = open_source(path, path == self.trusted_module)
         return unshared(source) if self.unshare_layers else source

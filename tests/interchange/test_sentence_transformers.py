@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from in_process import loaded
 
 import albert_tf
 from albert_tf.config import AlbertConfig
@@ -53,6 +54,15 @@ def test_every_form_keeps_the_pooling(folder, tmp_path, form):
     convert(open_source(str(path)), str(tmp_path / "there"), form)
     numbers = json.loads((path / "vectors.json").read_text())
     np.testing.assert_allclose(vectors_of(tmp_path / "there", numbers["sentences"]), numbers["vectors"], atol=1e-5)
+
+
+def test_a_conversion_has_the_pooling_of_the_flags(tmp_path):
+    albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "ours"))
+    with loaded("convert_checkpoint.py") as run:
+        assert run(init_checkpoint=tmp_path / "ours", to="hugging_face", model="sentence_encoder", pooling="max",
+                   normalize=True, output_dir=tmp_path / "there") == 0
+    model = albert_tf.from_pretrained(str(tmp_path / "there"), model="sentence_encoder")
+    assert (model.pooling, model.normalize) == ("max", True)
 
 
 def test_what_we_write_has_the_keys_of_every_version(tmp_path):

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from in_process import loaded
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.conversion import save
-from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.from_pretrained import build, from_pretrained
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.unsharing import unshared, unshared_config
 from albert_tf.interchange.weights_reader import WeightsReader
@@ -51,6 +52,16 @@ def test_a_model_without_sharing_stays_as_it_is(tmp_path):
     saved(tmp_path, cross_layer_sharing="none")
     source = open_source(str(tmp_path))
     assert unshared(source) is source
+
+
+def test_a_conversion_unshares_too(tmp_path):
+    model = saved(tmp_path / "shared")
+    with loaded("convert_checkpoint.py") as run:
+        assert run(init_checkpoint=tmp_path / "shared", to="tf1", unshare_layers=True,
+                   output_dir=tmp_path / "apart") == 0
+    apart = from_pretrained(str(tmp_path / "apart"))
+    assert apart.config.num_ffn_blocks == 4
+    np.testing.assert_array_equal(apart(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
 
 
 def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
