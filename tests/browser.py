@@ -26,7 +26,7 @@ _TIMEOUT = 60  # seconds
 
 @contextlib.contextmanager
 def browser():
-    """Gives a Page of a new browser."""
+    """Yields a Page of a new browser."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if not (chromium and driver):
@@ -49,7 +49,7 @@ def browser():
 
 
 class Page:
-    """What tests do with a page."""
+    """A page in the browser, with the actions that tests need."""
 
     def __init__(self, session):
         self._session = session
@@ -58,11 +58,11 @@ class Page:
         _post(f"{self._session}/url", dict(url=url))
 
     def script(self, script, *arguments):
-        """The value of a function body, with `arguments`."""
+        """Runs a function body with `arguments` and returns its value."""
         return _post(f"{self._session}/execute/sync", dict(script=script, args=arguments))
 
     def wait_for(self, script, *arguments):
-        """The first value of `script` that is true."""
+        """Runs `script` until its value is true, and returns that value."""
         end = time.monotonic() + _TIMEOUT
         while not (value := self.script(script, *arguments)):
             assert time.monotonic() < end, f"never true: {script}: {self.script('return document.body.innerText')}"
@@ -70,7 +70,7 @@ class Page:
         return value
 
     def click(self, text, selector="nav button"):
-        """Clicks the button with a text, of those that a CSS selector matches."""
+        """Clicks the button with a text among those that a CSS selector matches."""
         self.wait_for("""const button = [...document.querySelectorAll(arguments[1])].find(
             (button) => button.textContent === arguments[0] && !button.disabled);
             if (button) button.click();
@@ -92,7 +92,7 @@ class Page:
         return _post(f"{self._session}/goog/cdp/execute", dict(cmd=command, params=parameters))
 
     def errors(self):
-        """What the browser has logged: errors of the script, and what the page was not allowed to load."""
+        """The browser's log: errors of the script, and resources that the page was not allowed to load."""
         return [entry["message"] for entry in _post(f"{self._session}/se/log", dict(type="browser"))
                 if entry["level"] == "SEVERE"]
 

@@ -1,4 +1,4 @@
-"""What several tests share."""
+"""Fixtures that several tests share."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ GOLDEN = pathlib.Path(__file__).parent / "golden"
 
 @pytest.fixture(scope="session")
 def golden() -> pathlib.Path:
-    """The folder of numbers computed by the release; its README says how."""
+    """The folder of numbers computed by the release. Its README says how they were computed."""
     return GOLDEN
 
 
@@ -37,7 +37,7 @@ def word_pieces(golden):
 
 @pytest.fixture(scope="session")
 def real_data() -> pathlib.Path:
-    """The folder of real data sets, where the environment variable ALBERT_TF_DATA names one."""
+    """The folder of real data sets in the environment variable ALBERT_TF_DATA. The test is skipped without it."""
     folder = os.environ.get("ALBERT_TF_DATA")
     if not folder:
         pytest.skip("ALBERT_TF_DATA is not set")
@@ -46,7 +46,7 @@ def real_data() -> pathlib.Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def two_cpu_devices():
-    """Two logical devices, for tests of the mirrored strategy; they must be asked for before TensorFlow is used."""
+    """Two logical devices for tests of the mirrored strategy. They must be configured before TensorFlow is used."""
     import tensorflow as tf
 
     from albert_tf import keras
@@ -62,7 +62,7 @@ def two_cpu_devices():
 
 @pytest.fixture
 def policy():
-    """Sets the global policy, and takes it back when the test is over."""
+    """Sets the global policy, and restores it after the test."""
     from albert_tf import keras
 
     yield keras.mixed_precision.set_global_policy
@@ -71,7 +71,7 @@ def policy():
 
 @pytest.fixture(scope="session")
 def mirrored(two_cpu_devices):
-    """The process' one mirrored strategy: a second would use the collectives' keys of the first for its own."""
+    """The only mirrored strategy of the process. A second one would reuse the collective keys of the first."""
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

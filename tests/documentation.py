@@ -1,4 +1,4 @@
-"""README.md and the pages of docs/, as tests read and run them: blocks of code, commands, links.
+"""Reads and runs README.md and the pages of docs/ for tests: blocks of code, commands, links.
 
 What a reader has or downloads is made here under the names that the pages use: text, data sets, and tiny weights in
 place of the released ones. Flags of SMALL follow those of each command: sizes, and the config of those weights.
@@ -61,7 +61,7 @@ _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, the file that it is (or ""), the heading above it, and its text."""
+    """A fenced block: its language, the name of the file that it shows (or ""), the heading above it, and its text."""
 
     language: str
     file: str
@@ -101,7 +101,7 @@ class Page:
         return broken + [path for path in named if not (REPOSITORY / path).exists()]
 
     def anchors(self):
-        """What links to the headings have behind the #, as GitHub makes them."""
+        """The anchors of the headings, as GitHub makes them."""
         found = []
         for heading in re.findall(r"^#+ (.+)$", _CODE.sub("", self.text), re.MULTILINE):
             slug = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
@@ -235,7 +235,7 @@ def run_command(words, folder, session):
 
 
 def small(script, flags):
-    """A command's flags with the sizes of SMALL; initial weights have a config of their own."""
+    """A command's flags with the sizes of SMALL. The config of initial weights is kept."""
     sizes = dict(SMALL.get(script, {}))
     if "init_checkpoint" in flags:
         sizes.pop("albert_config_file", None)
@@ -263,7 +263,7 @@ def run_download(words, folder):
 
 
 def write_reader_files(folder, golden):
-    """What a reader has: a text, data sets, and at download/ the archive of a released model."""
+    """Writes the reader's files: a text, data sets, and in download/ the archive of a released model."""
     write_text(folder / "text")
     (folder / "tiny.json").write_text(json.dumps(dict(TINY_CONFIG, vocab_size=300)))
     write_archive(folder / "download", golden)
@@ -282,7 +282,7 @@ def write_reader_files(folder, golden):
 
 
 def write_text(folder):
-    """The sentences of LICENSE, one a line, each paragraph a document."""
+    """Writes the sentences of LICENSE, one on each line; each paragraph is a document."""
     folder.mkdir()
     paragraphs = [" ".join(paragraph.split()) for paragraph in (REPOSITORY / "LICENSE").read_text().split("\n\n")]
     documents = [re.sub("(?<=[.;:,]) ", "\n", paragraph) + "\n" for paragraph in paragraphs if paragraph.count(",") > 1]
@@ -291,7 +291,7 @@ def write_text(folder):
 
 
 def write_archive(folder, golden):
-    """albert_base_v2.tar.gz with one folder in it, as the release's."""
+    """Writes albert_base_v2.tar.gz, which has one folder, as the release's archive has."""
     released = folder / "albert_base"
     write_released(released, golden / "tiny_spm/tiny.model", "30k-clean.model")
     with tarfile.open(folder / "albert_base_v2.tar.gz", "w:gz") as archive:
@@ -299,7 +299,7 @@ def write_archive(folder, golden):
 
 
 def write_released(folder, vocabulary, name):
-    """A directory as the release's, with a vocabulary under the release's name."""
+    """Writes a directory like the release's, with a vocabulary that has the release's name."""
     folder.mkdir(parents=True)
     path = str(shutil.copy(vocabulary, folder / name))
     tokenizer = FullTokenizer(spm_model_file=path) if name.endswith(".model") else FullTokenizer(vocab_file=path)

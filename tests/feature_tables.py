@@ -10,7 +10,7 @@ MAX_SEQ_LENGTH, VOCAB_SIZE = 40, 60
 
 
 def features(count: int, max_seq_length: int = MAX_SEQ_LENGTH, seed: int = 0, **scalars):
-    """Padded features; the second token, 10 + label_ids, gives the label away."""
+    """Padded features. The second token is 10 + label_ids, so that the label can be learned."""
     random = np.random.default_rng(seed)
     for i in range(count):
         length, label = int(random.integers(4, max_seq_length + 1)), i % 2
@@ -22,7 +22,7 @@ def features(count: int, max_seq_length: int = MAX_SEQ_LENGTH, seed: int = 0, **
 
 
 def table(folder, count: int, max_seq_length: int = MAX_SEQ_LENGTH, seed: int = 0):
-    """A FeatureTable of `features`, by way of its records."""
+    """A FeatureTable that is read from records of `features`."""
     schema = FeatureSchema(max_seq_length, dict(label_ids=tf.int32))
     return cached_table(str(folder / f"{count}_{seed}.tfrecord"), dict(seed=seed), schema,
                         lambda: features(count, max_seq_length, seed))

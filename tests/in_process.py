@@ -1,4 +1,4 @@
-"""Scripts of ours run in the test's own process, for mistakes that end them before they work: nothing is loaded anew.
+"""Runs our scripts in the test's own process, for tests of mistakes that end a script before its work.
 
     with loaded("run_race.py") as run:
         status = run(data_dir="nowhere", output_dir="out")
@@ -23,10 +23,10 @@ REPOSITORY = pathlib.Path(__file__).parent.parent
 
 @contextlib.contextmanager
 def loaded(script: str) -> Iterator[Callable[..., int]]:
-    """Gives run(*operands, **flags), which runs a script and returns its exit status; `run.flags` are those it defines.
+    """Yields run(*operands, **flags), which runs a script and returns its exit status. `run.flags` are its flags.
 
-    A flag whose value is a list is given several times, one that is None not at all. Flags of other modules, as the
-    demo's, are set aside meanwhile, and the script's are gone afterwards.
+    A flag whose value is a list is repeated, and a flag whose value is None is left out. Flags of other modules, such
+    as the demo's, are removed for this time, and the script's flags are removed afterwards.
     """
     set_aside = {name: flags.FLAGS[name] for name in _defined_flags()}
     flags.FLAGS.remove_flag_values(set_aside)
@@ -42,7 +42,7 @@ def loaded(script: str) -> Iterator[Callable[..., int]]:
 
 
 def _defined_flags() -> list[str]:
-    """The flags that no library has defined."""
+    """The names of the flags that no library has defined."""
     of_libraries = {flag.name for module, defined in flags.FLAGS.flags_by_module_dict().items() if _is_library(module)
                     for flag in defined}
     return [name for name in flags.FLAGS if flags.FLAGS[name].name not in of_libraries]

@@ -1,4 +1,4 @@
-"""Loads SavedModels as a program in another language does: with a few op libraries in the place of tensorflow_text.
+"""Loads SavedModels as a program in another language does: with a few op libraries instead of tensorflow_text.
 
     python op_library_client.py LIBRARY,... FOLDER
 

@@ -1,4 +1,4 @@
-"""Runs of run_pretraining.py for tests: a tiny model, with all that a restart could get wrong switched on."""
+"""Runs of run_pretraining.py for tests: a tiny model, with all options whose state a restart must restore."""
 
 import json
 import pathlib
@@ -34,7 +34,7 @@ class Runs:
         return str(path)
 
     def arguments(self, output_dir: str, **flags) -> list[str]:
-        """Of script_runner.py."""
+        """The arguments of script_runner.py."""
         return ["run_pretraining.py",
                 *arguments_of({**self.flags, "output_dir": self.folder / output_dir, **flags})]
 
@@ -49,7 +49,7 @@ class Runs:
         return printed
 
     def end_of(self, output_dir: str, step: int = 12) -> dict[str, np.ndarray]:
-        """All that a run's checkpoint holds."""
+        """All values of a run's checkpoint."""
         reader = tf.train.load_checkpoint(str(self.folder / output_dir / f"model.ckpt-{step}"))
         return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
                 if "OBJECT_GRAPH" not in name}

@@ -1,4 +1,4 @@
-"""Asks a SavedModel, with nothing imported but TensorFlow and tensorflow_text.
+"""Calls a SavedModel, with only TensorFlow and tensorflow_text imported.
 
     python saved_model_client.py FOLDER < questions.json > answers.json
 

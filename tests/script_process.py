@@ -37,7 +37,7 @@ _server.set_forkserver_preload(PRELOADED)
 
 
 def preload(*modules):
-    """Has the server import more than PRELOADED; to be called before the first run."""
+    """Adds modules to PRELOADED, which the server imports. Call it before the first run."""
     _server.set_forkserver_preload([*PRELOADED, *modules])
 
 
@@ -61,13 +61,13 @@ def run(script, flags=(), timeout=TIMEOUT, **options):
 
 
 def arguments_of(flags):
-    """{name: value} -> ["--name=value", ...]; a flag is repeated for each value of a list, and left out for None."""
+    """{name: value} -> ["--name=value", ...]. A flag is repeated for each value of a list, and left out for None."""
     return [f"--{name}={value}" for name, values in flags.items()
             for value in (values if isinstance(values, list) else [values]) if value is not None]
 
 
 class ScriptProcess:
-    """A running script; the part of subprocess.Popen's interface that tests need.
+    """A running script, with the part of subprocess.Popen's interface that tests need.
 
     Args:
       script, arguments: its path and command line.
@@ -100,7 +100,7 @@ class ScriptProcess:
         return self
 
     def __exit__(self, *_):
-        """Kills it where it still runs."""
+        """Kills the script if it still runs."""
         self.kill()
         self._process.join()
         for pipe in (*self._readers, *([self.stdin] if self.stdin else [])):
@@ -136,7 +136,7 @@ class ScriptProcess:
         return (line + newline).decode("utf-8", "replace")
 
     def wait_for(self, *texts, timeout=TIMEOUT):
-        """Reads standard output up to the line that has one of the texts, and returns it; fails where there is none."""
+        """Reads standard output up to a line with one of the texts, and returns the line; fails if there is none."""
         lines = []
         for line in iter(lambda: self.readline(timeout), ""):
             lines.append(line)
@@ -171,7 +171,7 @@ class ScriptProcess:
 
 
 def _run_script(script, arguments, environment, cwd, max_file_size, stdin, stdout, stderr):
-    """In the new process: what `python SCRIPT ARGUMENTS` does."""
+    """Does in the new process what `python SCRIPT ARGUMENTS` does."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
@@ -194,7 +194,7 @@ def _run_script(script, arguments, environment, cwd, max_file_size, stdin, stdou
 
 
 def _as_file(stdin):
-    """A pipe as it is, and a text as a file that begins with it."""
+    """Returns a pipe unchanged, and a text as a file with this content."""
     if not isinstance(stdin, str):
         return stdin
     file = tempfile.TemporaryFile()

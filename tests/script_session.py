@@ -1,4 +1,4 @@
-"""Many runs of our scripts in one process (see script_process.py), so that nothing is set up twice. For tests:
+"""Many runs of our scripts in one process (see script_process.py), which is set up once. For tests:
 
     with ScriptSession("run_classifier.py") as session:
         printed = session.run(task_name="rte", do_train=True)
@@ -20,7 +20,7 @@ from script_process import REPOSITORY, arguments_of, start
 
 
 class ScriptSession:
-    """The test's side.
+    """A session, as the test uses it.
 
     Args:
       script: its name in the repository; None if every run names its own.
@@ -42,20 +42,20 @@ class ScriptSession:
             process.wait()
 
     def run(self, expect: int = 0, script: str = None, eagerly: bool = None, **flags) -> str:
-        """Runs a script, with flags as arguments_of takes them. Returns what it printed."""
+        """Runs a script with flags (see arguments_of) and returns its output."""
         answer = self._ask(script or self._script, arguments_of({**self._flags, **flags}),
                            self._eagerly if eagerly is None else eagerly)
         assert answer["status"] == expect, answer["printed"]
         return answer["printed"]
 
     def run_command(self, command: list) -> subprocess.CompletedProcess:
-        """Runs a command of albert_tf/script_runs.py: [python, script, --name=value, ...]. Prints what it printed."""
+        """Runs a command of albert_tf/script_runs.py: [python, script, --name=value, ...]. Prints its output."""
         answer = self._ask(os.path.basename(command[1]), command[2:], self._eagerly)
         print(answer["printed"])
         return subprocess.CompletedProcess(command, answer["status"])
 
     def copy(self, source, target) -> None:
-        """Copies a file or a folder, either of which may be at ram://."""
+        """Copies a file or a folder. Source and target may be at ram://."""
         self._ask(None, [str(source), str(target)], False)
 
     def _ask(self, *request) -> dict:
@@ -64,7 +64,7 @@ class ScriptSession:
 
 
 def serve() -> None:
-    """The other side: runs a script, or copies, for each line on stdin."""
+    """The process of the session: runs a script, or copies a file, for each line on stdin."""
     sys.path.insert(0, str(REPOSITORY))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     answers = os.fdopen(os.dup(1), "w")

@@ -1,4 +1,4 @@
-"""What one stack writes, the other takes: checkpoints of a run, and SavedModels.
+"""Each stack reads the files of the other: checkpoints of a run, and SavedModels.
 
 ALBERT_TF_OTHER_PYTHON names a Python of the other stack, such as .venv-newest/bin/python.
 """
@@ -54,7 +54,7 @@ def runs(tmp_path_factory):
 
 
 def resume(python, runs, source, step, target):
-    """Continues a run from one of its checkpoints, in a folder of its own."""
+    """Continues a run from one of its checkpoints, in a separate folder."""
     (runs.folder / target).mkdir()
     for path in [runs.folder / source / CONFIG_NAME, *(runs.folder / source).glob(f"model.ckpt-{step}.*")]:
         shutil.copy(path, runs.folder / target)

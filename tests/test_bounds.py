@@ -1,4 +1,4 @@
-"""Every whole number that a script takes has bounds, which are told before the script does anything."""
+"""Every integer flag of a script has bounds, which are checked before the script does anything."""
 
 import pytest
 from in_process import REPOSITORY, loaded
@@ -43,12 +43,12 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(script, capsy
      "eval_batch_size .*=10000000000000000000"),
     (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
 ])
-def test_the_library_refuses_what_the_flags_refuse(make, message):
+def test_the_library_has_the_bounds_of_the_flags(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None, 0, 11, 10**400])
-def test_what_is_no_whole_number_within_the_bounds_is_refused(value):
+def test_values_that_are_not_integers_within_the_bounds_are_refused(value):
     with pytest.raises(ValueError, match="size must be a whole number from 1 to 10. Received: size="):
         bounds.Bounds(1, 10).check("size", value)

@@ -1,4 +1,4 @@
-""".ci/install_browser, with programs that only pretend."""
+""".ci/install_browser, with stubs in place of its programs."""
 
 import pathlib
 import shutil
@@ -21,7 +21,7 @@ BROWSER = dict(chromium="exit 1", chromedriver="exit 1")
     (dict(id="echo 1000", **{"apt-get": INSTALLING}),
      "none, and no apt-get as root: the tests of serve.py's page are skipped"),
     (dict(id="echo 0"), "none, and no apt-get as root: the tests of serve.py's page are skipped")])
-def test_ci_installs_a_browser_if_it_can_and_goes_on_if_not(tmp_path, programs, message):
+def test_ci_installs_a_browser_if_it_can_and_continues_if_not(tmp_path, programs, message):
     for program in ("bash", "touch", "chmod"):
         pathlib.Path(tmp_path / program).symlink_to(shutil.which(program))
     for name, body in programs.items():

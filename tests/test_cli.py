@@ -1,4 +1,4 @@
-"""How a script starts and ends: its own lines only, and one for a mistake."""
+"""Start and end of a script: its output has only its own lines, and one line for a mistake of the user."""
 
 import json
 import os
@@ -82,7 +82,7 @@ I0000 00:00:1795285292.661818   31256 port.cc:153] oneDNN custom operations are 
 @pytest.mark.parametrize("level, start_up", [(None, b""), ("3", b""), ("0", START_UP)])
 @pytest.mark.parametrize("end", ["", "raise ImportError('no wheel')"])
 def test_start_up_messages_are_dropped_and_all_else_is_kept(tmp_path, level, start_up, end):
-    """TensorFlow is here a module that writes what TensorFlow 2.21 writes when it is imported."""
+    """A stub replaces TensorFlow. It writes what TensorFlow 2.21 writes when it is imported."""
     (tmp_path / "tensorflow.py").write_text(f"import os; os.write(2, {START_UP!r} + b'out of memory\\n')\n{end}")
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     environment.update(dict(PYTHONPATH=str(tmp_path)), **(dict(TF_CPP_MIN_LOG_LEVEL=level) if level else {}))
@@ -135,7 +135,7 @@ def test_other_errors_of_a_connection_keep_their_reason(run):
     assert run(main) == (1, "script.py: error: gs://a/b cannot be reached\n")
 
 
-def test_what_tensorflow_logs_through_absl_is_not_among_our_lines(run, tmp_path, caplog):
+def test_log_lines_of_tensorflow_are_not_shown_as_ours(run, tmp_path, caplog):
     def main():
         logging.info("ours")
         tf.saved_model.save(tf.Module(), str(tmp_path / "module"))  # logs where its fingerprint goes

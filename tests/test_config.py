@@ -1,4 +1,4 @@
-"""AlbertConfig: what it reads, what it refuses, and which block each layer uses."""
+"""AlbertConfig: reading, errors, and the block of each layer."""
 
 import dataclasses
 import json
@@ -81,7 +81,7 @@ def test_inner_blocks_of_a_group_follow_one_another():
     assert tiny(num_hidden_groups=2, inner_group_num=2).ffn_blocks == ((0, 1), (0, 1), (2, 3), (2, 3))
 
 
-def test_groups_are_spread_in_floating_point_as_in_the_release():
+def test_layers_are_assigned_to_groups_with_floating_point_numbers_as_in_the_release():
     spread = tiny(num_hidden_layers=22, num_hidden_groups=22).ffn_blocks
     assert spread[15] == (14,)
     assert tiny(num_hidden_layers=22, cross_layer_sharing="none").ffn_blocks[15] == (15,)

@@ -1,4 +1,4 @@
-"""create_pretraining_data.py, run as a user runs it. What it makes is tested in data/test_creation.py."""
+"""create_pretraining_data.py, run as a user runs it. Its records are tested in data/test_creation.py."""
 
 import signal
 import time
@@ -36,7 +36,7 @@ def leftovers(tmp_path):
 
 
 @pytest.mark.both_stacks
-def test_flags_reach_the_library_and_two_workers_write_what_one_does(tmp_path, text):
+def test_flags_reach_the_library_and_two_workers_write_the_records_of_one(tmp_path, text):
     done = create(tmp_path, random_next_sentence=True, do_permutation=True, do_whole_word_mask=False,
                   favor_shorter_ngram=False, ngram=2, masked_lm_prob=0.2, short_seq_prob=0.3, random_seed=7,
                   release_compatible=True)
@@ -77,7 +77,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
     assert leftovers(tmp_path) == set()
 
 
-def test_where_one_output_cannot_be_written_none_is_left(tmp_path, text):
+def test_no_output_is_left_if_one_cannot_be_written(tmp_path, text):
     (tmp_path / "b.tfrecord").mkdir()
     done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord")
     assert done.returncode == 1

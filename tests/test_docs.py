@@ -24,7 +24,7 @@ def session():
 
 @pytest.fixture
 def folder(tmp_path, golden, monkeypatch):
-    """Where a reader works, with the models that one downloads."""
+    """The reader's folder, with the models that a reader downloads."""
     write_reader_files(tmp_path, golden)
     write_released(tmp_path / "albert_base_v2", golden / "tiny_spm/tiny.model", "30k-clean.model")
     write_released(tmp_path / "albert_base_zh", golden / "wordpiece/vocab.txt", "vocab_chinese.txt")

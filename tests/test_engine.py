@@ -10,7 +10,7 @@ TEXT = "\n\n".join(f"The door number {i} was open.\nA cat of {i + 1} years looke
 
 @pytest.fixture
 def create(golden, tmp_path):
-    """create(**flags) runs create_pretraining_data.py on a small text and gives its exit status."""
+    """create(**flags) runs create_pretraining_data.py on a small text and returns its exit status."""
     (tmp_path / "text.txt").write_text(TEXT)
     with loaded("create_pretraining_data.py") as run:
         yield lambda **flags: run(**dict(dict(

@@ -1,4 +1,4 @@
-"""The scripts by which a model leaves: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
+"""The scripts that export a model: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
 
 import pathlib
 import re
@@ -41,7 +41,7 @@ def released(tmp_path_factory, golden):
 
 @pytest.fixture(scope="module")
 def run():
-    """Runs a script by its name, all in one process, which then makes the tables of the tokenizer's graph once."""
+    """Runs a script by its name. All run in one process, which makes the tables of the tokenizer's graph once."""
     with ScriptSession() as session:
         yield lambda script, **flags: session.run(script=script, **flags)
 

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and a pattern that matches nothing is named."""
+"""Files appear whole or not at all, and an error names a pattern without matches."""
 
 import os
 import re

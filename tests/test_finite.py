@@ -1,4 +1,4 @@
-"""Floats that a person sets are finite, in every script."""
+"""Every float flag of every script must be finite."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""JSON that cannot be read is one line that names the file, whatever the file is for."""
+"""The error of JSON that cannot be read is one line that names the file, for every kind of file."""
 
 import pytest
 from absl import flags

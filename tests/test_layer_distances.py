@@ -1,4 +1,4 @@
-"""layer_distances.py: the function on values that are known, and the script on two models."""
+"""layer_distances.py: the function on known values, and the script on two models."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""Line charts: what is drawn, and where."""
+"""Line charts: the elements and their positions."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Local stand-ins of remote files, on TensorFlow's ram://."""
+"""Local copies of remote files, on TensorFlow's ram://."""
 
 import os
 
@@ -25,7 +25,7 @@ def test_a_local_file_is_its_own_copy_and_a_remote_one_is_copied_once_for_each_v
 
 
 @pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}"])
-def test_what_is_written_locally_appears_whole_or_not_at_all(tmp_path, folder):
+def test_a_file_written_locally_appears_whole_or_not_at_all(tmp_path, folder):
     path = f"{folder.format(tmp_path=tmp_path)}/x.txt"
     for text in ("first", "second"):
         with written_locally(path) as local:

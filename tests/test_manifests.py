@@ -1,4 +1,4 @@
-"""What a run may write over, and what it may not."""
+"""Which files a run may overwrite."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_file_of_someone_else_is_refused_by_name(tmp_path, paths):
 
 
 @pytest.mark.parametrize("content", ["precious", "[]", '{"size": 3}', "\ufffd"])
-def test_a_file_that_is_no_manifest_is_not_replaced_by_one(tmp_path, content):
+def test_a_manifest_replaces_only_a_manifest(tmp_path, content):
     (tmp_path / "x.manifest.json").write_text(content)
     with pytest.raises(ValueError, match="x.manifest.json exists, and no"):
         check_output(str(tmp_path / "x.tfrecord"))

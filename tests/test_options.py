@@ -1,4 +1,4 @@
-"""A script reads its flags in one function; every other function takes what that one made of them."""
+"""A script reads its flags in one function; every other function takes the options that it returns."""
 
 import ast
 import dataclasses
@@ -13,7 +13,7 @@ SCRIPTS = sorted(path.name for path in REPOSITORY.glob("*.py"))
 
 
 def readers_of_flags(source: str) -> set:
-    """The outermost functions that read FLAGS, and None for the module itself; `FLAGS = flags.FLAGS` is no reading."""
+    """The outermost functions that read FLAGS, and None for the module itself. `FLAGS = flags.FLAGS` does not count."""
     readers = set()
     for statement in ast.parse(source).body:
         is_function = isinstance(statement, (ast.FunctionDef, ast.ClassDef))

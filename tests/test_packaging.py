@@ -1,4 +1,4 @@
-"""pip install: what the wheel holds, and that an environment with it alone runs the scripts as commands."""
+"""pip install: the files of the wheel, and the scripts as commands in an environment that has only the wheel."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ def project():
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel of a copy of the sources: building leaves files beside them."""
+    """The wheel of a copy of the sources, because building writes files into their folder."""
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     shutil.copytree(REPOSITORY / "albert_tf", sources / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
@@ -59,7 +59,7 @@ def test_pytest_is_no_run_time_dependency_and_nothing_is_pinned(project):
     assert not any(name in dependency for dependency in dependencies for name in ("pytest", "addons", "=="))
 
 
-def test_the_wheel_holds_all_that_the_package_reads(wheel):
+def test_the_wheel_has_all_files_that_the_package_reads(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert wheel.name.startswith(f"albert_tf-{albert_tf.__version__}-")
     expected = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf").rglob("*")

@@ -1,4 +1,4 @@
-"""Pre-training by a recipe: what comes with the package is valid, and it leads from a text to a model that loads."""
+"""Pre-training by a recipe: the package's recipes are valid, and lead from a text to a model that loads."""
 
 import json
 import pathlib
@@ -30,7 +30,7 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
 @pytest.mark.long
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
 def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch):
-    """With a tiny model, two steps a stage and one process for all scripts."""
+    """With a tiny model, two steps in each stage, and one process for all scripts."""
     write_synthetic_text(tmp_path / "text.txt")
     runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
     for run in runs:

@@ -1,4 +1,4 @@
-"""Without a terminal, progress is a plain line now and then and one at the end."""
+"""Without a terminal, progress is logged as plain lines at intervals and at the end."""
 
 import pytest
 from absl import logging
@@ -26,7 +26,7 @@ def clock(monkeypatch):
 
 
 def rate_after(clock, *updates):
-    """The rate per second after (seconds of waiting, how much is done then)."""
+    """The rate per second after several (seconds of waiting, amount done by then)."""
     rate = module.MovingRate()
     for seconds, done in updates:
         clock(seconds)
@@ -39,7 +39,7 @@ def test_the_rate_is_unknown_before_the_second_update(clock):
     assert rate_after(clock, (100, 5)) == rate_after(clock, (100, 5), (0, 6)) == 0
 
 
-def test_the_rate_leaves_out_what_came_before_the_first_update(clock):
+def test_the_rate_leaves_out_the_time_before_the_first_update(clock):
     assert rate_after(clock, (1000, 7), (2, 8), (2, 9)) == 0.5
 
 

@@ -1,4 +1,4 @@
-"""What `import albert_tf` gives, and that it costs nothing."""
+"""The names of `import albert_tf`, which imports nothing until they are used."""
 
 import importlib
 import subprocess

@@ -11,7 +11,7 @@ SLOW_SECTION = "Fine-tune"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, golden):
-    """Where a reader works."""
+    """The reader's folder."""
     folder = tmp_path_factory.mktemp("reader")
     write_reader_files(folder, golden)
     return folder

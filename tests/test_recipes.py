@@ -1,4 +1,4 @@
-"""The recipes say what the paper says."""
+"""The recipes have the paper's hyper-parameters."""
 
 import json
 

@@ -68,7 +68,7 @@ def records(session, vocabulary):
 
 @pytest.fixture(scope="module")
 def model(session, vocabulary, records):
-    """The directory of a pre-trained model; it was stopped and resumed."""
+    """The directory of a model whose pre-training was stopped and resumed."""
     for num_train_steps in (1, 2):
         session.run(script="run_pretraining.py", albert_config_file=f"{REMOTE}/config.json", input_file=records,
                     eval_input_file=f"{REMOTE}/train-00000-of-00002.tfrecord", output_dir=f"{REMOTE}/model",

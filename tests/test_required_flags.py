@@ -1,4 +1,4 @@
-"""Flags that must be given: none of them is taken when it is empty."""
+"""Required flags must be set, and not empty."""
 
 import pytest
 from in_process import REPOSITORY, loaded
@@ -14,7 +14,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize("script", REQUIRED)
-def test_a_required_flag_is_refused_by_name_where_it_is_missing_or_empty(script, capsys):
+def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys):
     required = REQUIRED[script]
     with loaded(script) as run:
         for name in required:

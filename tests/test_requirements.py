@@ -1,4 +1,4 @@
-"""The two requirement files, and which Python takes which stack."""
+"""The two requirement files, and the stack that each Python version uses."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def pins(file: str, python: str) -> dict[str, str]:
-    """Package -> version, as this Python reads the file."""
+    """The version of each package, as this Python reads the file."""
     lines = [line.split(" #")[0].strip() for line in (REPOSITORY / file).read_text().splitlines()]
     requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
     chosen = [requirement for requirement in requirements

@@ -1,4 +1,4 @@
-"""A run that is killed and started again ends with the weights of one that was not, bit for bit.
+"""A run that is killed and started again ends with the weights of an uninterrupted run, bit for bit.
 
 Dropout, shuffling, dynamic masking and accumulation are on; records end within batches; kills come within saves, too.
 """
@@ -17,7 +17,7 @@ PLACES = {"one device": (1, {}), "mirrored": (2, dict(distribution_strategy="mir
 
 @pytest.fixture(scope="module", params=[pytest.param("one device"), pytest.param("mirrored", marks=pytest.mark.slow)])
 def place(request, tmp_path_factory):
-    """(runs, environment, flags, all that the uninterrupted run ended with)"""
+    """(runs, environment, flags, all values of the uninterrupted run's last checkpoint)"""
     devices, flags = PLACES[request.param]
     runs, environment, flags = Runs(tmp_path_factory.mktemp("runs")), dict(DEVICES=devices), {**FLAGS, **flags}
     runs.run("whole", environment, **flags)

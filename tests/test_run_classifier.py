@@ -40,7 +40,7 @@ def script(golden, folder):
 
 @pytest.fixture(scope="module")
 def mnli(script, folder):
-    """The output directory of a run on MNLI, in graphs as a user's."""
+    """The output directory of a run on MNLI, in graphs like a user's run."""
     script.run(task_name="mnli", output_dir=folder / "mnli", do_train=True, do_eval=True, do_predict=True,
                eagerly=False)
     return folder / "mnli"
@@ -52,7 +52,7 @@ def results_of(directory):
 
 
 def check_answers(directory, golden, task, suffix=""):
-    """Both files of predictions fit the test set."""
+    """Checks that both files of predictions have a row for each example of the test set."""
     examples = read_examples(task, str(golden / "glue"), "test")
     rows = [line.split("\t") for line in (directory / f"test_results{suffix}.tsv").read_text().splitlines()]
     head, *answers = (line.split("\t") for line in (directory / f"submit_results{suffix}.tsv").read_text().splitlines())
@@ -128,7 +128,7 @@ def test_evaluation_alone_takes_the_checkpoints_that_are_there(script, folder):
 
 
 def test_a_released_checkpoint_is_evaluated_and_predicts(script, folder, golden):
-    """The release's own, fine-tuned for three labels, from its TF1 checkpoint."""
+    """A TF1 checkpoint of the release, fine-tuned for three labels."""
     released, directory, words = golden / "finetuned_heads" / "classifier", folder / "released", folder / "words.txt"
     words.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "rain"]))
     script.run(task_name="mnli", output_dir=directory, init_checkpoint=released / "model.ckpt", albert_config_file=None,
@@ -148,7 +148,7 @@ def test_a_released_checkpoint_is_evaluated_and_predicts(script, folder, golden)
 
 
 def outputs_of(model, vocab_file, golden, task, split):
-    """The model's own probabilities [examples, labels] for a set, and its labels."""
+    """The model's probabilities [examples, labels] for a set, and the labels."""
     examples = read_examples(task, str(golden / "glue"), split)
     features = list(convert_examples_to_features(examples, task, FullTokenizer(vocab_file=str(vocab_file)), 24))
     batch = {name: np.array([row[name] for row in features], np.int32) for name in ENCODER_INPUTS}
@@ -181,7 +181,7 @@ def test_records_are_made_once_for_all_that_they_depend_on(script, folder):
     assert json.loads(next(cached.glob("*.manifest.json")).read_text())["count"] == 6
 
 
-def test_a_recipe_sets_what_the_command_line_does_not(script, folder):
+def test_a_recipe_sets_the_flags_that_the_command_line_does_not(script, folder):
     recipe = folder / "recipe.json"
     recipe.write_text(json.dumps(dict(train_step=3, learning_rate=1e-3, hidden_dropout_prob=0.25)))
     script.run(task_name="rte", output_dir=folder / "by_recipe", recipe=recipe, train_step=None, do_train=True)
@@ -260,7 +260,7 @@ def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(script,
 
 @pytest.fixture(scope="module")
 def reviews(folder):
-    """A task of one's own whose texts have about 3 to 60 pieces, some of them in a second text."""
+    """A task with a config file whose texts have about 3 to 60 pieces, some of them in a second text."""
     data = folder / "long_reviews"
     data.mkdir()
     words = "nobody had filled the kettle that stood on the stove and he sold the boat".split()
@@ -295,7 +295,7 @@ def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golde
 
 
 def probabilities_by_hand(model, tokenizer, text_a, text_b, pooling):
-    """Windows of 16 tokens with a stride of 5 over the longer text, each beside the shorter one."""
+    """Windows of 16 tokens with a stride of 5 over the longer text. Each window also has the shorter text."""
     cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
     a, b = list(tokenizer.encode(text_a)), list(tokenizer.encode(text_b))
     room = 16 - 3 if b else 16 - 2
@@ -329,7 +329,7 @@ def test_short_texts_are_trained_and_answered_as_without_windows(script, reviews
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_windows_that_are_left_out_are_told(script, folder, reviews):
+def test_windows_that_are_left_out_are_reported(script, folder, reviews):
     data, _ = reviews
     printed = script.run(task_config=data / "task.json", data_dir=data, output_dir=folder / "few", max_seq_length=8,
                          long_texts="mean", max_windows=2, do_train=True, train_step=1)
@@ -380,7 +380,7 @@ def test_a_file_that_is_not_as_it_should_be_ends_in_one_line(script, folder, tmp
     assert not list(tmp_path.glob("cached/*.tfrecord"))
 
 
-def test_a_missing_test_set_is_told_before_training(script, tmp_path):
+def test_a_missing_test_set_is_refused_before_training(script, tmp_path):
     data = write_rte(tmp_path, HEADER + "0\ta lamp\ta light\tentailment\n")
     printed = script.run(expect=1, task_name="rte", data_dir=data, output_dir=tmp_path / "out", do_train=True,
                          cached_dir=tmp_path / "cached", do_predict=True)

@@ -19,7 +19,7 @@ def run(golden, **flags):
 
 @pytest.mark.both_stacks
 @pytest.mark.slow
-def test_all_tasks_of_a_folder_are_run_and_our_row_stands_under_the_papers(golden, tmp_path):
+def test_all_tasks_of_a_folder_are_run_and_our_row_follows_the_papers(golden, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     for task in ("MNLI", "RTE", "SST-2"):
         shutil.copytree(golden / "glue" / task, tmp_path / "glue" / task)
@@ -35,8 +35,8 @@ def test_all_tasks_of_a_folder_are_run_and_our_row_stands_under_the_papers(golde
     assert row == {**{name: "-" for name in row}, **{name: f"{100 * score:.1f}" for name, score in scores.items()}}
 
 
-def test_what_is_a_tasks_own_wins_over_what_is_given_for_all(tmp_path):
-    """Also the weights of MNLI over a TF-Hub module, and a folder for each export."""
+def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
+    """Also: MNLI's weights override a TF-Hub module, and each export has its own folder."""
     (tmp_path / "mnli").mkdir()
     (tmp_path / "mnli" / "eval_runs.json").write_text(json.dumps(dict(best_run="seed_8")))
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)

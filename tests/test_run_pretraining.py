@@ -33,14 +33,14 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def session(runs):
-    """For runs that train little or not at all; a run's process, and training in graphs, are for `runs`."""
+    """A session for short runs or runs without training. `runs` is for separate processes and training in graphs."""
     with ScriptSession("run_pretraining.py", eagerly=True, **runs.flags) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
 def finished(runs):
-    """(what was printed, the directory) of a run that was evaluated on two sets."""
+    """(output, directory) of a run that was evaluated on two sets."""
     sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
     none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
     (runs.folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nlamp\n")
@@ -111,7 +111,7 @@ def test_the_latest_and_the_best_checkpoint_are_there_with_the_config(finished):
     assert checkpoint.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == best
 
 
-def test_the_vocabulary_lies_beside_the_checkpoints(finished):
+def test_the_vocabulary_is_in_the_folder_of_the_checkpoints(finished):
     vocabulary = open_source(str(finished[1])).vocabulary
     assert vocabulary.tokenizer().tokenize("lamp Lamp") == ["lamp", "[UNK]"]
 
@@ -139,8 +139,8 @@ def test_every_line_is_one_of_ours(finished):
 
 
 @pytest.mark.long
-def test_a_loss_that_neighbours_explain_is_told_at_evaluation(runs, caplog):
-    """A learning rate of 1 makes the model worse than random; the first set of records is the one that counts."""
+def test_evaluation_logs_that_neighbouring_tokens_explain_the_loss(runs, caplog):
+    """A learning rate of 1 makes the model worse than random. The loss of the first set of records is compared."""
     train_files, dev_files = ([str(runs.folder / name)] for name in ("train.tfrecord", "plateau.tfrecord"))
     write_records(dev_files[0], 20, seed=3)
     baseline = neighbour_baseline(*(counted(check_records(files)) for files in (train_files, dev_files)),
@@ -155,13 +155,13 @@ def test_a_loss_that_neighbours_explain_is_told_at_evaluation(runs, caplog):
             f"{baseline.frequency_loss:.2f}, neighbouring tokens {baseline.neighbour_loss:.2f})") in caplog.text
 
 
-def test_a_run_that_is_done_says_so_and_changes_nothing(runs, finished, session):
+def test_a_finished_run_logs_it_and_changes_nothing(runs, finished, session):
     before = runs.end_of("finished")
     assert "nothing to train: step 12 of 12 is done" in session.run(output_dir=finished[1])
     assert all(np.array_equal(before[name], values) for name, values in runs.end_of("finished").items())
 
 
-def test_evaluation_alone_takes_what_is_there(runs, finished, session):
+def test_evaluation_alone_uses_the_newest_valid_checkpoint(runs, finished, session):
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
     printed = session.run(output_dir=finished[1], do_train=False, do_eval=True,
                           eval_input_file=runs.folder / "dev.tfrecord")
@@ -187,7 +187,7 @@ def test_evaluation_of_a_released_checkpoint(runs, session, golden):
 
 
 def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, golden, caplog):
-    """Heads come along: the loss of the first step, over all records at once, is that of the checkpoint."""
+    """Heads are restored too: the loss of the first step, whose batch has all records, is the checkpoint's loss."""
     records = write_records(runs.folder / "batch.tfrecord", 8, seed=4, objective="sop")
     checkpoint = golden / "training_init/model.ckpt-init"
     flags = dict(runs.flags, albert_config_file=golden / "training_init/albert_config.json", init_checkpoint=checkpoint,
@@ -231,7 +231,7 @@ def test_two_workers_train_as_one_process(runs):
 
 
 def mistakes(runs, golden):
-    """What a user may get wrong: flags, and what the one line must say."""
+    """Mistakes of a user: the flags, and the text of the error."""
     cut, flipped, empty = (write_records(runs.folder / f"{name}.tfrecord", 40) for name in ("cut", "flipped", "empty"))
     os.truncate(cut, os.path.getsize(cut) - 200)
     with open(flipped, "r+b") as file:

@@ -1,4 +1,4 @@
-"""run_race.py as a user runs it: RACE and sets of one's own through training, evaluation, prediction and export."""
+"""run_race.py as a user runs it: training, evaluation, prediction and export with RACE and the user's own data."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def script(golden, folder):
 
 @pytest.fixture(scope="module")
 def trained(script, folder):
-    """The output directory of a run on RACE in graphs, as a user's, and what it exported."""
+    """The output directory of a run on RACE in graphs, like a user's run, and its export."""
     script.run(output_dir=folder / "trained", do_predict=True, export_dir=folder / "served", num_keep_checkpoint=1,
                eagerly=False)
     return folder / "trained"
@@ -142,8 +142,8 @@ def test_questions_of_ones_own_with_as_many_choices_as_each_has(script, folder):
     check_served(folder / "own_served", read_json_examples(str(folder / "test.jsonl")), predictions, num_choices=5)
 
 
-def test_what_can_be_learned_is_learned(script, tmp_path):
-    """The right choice says "honey", wherever it stands."""
+def test_a_learnable_task_is_learned(script, tmp_path):
+    """The right choice is "honey", at any position."""
     for split in ("train", "dev"):
         rows = [dict(context="Lena keeps bees.", question="She sells _.", answer="ABCD"[i % 4],
                      options=["honey" if j == i % 4 else "paint" for j in range(2 + max(i % 4, 1))]) for i in range(8)]
@@ -170,7 +170,7 @@ def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained
 
 
 def check_served(directory, examples, predictions, num_choices):
-    """A SavedModel gives the script's probabilities, and none to choices that are not there."""
+    """Checks that a SavedModel has the script's probabilities, and 0 for choices that a question does not have."""
     served = tf.saved_model.load(str(directory)).signatures["serving_default"]
     options = [[*example.options, *[""] * (num_choices - len(example.options))] for example in examples]
     answers = served(context=tf.constant([example.context for example in examples]), options=tf.constant(options),

@@ -87,7 +87,7 @@ def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_f
     assert set(results_of(folder / objective)) == {"pearson", "spearman"}
 
 
-def test_what_can_be_learned_is_learned(run, folder, tmp_path):
+def test_a_learnable_task_is_learned(run, folder, tmp_path):
     """The same few words mean the same."""
     rows = ["index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"]
     rows += [f"{i}\t\t\t\t\t\t\t{a}\t{b}\t{5.0 if a == b else 0.0}"

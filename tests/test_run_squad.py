@@ -1,4 +1,4 @@
-"""run_squad.py as a user runs it: both versions trained, scored and predicted, exported and asked; mistakes."""
+"""run_squad.py as a user runs it: training, evaluation, prediction, export and --ask for both versions; mistakes."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def script(golden, folder):
 
 @pytest.fixture(scope="module", params=["1.1", "2.0"])
 def run(request, script, golden, folder):
-    """(version, output directory, what was printed) of a run through training, evaluation and prediction, in graphs."""
+    """(version, output directory, output) of a run with training, evaluation and prediction, in graphs."""
     version = request.param
     path, directory = golden / "squad" / FILES[version], folder / version
     printed = script.run(train_file=path, predict_file=path, output_dir=directory, do_train=True, do_predict=True,
@@ -85,7 +85,7 @@ def test_results_are_official_scores_of_the_best_checkpoint(run):
     assert f"| f1 | {results['f1']:.4f} |" in card and f'datasets: ["{FILES[version]}"' in card
 
 
-def test_the_log_says_what_an_epoch_has(run):
+def test_the_size_of_an_epoch_is_logged(run):
     version, _, printed = run
     assert {"1.1": "13 questions, 2 steps of 4", "2.0": "30 questions, 2 steps of 4"}[version] in printed
     assert "features an epoch" in printed
@@ -131,7 +131,7 @@ def test_a_file_without_answers_is_predicted_and_cannot_be_scored(script, folder
     shutil.rmtree(folder / "unlabelled")
 
 
-def test_a_threshold_that_is_given_is_that_of_predictions_and_scores(run, script, golden, folder):
+def test_predictions_and_scores_use_the_threshold_of_the_user(run, script, golden, folder):
     version, directory, _ = run
     if version == "1.1":
         pytest.skip("SQuAD 1.1 has no threshold")
@@ -160,8 +160,8 @@ def test_the_exported_model_answers_text_and_ids(run, script, folder):
     assert {"1.1": "start_logits", "2.0": "cls_logits"}[version] in served["ids"](**ids)
 
 
-def test_what_can_be_learned_is_learned(script, run, tmp_path):
-    """The answer is "honey", wherever it stands; without it there is none."""
+def test_a_learnable_task_is_learned(script, run, tmp_path):
+    """The answer is "honey", at any position. A context without it has no answer."""
     version, words = run[0], "the old clock and a blue boat stood near some trees".split()
     for split, count in (("train", 32), ("dev", 8)):
         paragraphs = []

@@ -48,7 +48,7 @@ def script(golden, folder):
 
 @pytest.fixture(scope="module")
 def trained(script, folder):
-    """A run that has learned its training set, and what it exported."""
+    """A run that has learned its training set, and its export."""
     printed = script.run(output_dir=folder / "trained", do_train=True, do_eval=True, do_predict=True, train_step=200,
                          predict_file=folder / "words.conll", export_dir=folder / "served", learning_rate=0.003,
                          save_checkpoints_steps=200, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
@@ -148,7 +148,7 @@ def test_a_sentence_longer_than_the_model_is_tagged_whole(script, folder):
     assert [list(sentence.words) for sentence in text.sentences] == SENTENCES and text.has_tags
 
 
-def test_tags_that_training_never_saw_are_told(script, folder):
+def test_tags_that_training_never_saw_are_reported(script, folder):
     write(folder / "other.conll", [["B-ship"] * len(sentence) for sentence in SENTENCES])
     printed = script.run(output_dir=folder / "other", do_train=True, do_eval=True, train_step=1,
                          eval_file=folder / "other.conll")

@@ -1,4 +1,4 @@
-"""Scripts run one after the other: the command line, what is skipped, and what happens when one fails."""
+"""Scripts that run one after the other: the command line, runs that are skipped, and a run that fails."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from albert_tf.script_runs import ScriptRuns, arguments, script_path
 
 @pytest.fixture
 def started(monkeypatch):
-    """The commands that were started; a script with --fail=True has status 3."""
+    """The commands that were started. A script with --fail=True has exit status 3."""
     commands = []
 
     def run(command):

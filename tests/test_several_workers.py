@@ -1,4 +1,4 @@
-"""Fine-tuning with two workers, of which one is killed: what comes of it is what one process gets."""
+"""Fine-tuning with two workers, of which one is killed, has the results of one process."""
 
 import json
 import pathlib
@@ -68,7 +68,7 @@ def arguments(script: str, folder: pathlib.Path, flags: dict) -> list[str]:
 
 
 def assert_same_tree(expected: pathlib.Path, found: pathlib.Path) -> None:
-    """Both folders have the same files; a run that was started again has more files of curves."""
+    """Checks that both folders have the same files. A run that was started again has more files of curves."""
     names = ({str(path.relative_to(folder)) for path in folder.rglob("*") if "events" not in path.name}
              for folder in (expected, found))
     assert next(names) == next(names)
@@ -96,7 +96,7 @@ def tensors_of(prefix: pathlib.Path) -> dict:
 
 
 def served_by(folder: pathlib.Path) -> dict:
-    """What a SavedModel answers to ids."""
+    """The outputs of a SavedModel for ids."""
     signature = tf.saved_model.load(str(folder)).signatures["ids"]
     specs = signature.structured_input_signature[1]
     values = dict(input_ids=[2, 9, 3, 8, 7, 3] * 8, input_mask=[1] * 48, segment_ids=([0] * 3 + [1] * 3) * 8)
@@ -105,7 +105,7 @@ def served_by(folder: pathlib.Path) -> dict:
 
 
 def assert_close(found, expected, name: str) -> None:
-    """Numbers are equal to 1e-5, and all else is equal."""
+    """Checks that numbers differ by at most 1e-5, and that all other values are equal."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys(), name
         for key in expected:

@@ -1,4 +1,4 @@
-"""albert_tiny_en, which comes with the package: its size, its name, and what it fills masks with."""
+"""albert_tiny_en, which comes with the package: its size, its name, and its predictions for masks."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_masks_are_filled_with_the_pieces_and_probabilities_of_transformers(mode
         np.testing.assert_allclose([filling.probability for filling in fillings], row["probabilities"], rtol=1e-4)
 
 
-def test_it_has_learned_what_stands_behind_a_mask(golden):
+def test_it_has_learned_to_fill_masks(golden):
     rows = json.loads((golden / NAME / "numbers.json").read_text(encoding="utf-8"))
     best = {row["text"]: row["pieces"] for row in rows}
     assert "\u2581door" in best["she opened the [MASK] and went out."]

@@ -1,4 +1,4 @@
-"""Counts of variables and compute: RELEASE_FACTS' figures, measured on the release, to the digit."""
+"""Numbers of variables and operations equal those in RELEASE_FACTS.md, measured on the release, to the digit."""
 
 import pytest
 
@@ -48,6 +48,6 @@ def test_compute_parameters_and_the_cost_of_a_run(name, millions, run):
     assert f"{compute * sizes.PRETRAINING_TOKENS:.1e}" == run
 
 
-def test_the_table_shows_ours_beside_the_papers():
+def test_the_table_has_our_row_and_the_papers():
     table = sizes.table(sizes.published(sizes.NAMED_SIZES))
     assert "11,683,584   11,813,810    12M     89.5M   2.3e+19" in table

@@ -1,4 +1,4 @@
-"""Every script starts from every form of a model: it works, or it is refused in one line."""
+"""Every script starts from every format of a model, or refuses it with one line."""
 
 import re
 import shutil
@@ -58,7 +58,7 @@ REFUSALS = {
 
 
 def cases():
-    """(form, script), all of them. It takes seconds to export a tokenizer: one such export is enough for each run."""
+    """All (format, script). The export of a tokenizer takes seconds, so all but one of these tests are slow."""
     for form in FORMS:
         for script in SCRIPTS:
             is_slow = script == "export_to_tfhub.py" and form != "tf1" and (form, script) not in REFUSALS
@@ -67,7 +67,7 @@ def cases():
 
 @pytest.fixture(scope="module")
 def folder(golden, tmp_path_factory):
-    """One tiny model in all forms, and what the scripts read."""
+    """A tiny model in all formats, and the input files of the scripts."""
     folder = tmp_path_factory.mktemp("sources")
     vocabulary_file = str(golden / "tiny_spm/tiny.model")
     model = AlbertPretrainer(CONFIG)

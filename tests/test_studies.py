@@ -1,4 +1,4 @@
-"""The studies: every file is valid, and one runs from a text to a report, also after an interruption."""
+"""The studies: all their files are valid, and one study runs from text to report, also after an interruption."""
 
 import contextlib
 import json
@@ -74,7 +74,7 @@ def test_the_cost_of_a_run_is_that_of_the_formula():
         trial.config, share_predicted=20 / 64)
 
 
-def test_what_varies_varies_and_all_else_is_shared():
+def test_configurations_differ_in_the_varied_settings_only():
     trials = planned("sentence_objective")
     assert [(trial.label, trial.seed) for trial in trials[:4]] == [("none", 1), ("nsp", 1), ("sop", 1), ("none", 2)]
     none, nsp, sop = (trial.runs for trial in trials[:3])
@@ -155,7 +155,7 @@ def test_a_setting_of_the_command_line_is_json_or_text():
     assert {trial.runs["pretraining"].flags["num_train_steps"] for trial in trials} == {7}
 
 
-def test_the_list_says_what_a_study_asks_and_costs(capsys, tmp_path):
+def test_the_list_has_the_question_and_the_cost_of_a_study(capsys, tmp_path):
     with loaded("studies/__main__.py") as run:
         assert run(list=True, output_dir=tmp_path / "nothing") == 0
     printed = capsys.readouterr().out
@@ -181,7 +181,7 @@ def test_standard_errors_and_intervals_of_known_values():
     assert not difference_over_seeds([5.0], [1.0, 2.0]).excludes_zero
 
 
-def test_the_paired_bootstrap_sees_differences_that_hold_for_each_example():
+def test_the_paired_bootstrap_detects_consistent_differences():
     random = np.random.default_rng(1)
     hard = random.normal(size=400)
     better = paired_bootstrap((hard + 0.1)[None], hard[None])
@@ -205,7 +205,7 @@ def test_the_table_of_speed_is_relative_to_bert_large():
     assert lines["albert_tiny_en"][6] == "-"
 
 
-def test_the_speed_of_a_model_is_measured_where_it_fits(monkeypatch):
+def test_the_speed_of_a_model_is_measured_if_it_fits_into_memory(monkeypatch):
     monkeypatch.setattr(speed, "_SECONDS", 0.0)  # a single step
     config = AlbertConfig(50, 8, 16, 1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
     assert tokens_per_second(config) > 0 and sentence_milliseconds(config) > 0 and matrix_product_rate(8) > 0
@@ -221,7 +221,7 @@ TUNING = dict(max_seq_length=16, train_batch_size=4, train_step=2, warmup_step=1
 
 
 def tiny_settings():
-    """The small scale's settings for a model of a few thousand variables that is trained for two steps."""
+    """Settings that make the small scale train a model of a few thousand variables for two steps."""
     by_owner = {"config": TINY_CONFIG, **{run: dict(LENGTHS, num_workers=1) for run in RECORDS},
                 "vocabulary": dict(vocab_size=50),
                 "pretraining": dict(LENGTHS, train_batch_size=4, eval_batch_size=4, num_train_steps=2,

@@ -1,4 +1,4 @@
-"""Temporary files go with their process, or with the next one."""
+"""Temporary files are removed when their process ends, or by the next process."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_a_killed_process_left_goes_with_the_next_output_of_the_folder(tmp_path):
+def test_files_of_a_killed_process_are_removed_by_the_next_output_of_the_folder(tmp_path):
     program = f"""
 import os, sys
 sys.path.insert(0, {ROOT!r})
@@ -31,7 +31,7 @@ with temporary_file({str(tmp_path / "x")!r}), temporary_folder({str(tmp_path / "
     assert names(tmp_path) == ["other"]
 
 
-def test_what_another_computer_left_goes_after_a_day(tmp_path, monkeypatch):
+def test_files_of_another_computer_are_removed_after_a_day(tmp_path, monkeypatch):
     left = pathlib.Path(temporary_path(str(tmp_path / "x")))
     left.touch()
     monkeypatch.setattr(temporary_files.socket, "gethostname", lambda: "another")
@@ -42,7 +42,7 @@ def test_what_another_computer_left_goes_after_a_day(tmp_path, monkeypatch):
     assert names(tmp_path) == ["other"]
 
 
-def test_what_is_still_written_stays(tmp_path):
+def test_files_that_a_process_still_writes_are_kept(tmp_path):
     with temporary_file(str(tmp_path / "x")) as file, temporary_folder(str(tmp_path / "y")) as folder:
         write_text(str(tmp_path / "other"), "whole")
         assert os.path.exists(file) and os.path.exists(folder)
@@ -56,7 +56,7 @@ def test_files_of_other_names_stay(tmp_path):
     assert len(names(tmp_path)) == 4
 
 
-def test_where_there_are_no_locks_nothing_is_removed(tmp_path, monkeypatch):
+def test_nothing_is_removed_on_file_systems_without_locks(tmp_path, monkeypatch):
     left = temporary_path(str(tmp_path / "x"))
     pathlib.Path(left).touch()
     monkeypatch.setattr(temporary_files, "fcntl", None)

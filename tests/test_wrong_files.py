@@ -1,4 +1,4 @@
-"""A file of another kind, a directory or nothing at all: each script refuses it in one line that names file or flag."""
+"""Each script refuses a file of another kind, a directory or a missing file with one line that names file or flag."""
 
 import io
 import json
@@ -76,7 +76,7 @@ TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "conte
 
 @pytest.fixture(scope="module")
 def paths(golden, tmp_path_factory):
-    """Good files by name, and in wrong/ one of each kind that no flag takes."""
+    """Valid files by name, and in wrong/ one of each kind that no flag takes."""
     folder = tmp_path_factory.mktemp("wrong_files")
     spm = golden / "tiny_spm/tiny.model"
     save(AlbertPretrainer(CONFIG), str(folder / "model"), "tf1", VocabularyFiles(str(spm)))

@@ -1,4 +1,4 @@
-"""Loads a folder by transformers and computes: python transformers_client.py FOLDER CLASS INPUTS.npz OUTPUTS.npz
+"""Loads a folder with transformers and computes: python transformers_client.py FOLDER CLASS INPUTS.npz OUTPUTS.npz
 
 Prints the keys that are missing or unexpected. Needs torch and transformers, and nothing of ours.
 """

@@ -40,14 +40,14 @@ class TwoWorkers:
             process.__exit__()
 
     def wait_for(self, text: str) -> None:
-        """Returns when worker 0 has printed a line with the text, and fails where it ends before."""
+        """Waits until worker 0 has printed a line with the text, and fails if it ends before."""
         self._printed[0] += self._processes[0].wait_for(text)
 
     def kill(self, index: int) -> None:
         self._processes[index].kill()
 
     def end_of(self, index: int) -> tuple[int, str]:
-        """The exit status of a worker, and all that it printed."""
+        """The exit status of a worker, and its output."""
         printed, _ = self._processes[index].communicate()
         return self._processes[index].returncode, self._printed[index] + printed
 

@@ -1,4 +1,4 @@
-"""What tests/training/test_workers.py runs as two workers: they meet, the chief writes a file, and worker 1 fails."""
+"""The program of the two workers of tests/training/test_workers.py: the chief writes a file, and worker 1 fails."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Records that Beam's workers make: the bytes that the local engine writes, whatever happens to the workers."""
+"""Beam's workers write the same records as the local engine, byte for byte, also if workers fail."""
 
 import bz2
 import gzip
@@ -28,7 +28,7 @@ DOCUMENTS = [SENTENCES[i:] + SENTENCES[:i] for i in range(6)] + [SENTENCES * 5]
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    """The text is cut into dozens of ranges and tasks, its longest document into parts, and each shard into buckets."""
+    """Splits the text into dozens of ranges and tasks, its longest document into parts, and each shard into buckets."""
     monkeypatch.setattr(text_ranges, "RANGE_BYTES", 150)
     monkeypatch.setattr(plan, "TASK_TOKENS", 100)
     monkeypatch.setattr(plan, "LONGEST_PART", 8)
@@ -54,7 +54,7 @@ def options(objective="sop", release_compatible=False, dupe_factor=2):
 
 @pytest.fixture
 def compare(tmp_path, text, tokenizer):
-    """compare(files, **options) makes records of files with both engines and compares all that they write."""
+    """compare(files, **options) makes records of files with both engines and compares all their outputs."""
 
     def compare(*files, beam_options="", num_shards=3, **values):
         files = [str(file) for file in files or [text]]
@@ -71,7 +71,7 @@ def compare(tmp_path, text, tokenizer):
 
 
 def contents(folder):
-    """The content of every file in a folder, manifests and what should not be there included."""
+    """The content of every file in a folder, with manifests and unexpected files."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -94,7 +94,7 @@ def test_every_file_is_the_one_that_the_local_engine_writes(compare, text, objec
     compare(objective=objective, release_compatible=release_compatible)
 
 
-def test_several_files_and_compressed_ones_give_what_the_local_engine_makes_of_them(compare, text, tmp_path):
+def test_several_and_compressed_files_give_the_records_of_the_local_engine(compare, text, tmp_path):
     (tmp_path / "more.txt.gz").write_bytes(gzip.compress("\n".join(SENTENCES * 20).encode()))
     (tmp_path / "more.bz2").write_bytes(bz2.compress("\n\n".join(SENTENCES).encode()))
     (tmp_path / "empty.txt").touch()
@@ -218,7 +218,7 @@ def test_other_files_are_not_replaced_and_an_output_named_twice_is_refused(creat
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_what_a_killed_run_left_is_removed_and_not_taken_for_whole(create, tmp_path):
+def test_partial_files_of_a_killed_run_are_removed_and_never_read(create, tmp_path):
     folder, file = (pathlib.Path(temporary_path(str(tmp_path / name)))
                     for name in ("create_pretraining_data", "out.tfrecord"))
     (folder / "batches").mkdir(parents=True)

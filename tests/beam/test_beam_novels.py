@@ -1,4 +1,4 @@
-"""Twenty megabytes of novels: every shard from processes of Beam's local runner is the local engine's."""
+"""Twenty megabytes of novels: processes of Beam's local runner write the same shards as the local engine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Vectors and scores of lines from Beam's workers: those of the local engine, in shards, in the order of the lines."""
+"""Beam's workers write the vectors and scores of the local engine, in shards, in the order of the lines."""
 
 import gzip
 import json

@@ -90,7 +90,7 @@ def test_a_batch_that_replicas_cannot_share_is_refused(files):
         batches(files, 1, context=tf.distribute.InputContext(1, 0, num_replicas_in_sync=3))
 
 
-def test_evaluation_sees_each_record_once_and_marks_what_fills_the_last_batch(files):
+def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_batch(files):
     found = list(evaluation_batches(files, parse, 4, WHOLE).as_numpy_iterator())
     assert len(found) == 6 and all(len(batch["record"]) == 4 for batch in found)
     records = np.concatenate([batch["record"] for batch in found])

@@ -1,4 +1,4 @@
-"""A corpus on disk gives back the documents that went in, whole or in parts."""
+"""A corpus on disk returns the documents that were written to it, whole or in parts."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def batch(*lengths):
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Documents of 2, 1 and 5 sentences; the last goes on in a second batch, and blank lines are everywhere."""
+    """Documents of 2, 1 and 5 sentences. The last continues in a second batch, and blank lines are everywhere."""
     return write_corpus([batch(-1, 3, 2, -1, -1, 4, -1, 1, 1), batch(1, 1, 1, -1), batch(-1)], str(tmp_path))
 
 
@@ -36,7 +36,7 @@ def test_long_documents_come_in_parts_whatever_comes_with_them(corpus):
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 10, 1000])
-def test_tasks_hold_every_part_once_in_order(corpus, tokens):
+def test_tasks_have_every_part_once_and_in_order(corpus, tokens):
     tasks = list(corpus.tasks(tokens, 2))
     assert [part for task in tasks for part in task] == corpus.parts(range(3), 2)
     assert all(tasks) and (len(tasks) == 1) == (tokens == 1000)
@@ -47,7 +47,7 @@ def test_a_long_document_is_shared_between_tasks(corpus):
     assert of_the_long_one == [[Part(2, 3, 5)], [Part(2, 5, 7)], [Part(2, 7, 8)]]
 
 
-def test_random_sentences_are_of_another_document_and_as_many_as_asked_for(corpus):
+def test_random_sentences_are_of_another_document_and_of_the_requested_number(corpus):
     rng = np.random.default_rng(1)
     of_the_others = [corpus.random_sentences(rng, 0, 2).tolist() for _ in range(300)]
     # The second document whole, or two sentences of the third, or its last one.

@@ -1,4 +1,4 @@
-"""Text to records: what they hold, that only the seed decides, and what is refused."""
+"""From text to records: their content, which depends on text, options and seed only, and errors."""
 
 import bz2
 import gzip
@@ -93,7 +93,7 @@ def test_the_seed_decides_all(tmp_path, text, create):
     assert a == b != c
 
 
-def test_duplicates_are_cut_and_masked_anew_and_shuffled_together(tmp_path, text, create):
+def test_duplicates_have_new_segments_and_masks_and_are_shuffled_together(tmp_path, text, create):
     create(short=0.5, dupe_factor=10)
     made = [example["input_ids"].tobytes() for example in examples(tmp_path / "out.tfrecord")]
     assert len(set(made)) > 0.95 * len(made)
@@ -103,7 +103,7 @@ def test_duplicates_are_cut_and_masked_anew_and_shuffled_together(tmp_path, text
     assert max(np.diff(sorted(once))) < len(made) / 2 and once == sorted(once)
 
 
-def test_several_outputs_hold_what_one_file_would(tmp_path, text, create):
+def test_several_outputs_have_the_records_of_one_file(tmp_path, text, create):
     create()
     create("a.tfrecord", "b.tfrecord")
     paths = [str(tmp_path / f"{name}.tfrecord") for name in ("out", "a", "b")]
@@ -156,7 +156,7 @@ def test_a_document_of_one_word_is_left_out_and_counted(text, create):
     (b"fine\nnot \xff fine\n", {}, "text.txt line 2: not UTF-8"),
     (b"one document\nof two sentences\n", dict(objective="nsp"), "at least two documents"),
 ])
-def test_what_gives_no_records_is_refused_and_leaves_nothing(tmp_path, text, create, content, options, message):
+def test_a_text_without_records_is_refused_and_leaves_no_file(tmp_path, text, create, content, options, message):
     text.write_bytes(content)
     with pytest.raises(ValueError, match=message):
         create(**options)
@@ -180,7 +180,7 @@ def test_an_earlier_output_is_replaced(tmp_path, text, create):
     assert json.loads((tmp_path / "out.manifest.json").read_text())["made_from"]["random_seed"] == 7
 
 
-def test_what_a_killed_run_left_is_removed(tmp_path, text, create):
+def test_partial_files_of_a_killed_run_are_removed(tmp_path, text, create):
     folder, file = (pathlib.Path(temporary_path(str(tmp_path / name)))
                     for name in ("create_pretraining_data", "out.tfrecord"))
     folder.mkdir()

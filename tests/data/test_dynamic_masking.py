@@ -1,4 +1,4 @@
-"""New masks for old records: by the same rules, other ones each time, the same ones for the same number."""
+"""New masks for existing records: the same rules, other masks in each epoch, equal masks for equal example numbers."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ OPTIONS = MaskingOptions(PREDICTIONS)
 
 @pytest.fixture(scope="module")
 def examples():
-    """(parsed batch of ROWS examples, their ids before masking, where words start)"""
+    """(parsed batch of ROWS examples, their ids before masking, whether a piece starts a word)"""
     rng = np.random.default_rng(0)
     made = [example(rng, SEQ, OPTIONS) for _ in range(ROWS)]
     features = {name: np.stack([features[name] for features, _, _ in made]) for name in made[0][0]}
@@ -31,7 +31,7 @@ def remask():
 
 @pytest.fixture(scope="module")
 def many(examples, remask):
-    """The examples masked anew 20 times, as numpy."""
+    """The examples with 20 different masks, as numpy arrays."""
     batch = examples[0]
     return [tf.nest.map_structure(np.asarray, remask(batch, tf.range(ROWS, dtype=tf.int64) + ROWS * epoch))
             for epoch in range(20)]
@@ -50,7 +50,7 @@ def test_the_records_own_masks_are_undone(examples):
     np.testing.assert_array_equal(original_ids(batch), ids)
 
 
-def test_labels_are_what_was_there_and_all_else_stays(examples, many):
+def test_labels_are_the_original_ids_and_all_other_ids_stay(examples, many):
     batch, ids, _ = examples
     for again in many:
         masked = masked_tokens(again)
@@ -82,7 +82,7 @@ def test_words_are_masked_as_a_whole(examples, many):
 
 
 def statistics(batches, starts_of_rows):
-    """What masking looks like: shares of the tokens' fates, of the goals reached, and of the runs of masked words."""
+    """Shares of the replacements of masked tokens, of rows with the target number, and of runs of masked words."""
     fates, reached, counts, runs = [], [], [], []
     for batch, ids in batches:
         masked = masked_tokens(batch)
@@ -141,7 +141,7 @@ def test_an_example_of_one_word_is_masked(remask):
     assert tf.reduce_sum(again["masked_lm_weights"]) == 1
 
 
-def test_the_id_of_mask_is_found_in_records(tmp_path):
+def test_the_id_of_mask_is_read_from_records(tmp_path):
     files = check_records([write_records(tmp_path / "x.tfrecord")])
     assert find_mask_id(files, 16, 3) == MASK
 

@@ -1,4 +1,4 @@
-"""Batches of epochs that follow one another: no example twice, all equally often, from any step on."""
+"""Batches across epochs: no example twice, all examples equally often, from any step on."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def batches(num_examples, batch_size, steps, first_step=0, **arrangement):
 
 
 def reversed_window(first_step, examples):
-    """Exchanges as much as an arrangement may."""
+    """An arrangement that moves examples as far as it may."""
     return tuple(tf.reshape(tf.reshape(values, [-1])[::-1], tf.shape(values)) for values in examples)
 
 

@@ -1,4 +1,4 @@
-"""Features as records: what they hold, and when they are made anew."""
+"""Features as records: their content, and when they are made again."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SCHEMA = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32))
 
 
 class Maker:
-    """Gives features and counts how often it was asked."""
+    """Makes features and counts its calls."""
 
     def __init__(self, **arguments):
         self.calls, self._arguments = 0, arguments
@@ -30,7 +30,7 @@ def test_records_have_the_releases_names_and_shapes(tmp_path):
     assert lengths == dict(input_ids=MAX_SEQ_LENGTH, input_mask=MAX_SEQ_LENGTH, segment_ids=MAX_SEQ_LENGTH, label_ids=1)
 
 
-def test_features_are_made_once_and_anew_when_what_they_depend_on_changes(tmp_path):
+def test_features_are_made_once_and_again_if_their_inputs_change(tmp_path):
     path, make = str(tmp_path / "x.tfrecord"), Maker()
     cached_table(path, dict(file="a"), SCHEMA, make)
     cached_table(path, dict(file="a"), SCHEMA, make)
@@ -41,7 +41,7 @@ def test_features_are_made_once_and_anew_when_what_they_depend_on_changes(tmp_pa
     assert make.calls == 2 and shorter.calls == 1
 
 
-def test_a_damaged_cache_is_made_anew(tmp_path):
+def test_a_damaged_cache_is_made_again(tmp_path):
     path, make = tmp_path / "x.tfrecord", Maker()
     cached_table(str(path), {}, SCHEMA, make)
     path.write_bytes(path.read_bytes()[:-100])
@@ -90,7 +90,7 @@ def test_scores_and_other_token_features_come_back_with_their_padding(tmp_path):
     assert batch["p_mask"].numpy().tolist() == [rows[3]["p_mask"], rows[0]["p_mask"]]
 
 
-def test_choices_stand_side_by_side_in_the_record_and_one_above_the_other_in_the_batch(tmp_path):
+def test_choices_are_concatenated_in_the_record_and_stacked_in_the_batch(tmp_path):
     schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32), num_choices=2)
     pairs = list(zip(features(6, seed=1), features(6, seed=2)))
     rows = [dict({name: [a[name], b[name]] for name in ("input_ids", "input_mask", "segment_ids")}, label_ids=i)

@@ -1,4 +1,4 @@
-"""GLUE's files: features equal to the release's, and rows that are not as they should be."""
+"""GLUE's files: features equal to the release's, and errors for wrong rows."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_a_padding_row_is_that_of_the_release(released, tokenizer):
         assert {name: [row] for name, row in ours.items()} == {name: columns[name] for name in ours}
 
 
-def test_an_unknown_task_is_told_which_there_are():
+def test_the_error_of_an_unknown_task_lists_the_tasks():
     with pytest.raises(ValueError, match="unknown task 'sst2': expected one of cola, mnli, mismnli, .*--task_config"):
         read_examples("sst2", ".", "train")
 
@@ -99,7 +99,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_examples("rte", str(tmp_path), "dev")
 
 
-def test_a_task_without_that_split_says_what_it_has(golden):
+def test_the_error_of_a_missing_split_lists_the_tasks_splits(golden):
     with pytest.raises(ValueError, match="ax has no 'train' set; it has test"):
         read_examples("ax", str(golden / "glue"), "train")
 
@@ -132,6 +132,6 @@ def test_an_unknown_label_of_ones_own_example_is_named(tokenizer):
         list(convert_examples_to_features([InputExample("x-1", "a lamp", None, "so so")], "sst-2", tokenizer, 16))
 
 
-def test_a_length_without_room_for_text_is_refused(tokenizer):
+def test_a_length_too_small_for_text_is_refused(tokenizer):
     with pytest.raises(ValueError, match="max_seq_length must be more than 3. Received: 3"):
         convert_examples_to_features([], "sst-2", tokenizer, 3)

@@ -1,4 +1,4 @@
-"""Batches of features: which examples a step gets, and how they are padded."""
+"""Batches of features: the examples of each step, and their padding."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_each_batch_has_the_smallest_bucket_that_holds_it(examples):
 
 
 def test_padding_changes_nothing_but_the_padding(examples):
-    """The same examples at each step, whose values are those that the records were made of."""
+    """Each step has the same examples, with the values that the records were made from."""
     known = {tuple(row["input_ids"]): row for row in features(COUNT)}
     padded = training(examples, 2 * WINDOW, buckets=bucket_lengths(MAX_SEQ_LENGTH, pad_to_max_length=True))
     for short, long in zip(training(examples, 2 * WINDOW), padded):
@@ -58,7 +58,7 @@ def test_examples_of_one_length_come_together(examples):
 
 
 def table_of(count):
-    """Without records: lengths as those of sentences, most of them short."""
+    """A table without records, with lengths like those of sentences, most of them short."""
     lengths = np.random.default_rng(0).geometric(0.15, count).clip(1, MAX_SEQ_LENGTH)
     ids = tf.RaggedTensor.from_row_lengths(np.arange(lengths.sum(), dtype=np.int32), lengths)
     return FeatureTable(FeatureSchema(MAX_SEQ_LENGTH, {}, dict(input_ids=0)), dict(input_ids=ids), {})

@@ -1,4 +1,4 @@
-"""Losses of frequencies and neighbours: against a count by hand, and on texts with a known answer."""
+"""Losses of token frequencies and of neighbouring tokens: counted by hand, and on texts with known losses."""
 
 import math
 from collections import Counter
@@ -48,7 +48,7 @@ def test_where_a_neighbour_determines_a_token_its_loss_is_near_zero_and_that_of_
     assert found.frequency_loss == pytest.approx(math.log(TOKENS), rel=0.02)
 
 
-def test_where_neighbours_say_nothing_they_are_no_better_than_frequencies(tmp_path):
+def test_random_neighbours_are_no_better_than_frequencies(tmp_path):
     rng = np.random.default_rng(0)
     found = baseline(tmp_path, FIRST_ID + rng.integers(0, TOKENS, (4000, SEQ - 2)))
     assert found.frequency_loss == pytest.approx(math.log(TOKENS), rel=0.03)

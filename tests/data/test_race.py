@@ -30,7 +30,7 @@ def tokenizer(golden):
 
 
 def write(folder, content, name="all.txt", split="train"):
-    """One level's file; the other one has a good passage."""
+    """Writes the file of one level. The file of the other level has a valid passage."""
     for level in race.LEVELS:
         (folder / "RACE" / split / level).mkdir(parents=True, exist_ok=True)
         (folder / "RACE" / split / level / "all.txt").write_text(json.dumps(PASSAGE))
@@ -92,7 +92,7 @@ def test_the_end_of_question_and_option_is_kept_and_the_passage_is_cut(tokenizer
     assert features["input_ids"][1][-13:-1] == tokenizer.encode("why " * 20 + "because " * 9)[-12:]
 
 
-def test_a_passage_has_no_room_where_question_and_option_fill_the_row(tokenizer):
+def test_a_passage_is_dropped_if_question_and_option_fill_the_row(tokenizer):
     example = MultipleChoiceExample("1", "passage", "why " * 20, ("a", "b"), 1)
     (features,) = race.convert_examples_to_features([example], tokenizer, 10, 128)
     assert features["segment_ids"][0] == [0] * 2 + [1] * 8
@@ -184,7 +184,7 @@ def test_json_lines_that_are_not_as_they_should_be_are_named(tmp_path, tokenizer
     assert message in str(error.value)
 
 
-def test_tables_hold_as_many_choices_as_the_data(golden, tokenizer, tmp_path):
+def test_tables_have_as_many_choices_as_the_data(golden, tokenizer, tmp_path):
     table = ChoiceTables(str(golden / "race"), "race", tokenizer, 64, 24, str(tmp_path)).table("dev")
     assert table.schema.num_choices == 4 and len(table) == 5
     write(tmp_path, changed())

@@ -1,4 +1,4 @@
-"""Pre-training records are looked at before a run: what they cannot mean is told then, with the file."""
+"""Pre-training records are checked before a run. An error names the file."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_values_that_a_record_cannot_have_are_refused_by_file_and_name(tmp_path,
         open_records([path], 16, 3, VOCAB_SIZE)
 
 
-def test_what_is_no_example_is_refused_by_file(tmp_path):
+def test_the_error_of_a_wrong_example_names_the_file(tmp_path):
     path = write(tmp_path / "x.tfrecord", [*records(), JUNK])
     with pytest.raises(ValueError, match="x.tfrecord does not hold pre-training records of max_seq_length 16"):
         open_records([path], 16, 3, VOCAB_SIZE)

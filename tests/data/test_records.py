@@ -1,4 +1,4 @@
-"""Record files: whole or not there, and their manifests."""
+"""Record files, which are complete or do not exist, and their manifests."""
 
 import json
 

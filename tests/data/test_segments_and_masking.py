@@ -1,4 +1,4 @@
-"""Segments and masks, share by share as the release makes them.
+"""Segments and masks have the same statistics as the release's.
 
 golden/segments.json: the statistics of 40 documents.
 """
@@ -32,7 +32,7 @@ def tokenizer():
 
 @functools.lru_cache(maxsize=None)
 def documents():
-    """[(ids, ends)], as Corpus.document gives them."""
+    """[(ids, ends)], as Corpus.document returns them."""
     stored = np.load(GOLDEN / "segments_docs.npz")
     found, ids, sentence = [], stored["ids"].astype(np.int32), 0
     token_ends = np.concatenate([[0], np.cumsum(stored["sentence_len"])])
@@ -52,7 +52,7 @@ def random_sentences(rng, index, length):
 
 
 class WatchedMasker(Masker):
-    """A masker that counts the n-grams that it takes by their size."""
+    """A masker that counts the n-grams that it masks, by their size."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -124,21 +124,21 @@ def count_example(counts, histograms, pair, starts, masker, options, max_seq_len
 
 
 def share(counted, numerator, denominator):
-    """The share over all passes, and its standard error from the spread over passes."""
+    """The share over all passes, and its standard error from the variance over passes."""
     each = np.array([counts[numerator] / counts[denominator] for counts in counted])
     whole = sum(counts[numerator] for counts in counted) / sum(counts[denominator] for counts in counted)
     return whole, each.std(ddof=1) / len(each) ** 0.5
 
 
 def assert_as_the_release(key, counted, name, numerator, denominator):
-    """Within 4 combined standard errors, or 5 where short documents give the shares a heavy tail (golden/README)."""
+    """Within 4 combined standard errors, or 5 if short documents give the shares a heavy tail (golden/README)."""
     ours, error = share(counted, numerator, denominator)
     release, release_error = RUNS[key]["shares"][name], RUNS[key]["standard_errors"][name]
     assert abs(ours - release) <= (5 if key[2] else 4) * np.hypot(error, release_error) + 1e-12, (name, ours, release)
 
 
 def distance(ours, release):
-    """Largest distance of the cumulative shares of two histograms."""
+    """The largest difference of the cumulative shares of two histograms."""
     release = {int(value): count for value, count in release.items()}
     values = sorted(set(ours) | set(release))
     cumulative = [np.cumsum([h.get(v, 0) for v in values]) / sum(h.values()) for h in (ours, release)]
@@ -212,7 +212,7 @@ def test_next_sentence_pairs_take_b_from_another_document_half_the_time():
     assert 0.4 < np.mean([pair.label for pair in pairs]) < 0.7  # what a random B leaves over is used again
 
 
-def test_what_is_too_long_is_trimmed_to_what_fits_and_keeps_its_words_whole_in_front():
+def test_long_segments_are_trimmed_and_start_with_a_whole_word():
     starts = [False, True]
     rng = np.random.default_rng(3)
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""SQuAD features kept as records, and beside them where their tokens stand in the text."""
+"""SQuAD features that are cached as records, with a file of the offsets of their tokens."""
 
 import json
 
@@ -21,7 +21,7 @@ def source(path, tokenizer, is_training=False, doc_stride=24, max_seq_length=64,
     return FeatureSource(str(path), 30, tokenizer, FeatureOptions(max_seq_length, doc_stride, 16, is_training, **more))
 
 
-def test_training_records_hold_the_releases_features(golden, tokenizer, tmp_path):
+def test_training_records_have_the_releases_features(golden, tokenizer, tmp_path):
     expected = json.loads((golden / "squad/features_train.json").read_text())["features"]
     table = training_table(source(golden / "squad/train.json", tokenizer, True, release_compatible=True), str(tmp_path))
     assert len(table) == len(expected)
@@ -49,7 +49,7 @@ def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden,
 
 
 def test_a_file_is_parsed_twice_at_most_and_its_features_are_made_once(golden, tokenizer, tmp_path, monkeypatch):
-    """Once to look through it, once for its features; then never again, however often it is evaluated."""
+    """The file is parsed once for the survey and once for its features, and not again for later evaluations."""
     parsed, made = [], []
     stream, make = reading.stream_array, cache.paragraphs_with_features
     monkeypatch.setattr(reading, "stream_array", lambda *arguments: parsed.append(1) or stream(*arguments))
@@ -63,7 +63,7 @@ def test_a_file_is_parsed_twice_at_most_and_its_features_are_made_once(golden, t
         assert (len(parsed), len(made)) == (times_parsed, 1)
 
 
-def test_features_are_made_once_and_anew_where_anything_changed(golden, tokenizer, tmp_path, caplog):
+def test_features_are_made_once_and_again_if_anything_changes(golden, tokenizer, tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
 
     def made(path, **more):
@@ -78,7 +78,7 @@ def test_features_are_made_once_and_anew_where_anything_changed(golden, tokenize
 
 
 @pytest.mark.parametrize("which", ["tfrecord", "questions.jsonl"])
-def test_of_two_files_one_that_was_cut_is_made_anew(golden, tokenizer, tmp_path, which):
+def test_only_the_truncated_file_of_two_is_made_again(golden, tokenizer, tmp_path, which):
     files = source(golden / "squad/dev.json", tokenizer)
     table, _ = prediction_table(files, str(tmp_path))
     (path,) = tmp_path.glob(f"*.{which}")
@@ -97,7 +97,7 @@ def test_a_file_of_someone_else_is_not_replaced(golden, tokenizer, tmp_path, whi
     assert (tmp_path / which).read_text() == "precious, " * 10
 
 
-def test_files_of_ones_own_are_made_anew_where_anything_changed(golden, tokenizer, tmp_path):
+def test_features_of_the_users_files_are_made_again_if_anything_changes(golden, tokenizer, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     for length in (64, 40, 64):
         files = source(golden / "squad/dev.json", tokenizer, max_seq_length=length, doc_stride=20)
@@ -107,7 +107,7 @@ def test_files_of_ones_own_are_made_anew_where_anything_changed(golden, tokenize
         assert tokens == table.lengths.tolist() and max(tokens) == length
 
 
-def test_a_file_of_which_nothing_can_be_trained_on_is_told(tokenizer, tmp_path):
+def test_a_file_without_trainable_questions_is_reported(tokenizer, tmp_path):
     question = dict(id="a", question="Who?", answers=[dict(text="Bob", answer_start=0)])
     data = dict(data=[dict(paragraphs=[dict(context="Ada", qas=[question])])])
     (tmp_path / "train.json").write_text(json.dumps(data))
@@ -116,7 +116,7 @@ def test_a_file_of_which_nothing_can_be_trained_on_is_told(tokenizer, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
 
 
-def test_records_of_other_features_are_told(golden, tokenizer, tmp_path):
+def test_records_with_other_features_are_refused(golden, tokenizer, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     prediction_table(source(golden / "squad/dev.json", tokenizer, release_compatible=True), str(tmp_path), path)
     (tmp_path / "mine.manifest.json").unlink()  # as the release's records, which have none

@@ -86,7 +86,7 @@ def test_padded_rows_are_the_features_lists(golden, tokenizer):
 
 
 def subsequence_matches(text, surface, lower=True):
-    """The release's rule in the open: the longest common subsequence; of several the earliest from the end."""
+    """The release's rule: the longest common subsequence, and among several the first one when read from the end."""
     forms = [preprocess_text(character, remove_space=False, lower=lower) for character in text]
     table = np.zeros([len(text) + 1, len(surface) + 1], int)
     for i, form in enumerate(forms):
@@ -136,7 +136,7 @@ PARTS = ["a", "the", "red", "door", "1", "2", "1,764", "2,300", "12,", ",", ".",
          "\n", "…", "½", "ﬁ", "é", "e\u0301", "№", "🦦", "\u2028", "“", "´", "Σ", "İ", "㎏", "..", "ß", "\u200d", "ｗ"]
 
 
-def test_offsets_give_what_the_longest_common_subsequence_gives(tokenizer):
+def test_offsets_equal_those_of_the_longest_common_subsequence(tokenizer):
     rng, compared = random.Random(1), 0
     for _ in range(1200):
         text = "".join(rng.choices(PARTS, k=rng.randrange(3, 25)))
@@ -159,7 +159,7 @@ def test_the_pieces_of_an_answer_lead_back_to_it(tokenizer, text, answer):
     assert answer in text[aligned.starts[first] : aligned.ends[last] + 1]
 
 
-def test_word_pieces_stand_where_their_characters_do(word_pieces):
+def test_word_pieces_have_the_offsets_of_their_characters(word_pieces):
     text = "The  Café's\tÉLAN\x00, …\u2028 xyzzyq 中文"
     (aligned,) = align_paragraphs(word_pieces, [text])
     pieces = word_pieces.tokenize(text)
@@ -207,7 +207,7 @@ def test_a_stride_longer_than_the_window_leaves_nothing_out():
     ((67, 128, 64), "max_seq_length=67 leaves no tokens for a paragraph beside a question of max_query_length=64"),
     ((384, 0, 64), "doc_stride must be at least 1"), ((384, 128, 0), "max_query_length and doc_stride must be"),
     ((384, 318, 64), "doc_stride=318 is more than the 317 pieces of a window .* Use a doc_stride of at most 317")])
-def test_lengths_that_make_no_sense_are_told(tokenizer, lengths, message):
+def test_lengths_that_make_no_sense_are_refused(tokenizer, lengths, message):
     with pytest.raises(ValueError, match=message):
         convert_examples_to_features([], tokenizer, *lengths, is_training=True)
 

@@ -1,4 +1,4 @@
-"""SQuAD's JSON: what is read of it, streamed; answers that do not stand where they should; files that are none."""
+"""SQuAD's JSON: streamed reading, answers that are not at their offset, and files that are not SQuAD."""
 
 import json
 
@@ -72,18 +72,18 @@ def test_impossible_questions_have_no_answer(tmp_path):
 @pytest.mark.parametrize("top, fields, version", [
     (dict(version="1.1"), {}, "1.1"), (dict(version="v2.0"), {}, "2.0"), ({}, dict(is_impossible=False), "2.0"),
     ({}, {}, "1.1"), (dict(version="my own"), {}, "1.1")])
-def test_the_version_is_what_the_file_says_or_has(tmp_path, top, fields, version):
+def test_the_version_is_from_the_file_or_its_questions(tmp_path, top, fields, version):
     assert survey(file_of(tmp_path, question(**fields), **top)) == Survey(version, 1, True)
 
 
-def test_a_file_without_answers_is_known(tmp_path):
+def test_a_file_without_answers_is_recognized(tmp_path):
     assert not survey(file_of(tmp_path, question(answer=None))).has_answers
 
 
 @pytest.mark.parametrize("answers, message", [
     (7, r"qas\[0\]: 'answers' must be a list"), (dict(text=["Ada"], answer_start=[0]), "'answers' must be a list"),
     (["Ada"], r"answers\[0\]: 'text' must be a string"), ([dict(answer_start=0)], r"'text' must be a string")])
-def test_answers_that_cannot_be_scored_with_are_told_at_once(tmp_path, answers, message):
+def test_answers_that_cannot_be_scored_are_refused_at_once(tmp_path, answers, message):
     with pytest.raises(ValueError, match=message):
         survey(file_of(tmp_path, dict(question(), answers=answers)))
 
@@ -92,7 +92,7 @@ def test_answers_may_be_null_where_there_are_none(tmp_path):
     assert survey(file_of(tmp_path, dict(question(), answers=None))) == Survey("1.1", 1, has_answers=False)
 
 
-def test_what_scores_depend_on_is_kept_and_nothing_else(tmp_path):
+def test_only_the_inputs_of_scores_are_kept(tmp_path):
     several = question(answer=("Ada", 0))
     several["answers"] += [dict(text="Ada", answer_start=8), dict(text="ada", answer_start=0)]
     path = file_of(tmp_path, several, question("b", answer=None))
@@ -114,7 +114,7 @@ def test_a_file_is_read_in_blocks_of_any_size(tmp_path, monkeypatch):
         assert len(read_squad_examples(path, is_training=True)) == 20
 
 
-def test_what_stands_beside_the_data_does_not_matter(tmp_path):
+def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
     path = raw(tmp_path, b'\xef\xbb\xbf {"n": 12, "data" : [ {"paragraphs": []} , {"paragraphs": [{"context": "x", '
                b'"qas":[{"id": "a", "question": "?"}]}]}], "more": {"data": [1]}} ')
     assert [example.qas_id for example in read_squad_examples(path, is_training=False)] == ["a"]
@@ -134,7 +134,7 @@ def test_what_stands_beside_the_data_does_not_matter(tmp_path):
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
      r"qas\[0\]: 'question' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context': '.ud83d' is half of a")])
-def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
+def test_a_file_that_is_not_squad_is_refused(tmp_path, content, message):
     path = raw(tmp_path, content)
     with pytest.raises(ValueError, match=message):
         survey(path)
@@ -147,16 +147,16 @@ def test_a_file_that_is_not_squad_is_told(tmp_path, content, message):
     (question(is_impossible="false"), r"qas\[0\]: 'is_impossible' must be true or false. Received: 'false'"),
     (question(answer=("Ada", True)), r"'answer_start' must be a whole number. Received: 'True'"),
     (question(answer=(None, 0)), r"answers\[0\]: 'text' must be a string")])
-def test_training_questions_without_a_usable_answer_are_told(tmp_path, wrong, message):
+def test_training_questions_without_a_usable_answer_are_reported(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):
         read_squad_examples(file_of(tmp_path, wrong), is_training=True)
 
 
-def test_an_id_that_is_there_twice_is_told(tmp_path):
+def test_a_duplicate_id_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"qas\[1\]: another question has the same id, 'a'"):
         read_squad_examples(file_of(tmp_path, question(), question()), is_training=False)
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         survey(str(tmp_path / "none.json"))

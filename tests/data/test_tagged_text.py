@@ -1,4 +1,4 @@
-"""Files of tagged words: what is read, what is written back, what is refused."""
+"""Files of tagged words: reading, writing, and errors."""
 
 import pytest
 

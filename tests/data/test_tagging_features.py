@@ -1,4 +1,4 @@
-"""Features of tagged sentences: alignment, windows, records; and the same in a graph."""
+"""Features of tagged sentences: alignment, windows, records, and the same features from TensorFlow ops."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_a_text_is_split_into_words_whose_offsets_cut_them_out():
         assert [text[start:end] for start, end in zip(*offsets)] == [word.decode() for word in row]
 
 
-def test_a_table_is_made_once_and_anew_with_other_tags(sentence_pieces, tmp_path, caplog):
+def test_a_table_is_made_once_and_again_for_other_tags(sentence_pieces, tmp_path, caplog):
     (tmp_path / "a.tsv").write_text("Ada\tA\nsold\tB\n\nNo\tC\n")
     text = read_tagged_text(str(tmp_path / "a.tsv"))
 

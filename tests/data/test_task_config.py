@@ -1,4 +1,4 @@
-"""A task of one's own: a JSON file in the place of code, and TSV, CSV and JSON-lines files."""
+"""The user's own task: a JSON file instead of code, and TSV, CSV and JSON-lines files."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
     assert load_task_config(str(tmp_path / "task.json")).name == "reviews"
 
 
-def test_columns_may_be_numbers_where_there_is_no_header(tmp_path):
+def test_columns_may_be_numbers_if_there_is_no_header(tmp_path):
     (tmp_path / "train.tsv").write_text("good\ta lamp\ta light\nbad\tno lamp\tno light\n")
     task = config(tmp_path, files=dict(train="train.tsv"), columns=dict(label=0, text_a=1, text_b=-1), has_header=False)
     assert [row.text_b for row in read_examples(task, str(tmp_path), "train")] == ["a light", "no light"]
@@ -118,7 +118,7 @@ def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, messa
     ("x.jsonl", '{"review": "fine"}\n', r"x.jsonl line 1: no 'verdict' among 'review'"),
     ("x.txt", "fine\n", r"x.txt: unknown file format; the file's extension must be one of .tsv, .csv, .jsonl, .json"),
 ])
-def test_a_file_that_is_not_what_its_ending_says_is_named(tmp_path, name, content, message):
+def test_an_error_names_a_file_whose_content_does_not_match_its_ending(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         read_examples(config(tmp_path, files=dict(train=name)), str(tmp_path), "train")

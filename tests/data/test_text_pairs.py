@@ -1,4 +1,4 @@
-"""Pairs of texts: what is read, what is refused, and their features."""
+"""Pairs of texts: reading, errors, and features."""
 
 import pytest
 import tensorflow as tf

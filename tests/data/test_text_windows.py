@@ -1,4 +1,4 @@
-"""Windows of texts that are longer than a row: rows, tables, batches, and the same in a graph."""
+"""Windows of texts that are longer than a row: rows, tables, batches, and the same rows from TensorFlow ops."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_long_text_is_read_in_windows_of_the_stride(sentence_pieces):
     assert packed(sentence_pieces, 6, WindowOptions(8, 100), range(10, 19))[1] == [cls, 14, 15, 16, 17, sep]
 
 
-def test_of_a_pair_the_longer_text_is_read_in_windows_beside_the_whole_shorter_one(sentence_pieces):
+def test_the_longer_text_of_a_pair_is_split_and_each_window_has_the_whole_shorter_one(sentence_pieces):
     cls, sep = sentence_pieces.cls_id, sentence_pieces.sep_id
     a, b, c, d, e, f, g, h, i = range(10, 19)
     assert packed(sentence_pieces, 10, WindowOptions(8, 2), [a, b, c], [d, e, f, g, h, i]) == [

@@ -1,4 +1,4 @@
-"""Serialized examples, byte for byte those of tf.train.Example; and a schema's record of an example."""
+"""Serialized examples equal those of tf.train.Example, byte for byte; and the record of an example by a schema."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +9,7 @@ from albert_tf.data.tf_example import example, float_feature, int64_feature, ser
 
 
 def message(**features) -> bytes:
-    """The bytes by way of the protobuf message."""
+    """The bytes of the protobuf message."""
     record = tf.train.Example()
     for name, values in features.items():
         kind = "float_list" if isinstance(values[0], float) else "int64_list"
@@ -23,7 +23,7 @@ def test_numbers_of_any_size_are_written_as_protobuf_writes_them():
     assert example(dict(x=int64_feature(varints(np.array(values))))) == message(x=values)
 
 
-def test_features_stand_in_the_order_of_their_names():
+def test_features_are_in_the_order_of_their_names():
     ours = example(dict(b=float_feature([0.5, -3.1]), a=int64_feature(varints([7] * 300))))
     assert ours == message(a=[7] * 300, b=[0.5, -3.1])
 

@@ -1,4 +1,4 @@
-"""Tasks are done in order by however many processes, and what goes wrong in one is told."""
+"""Results of tasks are in order with any number of processes, and errors of a process are raised."""
 
 import importlib
 import os
@@ -56,7 +56,7 @@ def test_an_error_is_raised_here(num_workers):
             list(run(fail, [(3,)]))
 
 
-def test_a_worker_that_was_killed_is_told():
+def test_a_worker_that_was_killed_is_reported():
     with pytest.raises(OSError, match="was killed by signal"):
         with worker_pool(2, set_base, 0) as run:
             list(run(end, [(number,) for number in range(5)]))

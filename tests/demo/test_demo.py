@@ -1,4 +1,4 @@
-"""The demo's own parts: its corpus, its bar, and what it does with a text of the user's."""
+"""The demo: its corpus, its baselines, and a corpus of the user."""
 
 import itertools
 import pathlib
@@ -28,7 +28,7 @@ def test_the_documentation_of_python_is_a_corpus_of_prose_in_a_fixed_order():
     assert not any("\n" in sentence or ">>>" in sentence for document in documents for sentence in document)
 
 
-def test_prose_is_told_from_code_and_grammar():
+def test_prose_is_distinguished_from_code_and_grammar():
     text = """Take the first of them. Return it to the caller.
 
     >>> first([1, 2, 3])

@@ -35,7 +35,7 @@ def their_name(name):
 
 @pytest.fixture
 def written(tmp_path):
-    """A model of ours, its word table made of two factors, and the checkpoint that albert_zh would have of it."""
+    """A model whose word embeddings are a product of two factors, and its checkpoint in albert_zh's format."""
     random = np.random.default_rng(1)
     model = AlbertPretrainer(TINY)
     for variable in model.weights:

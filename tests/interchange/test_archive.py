@@ -1,4 +1,4 @@
-"""Archives of models: read as the directory in them; nothing leaves the directory that they are unpacked to."""
+"""Archives of models are read like the directory in them, and nothing is unpacked outside the target directory."""
 
 import bz2
 import gzip
@@ -27,7 +27,7 @@ TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_l
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch):
-    """Where archives are unpacked to."""
+    """The directory that archives are unpacked to."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path / "temporary"
@@ -55,7 +55,7 @@ def saved_tiny(folder):
 
 
 def tar_of(folder, *more):
-    """A tar of a folder's files, largest first as it happens to be, and of other members, without compression."""
+    """An uncompressed tar of a folder's files, the largest first, and of other members."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as file:
         for path in sorted(folder.iterdir()):
@@ -121,7 +121,7 @@ def test_an_archive_without_weights_is_named(tmp_path):
 
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress, bz2.compress, bytes], ids=lambda f: f.__module__)
 def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
-    """A plain tar has no checksum of its content; TensorFlow's own then tells of the weights."""
+    """A plain tar has no checksum of its content, so TensorFlow's checksum of the weights detects the damage."""
     model = saved_tiny(tmp_path / "albert_tiny")
     data, path = compress(tar_of(tmp_path / "albert_tiny")), tmp_path / "albert.tar.gz"
     refused = 0
@@ -137,7 +137,7 @@ def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
     assert refused >= 35 or compress is bytes
 
 
-def test_what_a_killed_process_had_unpacked_is_removed(tmp_path, temporary):
+def test_unpacked_files_of_a_killed_process_are_removed(tmp_path, temporary):
     left = pathlib.Path(temporary_path(str(temporary / "albert_tf")))
     left.mkdir()
     (left / "model.ckpt-best.index").write_text("part")
@@ -181,7 +181,7 @@ def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, tempora
     (b"\x09" + bytes(7) + b'{"a": []}', "its header cannot be read"),
     ((34).to_bytes(8, "little") + json.dumps(dict(a=dict(data_offsets=[0, 1000]))).encode() + bytes(2000),
      "of 2,042 bytes, but its index or header declares at most 1,042")], ids=["length", "header", "size"])
-def test_safetensors_larger_than_their_header_says_are_not_unpacked(tmp_path, temporary, content, message):
+def test_safetensors_larger_than_in_their_header_are_not_unpacked(tmp_path, temporary, content, message):
     path = packed(tmp_path / "hf.tar.gz", member("hf/model.safetensors", content=content))
     with pytest.raises(ValueError, match=f"hf.tar.gz .*model.safetensors .*{message}"):
         albert_tf.from_pretrained(path)

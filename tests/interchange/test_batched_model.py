@@ -1,4 +1,4 @@
-"""BatchedModel: the outputs of all rows at once, computed for a few at a time."""
+"""BatchedModel computes a few rows at a time, with the outputs of all rows at once."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ OUTPUTS = dict(start_top_log_probs=tf.float32, end_top_index=tf.int32, cls_logit
 
 
 class RowCounter:
-    """A model that says of each row how many came with it."""
+    """A model that returns for each row the number of rows of its batch."""
 
     def __call__(self, inputs):
         shape = tf.shape(inputs["input_ids"])

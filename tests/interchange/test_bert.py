@@ -1,4 +1,4 @@
-"""BERT's weights: transformers' numbers, Google's names of variables, round trips, what is refused."""
+"""BERT's weights: transformers' outputs, Google's variable names, round trips, errors."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def test_outputs_are_those_of_transformers(golden, case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_class_tells_the_model(golden, case):
+def test_the_kind_of_model_follows_from_the_class(golden, case):
     assert kind_of(open_source(str(golden / "bert" / case))) == CASES[case][0]
 
 
@@ -93,7 +93,7 @@ def test_a_bert_is_a_config_that_shares_nothing_and_does_not_factorize(golden):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_transformers_saved_comes_out_as_it_went_in(golden, tmp_path, case):
+def test_models_that_transformers_saved_survive_a_round_trip(golden, tmp_path, case):
     folder = golden / "bert" / case
     save_hugging_face(albert_tf.from_pretrained(str(folder), model=CASES[case][0]), str(tmp_path))
     old, new = (load_file(path / "model.safetensors") for path in (folder, tmp_path))

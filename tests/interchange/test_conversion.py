@@ -1,4 +1,4 @@
-"""convert_checkpoint.py: from form to form, bit-equal; heads found by their variables; nothing is overwritten."""
+"""convert_checkpoint.py: bit-equal conversion between formats, heads recognized by variables, no overwriting."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_every_sharing_comes_back_from_the_releases_names(tmp_path, sharing):
 
 @pytest.mark.parametrize("kind", ["encoder", "pretrainer", "classifier", "token_classifier", "span",
                                   "conditional_span"])
-def test_the_variables_tell_the_model(tmp_path, kind):
+def test_the_kind_of_model_follows_from_the_variables(tmp_path, kind):
     made(tmp_path, "tf1", kind)
     assert kind_of(open_source(str(tmp_path))) == kind
 
@@ -74,7 +74,7 @@ def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     assert kind_of(open_source(str(tmp_path / "hf"))) == "multiple_choice"
 
 
-def test_optimizer_slots_stay_behind(golden, tmp_path):
+def test_optimizer_slots_are_not_converted(golden, tmp_path):
     convert(open_source(str(golden / "model_a/model.ckpt-training")), str(tmp_path), "tf1")
     old, new = (tf.train.load_checkpoint(str(path)) for path in
                 (golden / "model_a/model.ckpt-training", tmp_path / "model.ckpt-best"))
@@ -83,8 +83,8 @@ def test_optimizer_slots_stay_behind(golden, tmp_path):
     assert all(np.array_equal(new.get_tensor(name), old.get_tensor(name)) for name in names)
 
 
-def test_what_was_never_trained_is_left_out_of_the_releases_form(tmp_path, caplog):
-    """As in Hugging Face's albert-base-v2, which has no head of sentence order."""
+def test_a_head_that_was_not_restored_is_left_out_of_the_releases_format(tmp_path, caplog):
+    """As for Hugging Face's albert-base-v2, which has no sentence-order head."""
     made(tmp_path / "hf", "hugging_face")
     tensors = load_file(tmp_path / "hf/model.safetensors")
     save_file({key: value for key, value in tensors.items() if "sop" not in key}, tmp_path / "hf/model.safetensors")

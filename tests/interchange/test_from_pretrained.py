@@ -1,4 +1,4 @@
-"""from_pretrained: which checkpoint a path means, which model comes of it."""
+"""from_pretrained: which checkpoint a path means, and which model is built."""
 
 import contextlib
 import logging
@@ -101,7 +101,7 @@ def test_the_weights_that_training_starts_from_give_its_first_losses(golden):
     np.testing.assert_allclose(tf.reduce_mean(losses), numbers["sentence_order_loss_onehot"][0], atol=5e-5)
 
 
-def test_what_was_restored_is_logged(folder, caplog):
+def test_the_restored_variables_are_logged(folder, caplog):
     saved(folder, "model.ckpt-best")
     with caplog.at_level(logging.INFO, logger="absl"):
         albert_tf.from_pretrained(str(folder), model="span")
@@ -143,7 +143,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
                      (folder / "albert_config.json").write_text(TINY.replace(hidden_size=16).to_json_string())), {},
      r"embedding_hidden_mapping_in/kernel has shape \[4, 8\], expected \[4, 16\]"),
 ])
-def test_what_cannot_be_loaded_is_named(folder, make, arguments, message):
+def test_the_error_of_a_model_that_cannot_be_loaded_says_why(folder, make, arguments, message):
     make(folder)
     with pytest.raises(ValueError, match=message):
         albert_tf.from_pretrained(str(folder), **arguments)

@@ -1,4 +1,4 @@
-"""TF-Hub modules of both generations: read by names, with vocabulary, casing and config; else used as the encoder."""
+"""TF-Hub modules, TF1 and TF2: read by variable names, with vocabulary, casing and config, or used as an encoder."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def test_a_tf1_module_is_read_by_its_variables_names(tmp_path, vocabulary_file):
     assert all(np.array_equal(value, values[name]) for name, value in values_of(model).items())
 
 
-def test_a_tf1_module_tells_vocabulary_casing_and_config(tmp_path, vocabulary_file):
+def test_vocabulary_casing_and_config_are_read_from_a_tf1_module(tmp_path, vocabulary_file):
     config = TINY.replace(num_attention_heads=4, num_hidden_layers=5)
     tf1_module(tmp_path / "module", vocabulary_file, config, lower=False)
     source = open_source(str(tmp_path / "module"))
@@ -42,14 +42,14 @@ def test_a_tf1_module_tells_vocabulary_casing_and_config(tmp_path, vocabulary_fi
     assert open_source(str(tmp_path / "lower")).vocabulary.do_lower_case
 
 
-def test_a_config_beside_a_module_wins_over_its_graph(tmp_path, vocabulary_file):
+def test_a_config_in_a_modules_folder_overrides_its_graph(tmp_path, vocabulary_file):
     tf1_module(tmp_path / "module", vocabulary_file)
     config = TINY.replace(num_attention_heads=1)
     (tmp_path / "module/assets/albert_config.json").write_text(config.to_json_string())
     assert open_source(str(tmp_path / "module")).config == config
 
 
-def test_a_graph_that_does_not_tell_needs_a_config(tmp_path, vocabulary_file):
+def test_a_graph_without_the_models_sizes_needs_a_config(tmp_path, vocabulary_file):
     tf1_module(tmp_path / "module", vocabulary_file, scopes=False)
     with pytest.raises(ValueError, match="has no config.*--albert_config_file"):
         albert_tf.from_pretrained(str(tmp_path / "module"))
@@ -161,7 +161,7 @@ def test_a_module_is_opened_once_for_a_task(tmp_path, monkeypatch, has_run):
     assert opened == [str(tmp_path / "module")] + [str(saved)] * has_run
 
 
-def test_what_was_trained_of_a_tf2_module_comes_back_from_our_checkpoint(tmp_path):
+def test_a_fine_tuned_tf2_module_is_restored_from_our_checkpoint(tmp_path):
     tf2_module(tmp_path / "module")
     trained, again = (
         albert_tf.from_pretrained(str(tmp_path / "module"), model="classifier", trust_module=True, num_labels=2)

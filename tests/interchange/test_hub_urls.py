@@ -16,7 +16,7 @@ from albert_tf.interchange.open_source import open_source
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """(folder of what it serves, its URL); what is downloaded is kept in this test's own folder."""
+    """(the served folder, its URL). Downloads are kept in the test's own folder."""
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "fetched"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     (tmp_path / "served").mkdir()
@@ -31,7 +31,7 @@ def server(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("inside", [".", "albert_base"])
 def test_a_model_is_downloaded_once(tmp_path, golden, server, inside):
-    """Modules are packed without a directory, the released tar.gz with one."""
+    """Archives of modules have no top directory, the released tar.gz has one."""
     values = tf1_module(tmp_path / "module", str(golden / "tiny_spm/tiny.model"))
     folder, url = server
     with tarfile.open(folder / "albert_base", "w:gz") as archive:
@@ -80,7 +80,7 @@ def test_an_archive_that_was_kept_is_called_by_its_url(tmp_path, server):
         albert_tf.from_pretrained(f"{url}/readme.tar.gz")
 
 
-def test_only_a_modules_page_is_asked_for_its_archive():
+def test_an_archive_is_requested_from_a_modules_page_only():
     assert download._archive_url("https://tfhub.dev/google/albert_base/3") == (
         "https://tfhub.dev/google/albert_base/3?tf-hub-format=compressed")
     assert download._archive_url("https://host/albert.tar.gz?key=a") == "https://host/albert.tar.gz?key=a"

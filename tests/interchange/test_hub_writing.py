@@ -1,4 +1,4 @@
-"""TF-Hub modules: what tensorflow_hub does with them, and the release's signatures."""
+"""Exported TF-Hub modules: use with tensorflow_hub, and the release's signatures."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def modules(tokenizer, model, tmp_path_factory):
-    """(the encoder's folder, the preprocessing's)"""
+    """(the folder of the encoder, the folder of the preprocessing)"""
     folder = tmp_path_factory.mktemp("modules")
     export_encoder(str(folder / "encoder"), model, tokenizer)
     export_preprocessing(str(folder / "preprocess"), tokenizer)
@@ -137,7 +137,7 @@ def test_the_preprocessing_packs_pairs_to_any_length(modules, tokenizer, seq_len
         np.testing.assert_array_equal(found[hub_name], [row[ours] for row in rows])
 
 
-def test_the_preprocessing_tells_the_special_ids(modules, tokenizer):
+def test_the_preprocessing_returns_the_special_ids(modules, tokenizer):
     found = {name: int(value) for name, value in hub.load(modules[1]).tokenize.get_special_tokens_dict().items()}
     assert found == dict(start_of_sequence_id=tokenizer.cls_id, end_of_segment_id=tokenizer.sep_id,
                          padding_id=tokenizer.pad_id, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)

@@ -1,4 +1,4 @@
-"""Hugging Face's folders: transformers' numbers, names in both directions, round trips, what is refused."""
+"""Hugging Face's folders: transformers' outputs, names in both directions, round trips, errors."""
 
 import json
 import shutil
@@ -63,7 +63,7 @@ def test_outputs_are_those_of_transformers(golden, name, kind, outputs):
 @pytest.mark.parametrize("name, kind", [
     ("pretraining", "pretrainer"), ("pretraining_2groups", "pretrainer"), ("sequence_classification", "classifier"),
     ("token_classification", "token_classifier")])
-def test_what_transformers_saved_comes_out_as_it_went_in(golden, tmp_path, name, kind):
+def test_models_that_transformers_saved_survive_a_round_trip(golden, tmp_path, name, kind):
     save_hugging_face(albert_tf.from_pretrained(str(golden / "hf" / name), model=kind), str(tmp_path))
     old, new = (load_file(folder / "model.safetensors") for folder in (golden / "hf" / name, tmp_path))
     assert old.keys() == new.keys()
@@ -122,7 +122,7 @@ def test_question_answering_has_no_pooler(tmp_path):
     assert set(report.not_restored) == {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
 
 
-def test_where_e_is_h_the_mapping_is_the_identity(tmp_path):
+def test_the_mapping_is_the_identity_if_e_equals_h(tmp_path):
     _, folder = folder_of(tmp_path, "encoder", embedding_size=8)
     tensors = load_file(folder / "model.safetensors")
     np.testing.assert_array_equal(tensors[IDENTITY[len("albert."):]], np.eye(8))
@@ -270,7 +270,7 @@ def test_another_model_is_refused(tmp_path, changes, message):
     (b"", "is not a safetensors file"),
     (b"\x80\x04\x95 a pickle", "model.safetensors is a pickle, which can run any code"),
     (b"PK\x03\x04 a pickle in a zip file", "model.safetensors is a pickle, which can run any code")])
-def test_what_is_no_safetensors_file_is_named(tmp_path, content, message):
+def test_an_error_names_a_file_that_is_not_safetensors(tmp_path, content, message):
     _, folder = folder_of(tmp_path)
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(ValueError, match=message):

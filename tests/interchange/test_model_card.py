@@ -1,4 +1,4 @@
-"""README.md beside weights: what it says, and what it takes from the card of the weights that it was made from."""
+"""README.md of a folder of weights: its content, and the fields that it copies from the base model's card."""
 
 import json
 
@@ -25,7 +25,7 @@ CARD = ModelCard(CLASSIFIER, CONFIG, 'models/a "base"', facts=dict(recipe="rte",
 
 
 def header(text):
-    """The fields of a card's header, each of which is a word or JSON in one line, which YAML can read."""
+    """The fields of a card's header. Each is a word or one line of JSON, which YAML can read."""
     lines = text.split("---\n")[1].replace("model-index:\n-", "model-index:").splitlines()
     fields = dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
     return {name: json.loads(value) if value.startswith(('"', '["', "{")) else value for name, value in fields.items()}
@@ -105,7 +105,7 @@ def test_a_url_an_archive_and_a_model_of_the_package_are_base_models(tmp_path):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, golden):
-    """The directory of a run with its card and a best and another checkpoint."""
+    """The directory of a run with its card, its best checkpoint and another one."""
     directory = tmp_path_factory.mktemp("runs") / "tiny"
     model = AlbertPretrainer(CONFIG)
     save(model, str(directory), "tf1", VocabularyFiles(str(golden / "tiny_spm/tiny.model")))

@@ -1,4 +1,4 @@
-"""Where the extra `onnx` is not installed."""
+"""Errors if the extra `onnx` is not installed."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""ONNX models in ONNX Runtime: their outputs are ours, and each weight is stored once."""
+"""ONNX models in ONNX Runtime have the outputs of our models, and store each weight once."""
 
 import json
 
@@ -56,7 +56,7 @@ def test_in_float32_every_output_is_the_models_at_any_size(head):
 
 @pytest.mark.parametrize("precision, bytes_per_weight", [("float32", 4), ("float16", 2), ("int8", 1)])
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
-def test_what_layers_share_is_stored_once(head, precision, bytes_per_weight):
+def test_weights_that_layers_share_are_stored_once(head, precision, bytes_per_weight):
     model = new_model(head, LARGER)
     weights = sum(variable.shape.num_elements() for variable in model.variables)
     assert len(to_onnx(model, precision)) <= 1.1 * bytes_per_weight * weights

@@ -1,4 +1,4 @@
-"""save_pretrained and from_pretrained are each other's reverse, tokenizer included."""
+"""from_pretrained restores what save_pretrained wrote, with the tokenizer."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_without_a_tokenizer_none_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("to, message", [("ours", "there is already a model in"), ("onnx", "Received: 'onnx'")])
-def test_what_cannot_be_written_is_refused(tmp_path, to, message):
+def test_an_unsupported_conversion_is_refused(tmp_path, to, message):
     model = albert_tf.AlbertModel(TINY)
     albert_tf.save_pretrained(model, str(tmp_path))
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: its vectors, round trips, what is refused."""
+"""Folders of sentence-transformers: its vectors, round trips, errors."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ CASES = {"mean_normalized": ("mean", True), "max": ("max", False), "cls": ("cls"
 
 @pytest.fixture
 def folder(golden, tmp_path):
-    """A copy of a folder of sentence-transformers, with the vocabulary that was left out."""
+    """A copy of a golden folder of sentence-transformers, with the vocabulary, which the golden folder lacks."""
     def copied(case):
         shutil.copytree(golden / "sentence_transformers" / case, tmp_path / case)
         shutil.copy(golden / "wordpiece" / "vocab.txt", tmp_path / case)
@@ -65,7 +65,7 @@ def test_a_conversion_has_the_pooling_of_the_flags(tmp_path):
     assert (model.pooling, model.normalize) == ("max", True)
 
 
-def test_what_we_write_has_the_keys_of_every_version(tmp_path):
+def test_written_folders_have_the_keys_of_every_version(tmp_path):
     model = albert_tf.AlbertSentenceEncoder(TINY, "max", True, 6)
     albert_tf.save_pretrained(model, str(tmp_path / "st"), to="hugging_face")
     modules = json.loads((tmp_path / "st/modules.json").read_text())
@@ -81,7 +81,7 @@ def test_what_we_write_has_the_keys_of_every_version(tmp_path):
     assert type(encoder) is albert_tf.AlbertModel
 
 
-def test_weights_in_a_folder_of_their_own_are_found(folder):
+def test_weights_in_a_separate_folder_are_found(folder):
     path = folder("cls")
     numbers = json.loads((path / "vectors.json").read_text())
     (path / "0_Transformer").mkdir()

@@ -1,4 +1,4 @@
-"""Weights that a served model does not make anew for every request."""
+"""Weights that a served model computes once and not for every request."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_outputs_are_the_same_bit_for_bit(bfloat16):
     assert_equal(served(), expected)
 
 
-def test_graphs_share_what_is_made_and_lack_what_it_replaces(bfloat16):
+def test_graphs_share_the_computed_weights_and_lack_the_ones_they_replace(bfloat16):
     model = AlbertPretrainer(CONFIG)
     with made_once(model) as variables:
         first, second = traced(model), traced(model)
@@ -54,7 +54,7 @@ def test_graphs_share_what_is_made_and_lack_what_it_replaces(bfloat16):
     assert not of_blocks and {tuple(variable.shape) for variable in made} >= {(16, 48), (40, 8)}
 
 
-def test_the_word_table_is_made_only_where_a_head_multiplies_by_it(bfloat16):
+def test_the_word_table_is_made_only_if_a_head_multiplies_by_it(bfloat16):
     model = AlbertClassifier(CONFIG, num_labels=2)
     with made_once(model) as variables:
         traced(model)

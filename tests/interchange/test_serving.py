@@ -1,4 +1,4 @@
-"""SavedModels that answer, in processes that have only TensorFlow and tensorflow_text."""
+"""Exported SavedModels, in processes that have only TensorFlow and tensorflow_text."""
 
 import importlib.util
 import inspect
@@ -43,7 +43,7 @@ MASKED = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [
 
 @pytest.fixture(scope="module", params=["SentencePiece", "WordPiece"])
 def tokenizer(request, golden):
-    """Both. Tests with a parameter of their own are about what is the same for every tokenizer."""
+    """Both tokenizers. A test that sets its own parameter does not depend on the tokenizer."""
     if request.param == "SentencePiece":
         return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     return FullTokenizer(vocab_file=str(golden / "wordpiece/vocab.txt"))
@@ -62,7 +62,7 @@ def pretrainer(config):
 
 @pytest.fixture(scope="module")
 def sources_read():
-    """What Python's source was read of by the export of mask_filling."""
+    """The Python functions whose source was read by the export of mask_filling."""
     return []
 
 
@@ -207,7 +207,7 @@ def test_ids_in_the_graph_are_those_of_masked_ids(tokenizer):
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-def test_what_is_not_an_earlier_export_is_not_replaced(tmp_path, tokenizer, pretrainer):
+def test_only_an_earlier_export_is_replaced(tmp_path, tokenizer, pretrainer):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("precious")
     with pytest.raises(ValueError, match="mine exists and is not an earlier export"):

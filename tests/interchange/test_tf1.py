@@ -1,4 +1,4 @@
-"""The release's checkpoints: names, values, what is left aside, what is refused."""
+"""The release's checkpoints: names, values, variables that are ignored, errors."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def test_our_names_and_shapes_are_the_releases(golden, head, kind, arguments):
 
 
 @pytest.mark.parametrize("name", ["model_a", "model_b", "model_c", "model_d"])
-def test_released_checkpoints_come_out_as_they_went_in(golden, tmp_path, name):
+def test_released_checkpoints_survive_a_round_trip(golden, tmp_path, name):
     model = AlbertPretrainer(AlbertConfig.from_json_file(str(golden / name / "albert_config.json")))
     report = load_checkpoint(model, str(golden / name))
     assert not report.not_restored and not report.not_used
@@ -78,7 +78,7 @@ def test_slots_and_global_step_are_left_aside(golden):
     np.testing.assert_allclose(pooled, numbers["out_training_pooled_output"], atol=5e-5)
 
 
-def test_what_a_checkpoint_lacks_is_reported_and_keeps_its_value(tmp_path):
+def test_variables_that_a_checkpoint_lacks_are_reported_and_keep_their_values(tmp_path):
     save_tf1_checkpoint(AlbertModel(TINY), str(tmp_path / "model.ckpt"))
     model = AlbertPretrainer(TINY)
     before = values_of(model)["cls/predictions/transform/dense/kernel"]
@@ -88,7 +88,7 @@ def test_what_a_checkpoint_lacks_is_reported_and_keeps_its_value(tmp_path):
     np.testing.assert_array_equal(values_of(model)["cls/predictions/transform/dense/kernel"], before)
 
 
-def test_what_a_model_has_no_place_for_is_reported(tmp_path):
+def test_variables_that_the_model_lacks_are_reported(tmp_path):
     save_tf1_checkpoint(AlbertPretrainer(TINY), str(tmp_path / "model.ckpt"))
     report = load_checkpoint(AlbertModel(TINY), str(tmp_path / "model.ckpt"))
     assert len(report.not_used) == 7 and "not used: cls/predictions/output_bias" in str(report)
@@ -130,7 +130,7 @@ def test_every_group_can_start_from_group_0(tmp_path):
         np.testing.assert_array_equal(values[name], values[name.replace("group_2/inner", "group_0/inner")])
 
 
-def test_an_index_that_describes_more_than_the_data_files_hold_is_refused_at_once(tmp_path):
+def test_an_index_with_more_values_than_the_data_files_is_refused_at_once(tmp_path):
     prefix = str(tmp_path / "model.ckpt")
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["output_weights", "a text"],
                       tensors=[tf.ones([4, 4]), tf.constant("b")],

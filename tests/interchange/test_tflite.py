@@ -1,4 +1,4 @@
-"""TensorFlow Lite models: their outputs, and that what layers share is stored once."""
+"""TensorFlow Lite models: their outputs, and that shared weights are stored once."""
 
 import pytest
 from hub_modules import tf2_module
@@ -53,7 +53,7 @@ def test_smaller_weights_change_little(precision, at_most):
 
 @pytest.mark.parametrize("head, precision, bytes_per_weight", [
     ("pretrainer", "float32", 4), ("pretrainer", "float16", 2), *((head.name, "int8", 1) for head in ALL_HEADS)])
-def test_what_layers_share_is_stored_once(head, precision, bytes_per_weight):
+def test_weights_that_layers_share_are_stored_once(head, precision, bytes_per_weight):
     config = CONFIG.replace(vocab_size=8000, embedding_size=128, hidden_size=256, intermediate_size=1024)
     model = new_head(head_named(head), config)
     weights = sum(variable.shape.num_elements() for variable in model.variables)

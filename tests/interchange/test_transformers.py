@@ -1,4 +1,4 @@
-"""What we write, transformers loads without a missing or an unexpected key, and computes the same from.
+"""transformers loads the folders that we write, without missing or unexpected keys, and computes the same.
 
 Wants torch and transformers, in this environment or in the one whose Python ALBERT_TF_PEER_PYTHON names.
 """

@@ -1,4 +1,4 @@
-"""Layers that shared weights have copies of their own: the outputs are the same at the start."""
+"""Layers that shared weights have separate copies, and the outputs are the same before training."""
 
 import numpy as np
 import pytest

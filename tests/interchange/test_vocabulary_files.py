@@ -1,4 +1,4 @@
-"""Vocabulary beside weights: found by its usual names, copied with its casing."""
+"""The vocabulary in a folder of weights: found by its usual names, copied with its casing."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabul
     (["my.model"], ("my.model", None)), (["vocab_chinese.txt"], (None, "vocab_chinese.txt")),
     (["one.model", "two.model"], (None, None)), (["30k-clean.model", "two.model"], ("30k-clean.model", None)),
     (["model.safetensors", "readme.txt"], (None, None))])
-def test_a_vocabulary_goes_by_its_usual_names(tmp_path, names, found):
+def test_a_vocabulary_is_found_by_its_usual_names(tmp_path, names, found):
     for name in names:
         (tmp_path / name).write_bytes(b"")
     paths = (name and str(tmp_path / name) for name in found)
@@ -18,13 +18,13 @@ def test_a_vocabulary_goes_by_its_usual_names(tmp_path, names, found):
 
 
 @pytest.mark.parametrize("lower", [True, False, None])
-def test_a_copy_has_the_casing_of_what_was_copied(tmp_path, lower):
+def test_a_copied_vocabulary_keeps_its_casing(tmp_path, lower):
     (tmp_path / "vocab.txt").write_text("[CLS]\n")
     copy_vocabulary(VocabularyFiles(None, str(tmp_path / "vocab.txt"), lower), str(tmp_path / "new/run"))
     assert vocabulary_in(str(tmp_path / "new/run")) == VocabularyFiles(None, str(tmp_path / "new/run/vocab.txt"), lower)
 
 
-def test_a_copy_takes_the_place_of_what_cannot_be_written_to_and_of_itself(tmp_path):
+def test_a_copy_replaces_a_read_only_file_and_itself(tmp_path):
     (tmp_path / "vocab.txt").write_text("[CLS]\n")
     (tmp_path / "vocab.txt").chmod(0o444)
     vocabulary = VocabularyFiles(None, str(tmp_path / "vocab.txt"))

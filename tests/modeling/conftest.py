@@ -1,4 +1,4 @@
-"""Models small enough for tests, and batches for them."""
+"""Small models for tests, and batches for them."""
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ def windows(tiny_batch):
 
 
 def logits_by_hand(model, windows, pooling):
-    """The model on each window that is not padding, a window at a time."""
+    """The logits of each window that is not padding, computed one window at a time."""
     reduce = dict(mean=np.mean, max=np.max)[pooling]
     logits = []
     for text in range(3):

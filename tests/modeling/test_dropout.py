@@ -1,4 +1,4 @@
-"""Dropout: the rate, what masks depend on and what they do not, and that gradients see the same mask."""
+"""Dropout: the rate, the inputs that masks depend on, and the same mask in the gradients."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ NOISE = 5 / np.sqrt(np.prod(SHAPE))
 
 
 def masks(rate=0.3, seed=(1, 2), sites=1, layer=None):
-    """float [sites, 256, 400]: 1 where a value is kept."""
+    """float [sites, 256, 400], 1 if a value is kept."""
     dropouts = Dropouts(tf.constant(seed))
     dropouts = dropouts if layer is None else dropouts.of_layer(layer)
     return np.stack([dropouts(tf.ones(SHAPE), rate).numpy() > 0 for _ in range(sites)]).astype(float)

@@ -1,4 +1,4 @@
-"""The fine-tuning heads against the release's: outputs, losses and the gradient of every variable."""
+"""The fine-tuning heads compared with the release's: outputs, losses and the gradient of every variable."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.both_stacks
 
 
 class Recorded:
-    """A head of golden/finetuned_heads: its model, its inputs, what the release computed."""
+    """A head of golden/finetuned_heads: its model, its inputs, and the release's outputs."""
 
     def __init__(self, golden, head, kind, **arguments):
         folder = golden / "finetuned_heads" / head
@@ -34,7 +34,7 @@ class Recorded:
             np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)
 
     def check_gradients(self, loss_of):
-        """loss_of: a function of nothing that runs the model."""
+        """loss_of: a function without arguments that runs the model and returns the loss."""
         with tf.GradientTape() as tape:
             loss = loss_of()
         variables = self.model.trainable_variables

@@ -75,7 +75,7 @@ def test_frozen_weights_stay_frozen_in_the_config():
     assert not AlbertModel.from_config(model.get_config()).trainable_weights
 
 
-def test_a_clone_has_weights_of_its_own():
+def test_a_clone_has_separate_weights():
     model = MODELS["classifier"]()
     clone = keras.models.clone_model(model)
     assert clone.get_config() == model.get_config()
@@ -87,7 +87,7 @@ def test_a_clone_has_weights_of_its_own():
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_input_specs_name_what_the_model_takes(kind):
+def test_the_input_specs_are_the_models_inputs(kind):
     inputs = features(kind)
     specs = MODELS[kind]().input_specs(16, 6, 2)
     assert {name: spec.shape.as_list() for name, spec in specs.items()} == {

@@ -1,4 +1,4 @@
-"""Layers against NumPy."""
+"""Layers compared with NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Vectors of texts from those of tokens: by hand, and as a model."""
+"""Pooling of token vectors to text vectors: computed by hand, and in a model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The pre-training model against the release's recorded outputs, and what must hold in any precision."""
+"""The pre-training model compared with the release's recorded outputs, and its properties in any precision."""
 
 import re
 
@@ -89,7 +89,7 @@ def gradients_of(model, inputs, jit_compile=None):
 @pytest.mark.parametrize("recorded", ["model_a", "model_b", *(
     pytest.param(name, marks=pytest.mark.slow) for name in ("model_c", "model_d"))], indirect=True)
 def test_xla_computes_the_same_gradients(recorded):
-    """Of layers of one group and of two; those of the other models are the same layers, and more of them."""
+    """Tested for one and for two groups of layers. The other models only have more of the same layers."""
     model, inputs, _ = recorded
     of_both = zip(model.trainable_variables, gradients_of(model, inputs), gradients_of(model, inputs, True))
     for variable, plain, compiled in of_both:
@@ -124,7 +124,7 @@ def test_half_precision_is_close_and_keeps_variables_and_logits_float32(golden, 
     ("tanh", [-0.964028, 0.462117, 0.964028]),
     ("linear", [-2, 0.5, 2]),
 ])
-def test_activations_are_what_their_names_say(name, values):
+def test_activations_compute_the_functions_of_their_names(name, values):
     np.testing.assert_allclose(activation(name)(tf.constant([-2, 0.5, 2])), values, atol=1e-6)
 
 

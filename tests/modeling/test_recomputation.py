@@ -1,4 +1,4 @@
-"""Gradient checkpointing: the same outputs and gradients, whatever the layers share and however they are run."""
+"""Gradient checkpointing: the same outputs and gradients for each kind of sharing and of execution."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def tiny_config(tiny_config):
 
 
 def outputs_and_gradients(model, batch, gradient_checkpointing, **function):
-    """Loss and gradients of a training step, of one that looks at every layer's output."""
+    """The loss and gradients of a training step whose loss depends on every layer's output."""
     model.gradient_checkpointing = gradient_checkpointing
     inputs = {name: tf.convert_to_tensor(value) for name, value in dict(batch, dropout_seed=np.int32([5, 7])).items()}
 
@@ -57,7 +57,7 @@ def test_gradients_are_the_same_in_bfloat16_but_for_its_rounding(tiny_config, ti
 
 
 def test_gradients_are_the_same_where_the_tape_is_around_a_function(tiny_config, tiny_batch):
-    """The gradient is then a graph of its own."""
+    """The gradient is then a separate graph."""
     model = AlbertModel(tiny_config)
     model.call = tf.function(model.call)
     check(model, tiny_batch, atol=1e-6)
@@ -78,7 +78,7 @@ def test_xla_does_not_find_that_both_times_are_the_same(tiny_config, tiny_batch)
 
 
 def matrix_products(model, batch, gradient_checkpointing):
-    """How many the compiled step has."""
+    """The number of matrix products of the compiled step."""
     model.gradient_checkpointing = gradient_checkpointing
     inputs = {name: tf.constant(value) for name, value in batch.items()}
 

@@ -1,4 +1,4 @@
-"""Cross-layer sharing: which layers have their own blocks."""
+"""Cross-layer sharing: which layers have separate blocks."""
 
 import numpy as np
 import pytest

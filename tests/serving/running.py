@@ -1,4 +1,4 @@
-"""A server for tests, in a thread of this process."""
+"""Runs a server for tests in a thread of this process."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from albert_tf.serving.server import ModelServer
 
 @contextlib.contextmanager
 def running(models, **options):
-    """Gives a ModelServer that answers."""
+    """Yields a ModelServer that answers requests."""
     server = ModelServer(models, **options)
     thread = threading.Thread(target=server.serve_forever, kwargs=dict(poll_interval=0.01))
     thread.start()

@@ -1,4 +1,4 @@
-"""Models of checkpoints and SavedModels: what their heads can do, and that the answers are the library's own."""
+"""Served checkpoints and SavedModels: the signatures of each head, and the same predictions as the library's."""
 
 import json
 import signal
@@ -37,7 +37,7 @@ def config(sentence_pieces):
 
 @pytest.fixture(scope="module")
 def served(config, sentence_pieces, tmp_path_factory):
-    """A function: from the name of a head to a model, the served model of its checkpoint, and the checkpoint's path."""
+    """A function from the name of a head to a model, the served model of its checkpoint, and the checkpoint's path."""
     made = {}
 
     def make(name):
@@ -108,7 +108,7 @@ def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
         assert answer["predictions"] == logits.argmax()
 
 
-def test_words_are_tagged_where_their_offsets_say(served):
+def test_words_are_tagged_at_their_offsets(served):
     with running([served("token_classifier")[1]]) as server:
         long, short = predict(server, "token_classifier", instances=["the name of the file", "ß name"])
     assert short["words"] == ["ß", "name"] and [short["start"], short["end"]] == [[0, 2], [1, 6]]

@@ -84,7 +84,7 @@ def test_an_answer_is_highlighted_in_place(page):
     assert page.script("return document.querySelector('#result b')") is None  # texts are never HTML
 
 
-def test_what_a_model_can_do_are_tabs(page):
+def test_the_signatures_of_a_model_are_tabs(page):
     page.click("pretrained")
     titles = page.script("return [...document.querySelectorAll('#views button')].map((tab) => tab.textContent)")
     assert titles == ["Fill masks", "Sentence order", "Layer distances"]
@@ -106,7 +106,7 @@ def test_classes_choices_and_tags(page):
     assert page.script("return document.querySelector('#result mark').textContent") == "Ada"
 
 
-def test_an_error_is_shown_in_one_line_and_goes_with_the_next_answer(page):
+def test_an_error_is_shown_in_one_line_until_the_next_answer(page):
     page.click("pretrained")
     page.fill("text", "no mask")
     page.click("Fill", "#form button")

@@ -1,4 +1,4 @@
-"""Requests that wait together are one batch, and each gets its own rows."""
+"""Requests that wait at the same time are one batch, and each gets its own rows."""
 
 import queue
 import threading
@@ -44,7 +44,7 @@ def values(future):
     return [int(row["y"]) for row in future.result(60)]
 
 
-def test_what_waits_is_one_batch_up_to_its_size(recorder):
+def test_waiting_requests_are_one_batch_up_to_its_size(recorder):
     batcher = Batcher(batch_size=4)
     futures = submitted(batcher, recorder, [1], [2], [3, 4], [5, 6], [7])
     assert [values(future) for future in futures] == [[2], [4], [6, 8], [10, 12], [14]]

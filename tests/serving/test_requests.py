@@ -1,4 +1,4 @@
-"""Bodies of TensorFlow Serving's REST interface, and what is said of wrong ones."""
+"""Request bodies of TensorFlow Serving's REST interface, and errors for wrong ones."""
 
 import json
 
@@ -61,7 +61,7 @@ def test_nested_values_and_numbers():
     (IDS, dict(instances=[[True]]), "whole numbers"),
     (IDS, dict(instances=[[2**31]]), "whole numbers"),
 ])
-def test_a_wrong_body_is_refused_by_what_is_wrong(signature, body, message):
+def test_the_error_of_a_wrong_body_says_what_is_wrong(signature, body, message):
     with pytest.raises(ValueError, match=message):
         arrays(signature, **body)
 

@@ -1,4 +1,4 @@
-"""The server over HTTP, with models that are functions: paths, limits, errors, and who is answered."""
+"""The server over HTTP, with models that are functions: paths, limits, errors, and allowed origins."""
 
 import concurrent.futures
 import http.client
@@ -109,7 +109,7 @@ def raw(server, request):
 @pytest.mark.parametrize("length, status", [
     (b"", 411), (b"Content-Length: -1\r\n", 411), (b"Content-Length: x\r\n", 411),
     (b"Transfer-Encoding: chunked\r\n", 411), (b"Content-Length: " + b"9" * 400 + b"\r\n", 413)])
-def test_a_body_without_a_length_that_holds_is_not_read(server, length, status):
+def test_a_body_without_a_correct_length_is_not_read(server, length, status):
     request = b"POST /v1/models/a%20model:predict HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n"
     assert raw(server, request).startswith(f"HTTP/1.1 {status} ")
 
@@ -128,7 +128,7 @@ def test_the_servers_own_page_is_answered(server):
     assert predict(server, dict(instances=["a"]), Host=host, Origin=f"http://{host}")[0] == 200
 
 
-def test_only_the_loopback_address_unless_told(server):
+def test_the_server_listens_on_the_loopback_address_by_default(server):
     assert server.server_address[0] == "127.0.0.1" and server.is_loopback
     assert server.url == f"http://127.0.0.1:{server.server_address[1]}/"
     with running([MODEL], host="0.0.0.0") as public:
@@ -152,7 +152,7 @@ def test_many_clients_at_once_get_their_own_answers(server):
     assert [answer["predictions"][0]["upper"] for answer in answers] == [f"TEXT {i}" for i in range(100)]
 
 
-def test_what_users_type_is_not_logged(server, capfd):
+def test_the_users_input_is_not_logged(server, capfd):
     predict(server, dict(instances=["a secret"]))
     captured = capfd.readouterr()
     assert "secret" not in captured.out + captured.err and "POST" not in captured.out + captured.err

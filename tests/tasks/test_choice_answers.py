@@ -1,4 +1,4 @@
-"""What is told of answers: accuracy of all and of each level, loss, and the file."""
+"""Results of multiple choice: the accuracy of all and of each level, the loss, and the file of answers."""
 
 import json
 

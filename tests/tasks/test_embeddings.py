@@ -1,4 +1,4 @@
-"""Vectors of texts, the same whatever they are batched with."""
+"""Vectors of texts do not depend on the other texts of a batch."""
 
 import numpy as np
 import pytest

@@ -32,7 +32,7 @@ def test_a_mask_takes_the_place_of_a_word(tokenizer):
     assert pieces_of(tokenizer, "the [MASK] of the file") == expected
 
 
-def test_what_follows_a_mask_without_a_blank_starts_no_word(tokenizer):
+def test_text_directly_after_a_mask_does_not_start_a_word(tokenizer):
     assert pieces_of(tokenizer, "[MASK].") == ["[CLS]", "[MASK]", ".", "[SEP]"]
     assert pieces_of(tokenizer, "[MASK] [MASK]") == ["[CLS]", "[MASK]", "[MASK]", "[SEP]"]
 

@@ -43,7 +43,7 @@ def test_what_does_not_vary_has_no_correlation_and_one_class_no_f1():
 
 
 @pytest.mark.parametrize("task", ["mrpc", "sts-b"])
-def test_a_model_that_diverged_is_told(task):
+def test_a_model_that_diverged_is_reported(task):
     with pytest.raises(ValueError, match="NaN or infinite: training has diverged, lower --learning_rate"):
         evaluate(TASKS[task], np.full([2, 2], np.nan), np.array([0, 1]))
 
@@ -76,7 +76,7 @@ def test_answers_of_a_regression_are_scores(tmp_path):
     assert (tmp_path / "test_results_sts.tsv").read_text() == "3.5\n"
 
 
-def test_answers_of_stsb_are_cut_to_what_the_server_takes(tmp_path):
+def test_answers_of_stsb_are_clipped_to_the_servers_range(tmp_path):
     write_answers(str(tmp_path), TASKS["sts-b"], ["0", "1", "2"], np.array([[-0.5], [3.5], [5.25]]))
     assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\n0\t0.0\n1\t3.5\n2\t5.0\n"
     assert (tmp_path / "test_results.tsv").read_text() == "-0.5\n3.5\n5.25\n"

@@ -1,4 +1,4 @@
-"""Minimal pairs: files as BLiMP has them, accuracy by file and field, mistakes in files."""
+"""Minimal pairs: files in BLiMP's format, accuracy by file and field, errors in files."""
 
 import json
 

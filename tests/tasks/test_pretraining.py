@@ -1,4 +1,4 @@
-"""The pre-training task: parts of a batch add up to the whole, and evaluation counts what is real."""
+"""The pre-training task: the losses of micro-batches add up to the batch's, and evaluation does not count padding."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihoods of sentences: transformers' numbers, which pieces are masked, batches, bad sentences."""
+"""Pseudo-log-likelihoods of sentences: transformers' values, the masked pieces, batches, errors."""
 
 import json
 

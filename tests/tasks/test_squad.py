@@ -1,4 +1,4 @@
-"""The tasks of SQuAD 1.1 and 2.0: the release's losses, which add up over parts of a batch; candidates."""
+"""The tasks of SQuAD 1.1 and 2.0: the release's losses, the losses of micro-batches, and candidates."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Answers out of candidates: the release's predictions, n-best lists, null odds and scores, ties included."""
+"""Answers from candidates: the release's predictions, n-best lists, null odds and scores, with ties."""
 
 import json
 
@@ -22,7 +22,7 @@ CANDIDATES = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "en
 
 
 class Recorded:
-    """A case of golden/squad: what the release made of results, and what we make of them."""
+    """A case of golden/squad: the release's answers from recorded results, and ours."""
 
     def __init__(self, golden, version, case):
         name, self.file = ("v1", "dev_v1.json") if version == "1.1" else ("v2", "dev.json")
@@ -33,7 +33,7 @@ class Recorded:
         self.dataset = json.loads((self._folder / self.file).read_text())["data"]
 
     def answers(self):
-        """By question, from features that leave out what the release drops."""
+        """The answers by question, from features without the windows that the release drops."""
         examples = read_squad_examples(str(self._folder / self.file), is_training=False)
         features = list(convert_examples_to_features(
             examples, self._tokenizer, max_seq_length=64, doc_stride=24, max_query_length=16, is_training=False,
@@ -105,7 +105,7 @@ def test_v2_is_the_releases(golden, case):
 
 
 @pytest.mark.parametrize("case", V2_CASES)
-def test_the_releases_use_of_the_best_threshold_and_the_right_one(golden, case):
+def test_the_best_threshold_as_in_the_release_and_corrected(golden, case):
     recorded = Recorded(golden, "2.0", case)
     expected = recorded.expected["evaluate_v2"]
     scores = recorded.results(release_compatible=True).scores(recorded.dataset)
@@ -118,7 +118,7 @@ def test_the_releases_use_of_the_best_threshold_and_the_right_one(golden, case):
         assert (both["f1_below"], both["f1_up_to"]) == (scores["f1"], right["f1"])
 
 
-def test_a_threshold_of_ones_own_is_what_scores_are_of(golden):
+def test_scores_use_the_threshold_that_the_user_sets(golden):
     recorded = Recorded(golden, "2.0", "single")
     results = recorded.results(release_compatible=False)
     threshold = sorted(results.null_odds.values())[3]
@@ -135,7 +135,7 @@ WINDOW = WindowPlaces(doc_offset=3, starts=[0, 5, 9], ends=[4, 8, 14], is_max_co
 
 
 def result(starts, ends, **more):
-    """Candidates of SQuAD 1.1 from {token: score}."""
+    """The candidates of SQuAD 1.1 for {token: score}."""
     return dict(start_top_index=list(starts), start_top_log_probs=list(starts.values()), end_top_index=list(ends),
                 end_top_log_probs=list(ends.values()), **more)
 
@@ -144,14 +144,14 @@ def texts(answer):
     return [candidate.text for candidate in answer.n_best]
 
 
-def test_spans_in_the_question_backwards_or_too_long_are_no_answers():
+def test_spans_that_are_in_the_question_reversed_or_too_long_are_not_answers():
     found = result({1: 9.0, 5: 3.0, 3: 2.0, 4: 1.0}, {2: 9.0, 3: 2.0, 5: 1.0, 6: 9.0})
     answer = answer_question("q", TEXT, [WINDOW], [[found]], AnswerOptions("1.1", max_answer_length=2))
     assert texts(answer) == ["three", "one", "two three"]
     assert (answer.n_best[1].first, answer.n_best[1].last) == (0, 4)
 
 
-def test_an_answer_is_taken_where_it_has_most_context():
+def test_an_answer_is_taken_from_the_window_with_the_most_context():
     elsewhere = WINDOW._replace(is_max_context=[True, False, True])
     found = result({4: 9.0, 3: 1.0}, {4: 1.0})
     answer = answer_question("q", TEXT, [elsewhere], [[found]], AnswerOptions("1.1"))

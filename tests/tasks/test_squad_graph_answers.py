@@ -1,4 +1,4 @@
-"""What a SavedModel does with question and context: windows and answers equal to those of prediction."""
+"""Question and context in a SavedModel: windows and answers equal those of prediction."""
 
 import json
 
@@ -36,7 +36,7 @@ def pairs(golden):
 
 @pytest.fixture(scope="module")
 def blocks(tokenizer, pairs):
-    """Of each pair its features."""
+    """The features of each pair."""
     examples = [SquadExample(str(i), question, context) for i, (question, context) in enumerate(pairs)]
     return [next(feature_blocks([[example]], tokenizer, OPTIONS)) for example in examples]
 
@@ -61,7 +61,7 @@ def test_windows_are_the_features_of_prediction(tokenizer, blocks, windows):
 
 
 def found_by_model(version, windows):
-    """What a model might have said: random logits, or beams of real tokens."""
+    """Outputs as of a model: random logits, or beams of tokens of the text."""
     rng, shape = np.random.default_rng(1), windows["input_ids"].shape
     if version == "1.1":
         return {f"{name}_logits": tf.constant(rng.normal(size=shape), tf.float32) for name in ("start", "end")}
@@ -99,7 +99,7 @@ def test_answers_are_those_of_prediction(tokenizer, pairs, blocks, windows, vers
     assert answered > len(pairs) // 2
 
 
-def test_rows_are_at_least_as_long_as_asked(tokenizer):
+def test_rows_are_at_least_as_long_as_requested(tokenizer):
     windows = pack_windows(GraphTokenizer(tokenizer), OPTIONS, tf.constant([""]), tf.constant([""]), shortest=8)
     specials = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id]
     assert windows["input_ids"].numpy().tolist() == [specials + 5 * [tokenizer.pad_id]]

@@ -38,14 +38,14 @@ def test_v2_has_scores_of_the_questions_with_and_without_an_answer():
                           HasAns_f1=100.0, HasAns_total=1, NoAns_exact=50.0, NoAns_f1=50.0, NoAns_total=2)
 
 
-def test_answers_that_are_null_are_none():
+def test_answers_that_are_null_count_as_missing():
     data = dataset(a=[])
     data[0]["paragraphs"][0]["qas"][0]["answers"] = None
     assert evaluate_v2(data, dict(a=""))["NoAns_exact"] == 100.0
     assert evaluate_v1(data, dict(a="x")) == dict(exact_match=0.0, f1=0.0)
 
 
-def test_the_best_threshold_answers_up_to_it():
+def test_the_best_threshold_is_inclusive():
     data, predictions = dataset(a=["cat"], b=[], c=["dog"], d=[]), dict(a="cat", b="x", c="dog", d="y")
     scores = evaluate_v2(data, predictions, dict(a=-3.0, b=1.0, c=0.5, d=2.0))
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 0.5)
@@ -53,19 +53,19 @@ def test_the_best_threshold_answers_up_to_it():
     assert (above["exact"], above["NoAns_exact"]) == (100.0, 100.0)
 
 
-def test_where_answering_nothing_is_best_the_threshold_is_the_official_zero():
+def test_the_threshold_is_the_official_zero_if_no_question_has_an_answer():
     found = best_threshold(dict(a="x", b="y"), dict(a=0.0, b=0.0), dict(a=1.0, b=2.0), dict(a=False, b=False))
     assert found == (100.0, 0.0)
 
 
 @pytest.mark.parametrize("evaluate", [evaluate_v1, evaluate_v2])
-def test_missing_predictions_and_questions_are_told(evaluate):
+def test_missing_predictions_and_questions_are_refused(evaluate):
     with pytest.raises(ValueError, match="predictions: 1 of 2 questions are missing, such as 'b'"):
         evaluate(dataset(a=["x"], b=["y"]), dict(a="x"))
     with pytest.raises(ValueError, match="there are no questions"):
         evaluate([], {})
 
 
-def test_a_missing_null_score_is_told():
+def test_a_missing_null_score_is_refused():
     with pytest.raises(ValueError, match="na_probs: 1 of 1 questions are missing, such as 'a'"):
         evaluate_v2(dataset(a=["x"]), dict(a="x"), {})

@@ -1,4 +1,4 @@
-"""SquadReader: questions about a text, asked one by one."""
+"""SquadReader answers questions about a text, one at a time."""
 
 import pytest
 
@@ -27,14 +27,14 @@ def reader(request, golden):
 
 
 @pytest.mark.parametrize("text", [TEXT, "Ada."])
-def test_answers_stand_where_they_say(reader, text):
+def test_answers_have_the_offsets_of_their_text(reader, text):
     answer = reader.ask("Who built it?", text)
     for candidate in answer.n_best:
         assert candidate.text == text[candidate.first : candidate.last + 1].strip()
 
 
 @pytest.mark.parametrize("question, text, missing", [(" ", "text", "question"), ("Who?", "\n", "text")])
-def test_nothing_cannot_be_asked(reader, question, text, missing):
+def test_an_empty_question_or_text_is_refused(reader, question, text, missing):
     with pytest.raises(ValueError, match=f"the {missing} is empty"):
         reader.ask(question, text)
 

@@ -47,5 +47,5 @@ def test_plain_tags_have_an_accuracy_alone():
 
 @pytest.mark.parametrize("names, expected", [
     (["O", "B-a", "I-a"], True), (["O"], True), (["S-a", "E-a"], True), (["O", "NOUN"], False), (["B-"], False)])
-def test_tags_of_entities_are_told_by_their_prefixes(names, expected):
+def test_tags_of_entities_are_recognized_by_their_prefixes(names, expected):
     assert are_entity_tags(names) == expected

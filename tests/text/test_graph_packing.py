@@ -1,4 +1,4 @@
-"""Packing in a graph: the rows of PairPacker."""
+"""Packing with TensorFlow ops makes the rows of PairPacker."""
 
 import pytest
 import tensorflow as tf

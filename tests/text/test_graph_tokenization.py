@@ -1,4 +1,4 @@
-"""Tokenization in a graph: the ids of FullTokenizer, and where the pieces stand in the text."""
+"""Tokenization with TensorFlow ops: the ids of FullTokenizer, and the offsets of the pieces in the text."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def spm(request, golden):
 
 
 def placed(tokenizer, text):
-    """Each piece with the part of the text that it stands for."""
+    """Each piece with its part of the text."""
     ids, starts, ends = (rows[0].numpy().tolist()
                          for rows in GraphTokenizer(tokenizer).tokenize_with_offsets([text]))
     encoded = text.encode("utf-8")
@@ -114,7 +114,7 @@ def test_pieces_are_placed_in_the_text_as_it_was_before_normalisation(word_piece
     assert [part for _, part in placed(word_pieces, " 中\u200b文ÀÉ!")][:2] == ["中", "文"]
 
 
-def test_a_comma_behind_a_digit_is_a_piece_of_its_own_place(sentence_pieces):
+def test_a_comma_after_a_digit_is_a_separate_piece(sentence_pieces):
     assert placed(sentence_pieces, "in 1,234 of") == [
         ("\u2581in", "in"), ("\u2581", ""), ("\u2581", ""), ("1", "1"), (",", ","),
         *placed(sentence_pieces, "in 1,234 of")[5:]]
@@ -137,7 +137,7 @@ def test_offsets_are_of_the_text_and_in_order(spm, cases):
         assert (starts[1:] >= ends[:-1]).all()
 
 
-def test_where_two_ways_to_cut_a_word_have_the_same_score_it_takes_the_librarys(sentence_pieces):
+def test_a_tie_of_two_segmentations_is_resolved_as_in_the_library(sentence_pieces):
     pieces = ["w", "x", "w", "ww"]  # tensorflow-text's other tokenizer says ww w
     assert placed(sentence_pieces, "wxwww") == [("\u2581w", "w"), *((piece, piece) for piece in pieces[1:])]
     around_unknown = placed(sentence_pieces, "wxwww\u4e2d wyxwww\u6587\u4e2dw")
@@ -181,7 +181,7 @@ def test_a_word_of_more_than_200_characters_is_unknown_and_keeps_its_place(word_
     assert placed(word_pieces, "é" * 201) == [("[UNK]", "é" * 201)]
 
 
-def test_a_model_that_tells_two_blanks_from_one_is_refused(tmp_path):
+def test_a_model_that_distinguishes_two_blanks_from_one_is_refused(tmp_path):
     import sentencepiece
 
     texts = iter(["one  two   three", "two one three  "] * 50)

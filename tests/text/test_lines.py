@@ -13,7 +13,7 @@ LINES = ["one", "two", "", "three\u2028four", "\xe4", "last"]
 
 @pytest.fixture
 def file(tmp_path):
-    """file(name, content) writes a file and gives its path."""
+    """file(name, content) writes a file and returns its path."""
 
     def file(name, content):
         (tmp_path / name).write_bytes(content)

@@ -98,7 +98,7 @@ def test_which_sentencepieces_start_a_word(piece, starts):
     assert word_starts(OnePiece)[0] == starts
 
 
-def test_a_wordpiece_starts_a_word_unless_it_goes_on_with_one():
+def test_a_wordpiece_starts_a_word_unless_it_has_the_continuation_prefix():
     tokenizer = FullTokenizer(vocab_file=str(GOLDEN / "wordpiece/vocab.txt"))
     starts = word_starts(tokenizer)
     assert all(starts[i] == (not piece.startswith("##")) for piece, i in tokenizer.vocab.items())
@@ -119,7 +119,7 @@ def test_a_wrong_file_is_named(files, message):
         FullTokenizer(**files)
 
 
-def test_what_is_not_in_the_vocabulary_is_named(tiny):
+def test_an_error_names_a_piece_that_is_not_in_the_vocabulary(tiny):
     with pytest.raises(ValueError, match="outside the vocabulary"):
         tiny.convert_ids_to_tokens([tiny.vocab_size])
     with pytest.raises(ValueError, match="'kettel' is not in"):

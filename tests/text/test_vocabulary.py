@@ -29,7 +29,7 @@ def test_the_vocabulary_has_the_releases_special_pieces_first(tmp_path, text):
     assert "".join(tokenizer.convert_ids_to_tokens(tokenizer.encode("ÉVEN 7"))) == "\u2581even\u25817"
 
 
-def test_the_vocab_file_lists_what_the_model_holds(tmp_path, text):
+def test_the_vocab_file_lists_the_models_pieces(tmp_path, text):
     prefix = str(tmp_path / "mine")
     train_vocabulary([text], prefix, vocab_size=60)
     listed = [line.split("\t")[0] for line in (tmp_path / "mine.vocab").read_text(encoding="utf-8").splitlines()]
@@ -37,7 +37,7 @@ def test_the_vocab_file_lists_what_the_model_holds(tmp_path, text):
     assert listed == tokenizer.convert_ids_to_tokens(range(60))
 
 
-def test_case_stays_where_it_is_asked_to(tmp_path, text):
+def test_case_is_kept_if_lower_casing_is_off(tmp_path, text):
     prefix = str(tmp_path / "mine")
     train_vocabulary([text], prefix, vocab_size=60, do_lower_case=False)
     assert any("T" in piece for piece in FullTokenizer(spm_model_file=prefix + ".model").vocab if piece not in SPECIAL)

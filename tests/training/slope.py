@@ -1,4 +1,4 @@
-"""A task of one variable, for tests of what goes on beside the steps."""
+"""A task with one variable, for tests of the training loop."""
 
 import tensorflow as tf
 

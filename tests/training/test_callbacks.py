@@ -1,4 +1,4 @@
-"""What goes on beside the steps, with a task of one variable."""
+"""Logging, saving and evaluation during training, with a task with one variable."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
 
 
 def fit(x, *beside, **compile_arguments):
-    """Trains on the given values, one a step; returns the trainer."""
+    """Trains on values, one in each step, and returns the trainer."""
     trainer = Trainer(Task())
     trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=100, num_warmup_steps=0), **compile_arguments)
     batches = tf.data.Dataset.from_tensor_slices(dict(x=tf.constant(x, tf.float32)[:, None]))

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there, and a damaged one is passed over."""
+"""Checkpoints are complete or do not exist, and a damaged one is skipped."""
 
 import json
 import os
@@ -139,7 +139,7 @@ def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
         new_run(run)[1].restore_latest()
 
 
-def test_what_a_kill_left_behind_is_not_a_checkpoint_and_goes(run):
+def test_partial_files_of_a_killed_run_are_not_a_checkpoint_and_are_removed(run):
     (run / ".writing.model.ckpt-15.data-00000-of-00001").write_bytes(b"half")
     (run / ".writing.model.ckpt-15_temp").mkdir()
     (run / "model.ckpt-15.data-00000-of-00001").write_bytes(b"renamed before its index")

@@ -1,4 +1,4 @@
-"""Results as files, and which checkpoint is the best."""
+"""Files of results, and the choice of the best checkpoint."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from albert_tf.training.evaluation import Evaluator, read_history
 
 @pytest.fixture
 def run(tmp_path):
-    """(evaluate(step, accuracy), steps that were saved as best); each call as if the process had just started."""
+    """(evaluate(step, accuracy), steps that were saved as best). Each call acts as if the process had just started."""
     best = []
 
     def evaluate(step, accuracy, **arguments):
@@ -50,7 +50,7 @@ def test_a_process_that_does_not_write_leaves_no_file(run, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_knows_what_it_has_evaluated(run, tmp_path):
+def test_a_run_remembers_which_checkpoints_it_evaluated(run, tmp_path):
     run[0](5, 0.25)
     evaluator = Evaluator(str(tmp_path), dict, "accuracy", print)
     assert evaluator.has_evaluated(5) and not evaluator.has_evaluated(10)

@@ -42,7 +42,7 @@ def strategy():
 
 @pytest.fixture
 def eagerly():
-    """For tests of which files a run reads and writes: a few training steps cost less when they are not traced."""
+    """For tests of the files that a run reads and writes: a few training steps take less time without tracing."""
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
@@ -60,7 +60,7 @@ def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKE
 
 
 def accuracy_on(examples):
-    """An evaluation: the share of right answers, by the mean of the predictions that it gets."""
+    """An evaluation: the share of right answers of the mean of the predictions."""
     labels = examples.scalars["label_ids"].numpy()
 
     def evaluate(predict):
@@ -72,7 +72,7 @@ def accuracy_on(examples):
 
 
 def scripted(values):
-    """An evaluation that says what it is told to, one value after the other."""
+    """An evaluation that returns these values, one after the other."""
     values = iter(values)
     return lambda predict: dict(accuracy=next(values), loss=0.0)
 
@@ -119,7 +119,7 @@ def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
         np.testing.assert_allclose(short, padded, atol=2e-4)
 
 
-def test_a_run_that_was_ended_goes_on_to_the_same_weights(tables, strategy, tmp_path):
+def test_a_run_that_was_ended_continues_to_the_same_weights(tables, strategy, tmp_path):
     whole = finetuning(strategy, tmp_path / "whole")
     whole.train(tables[0])
     finetuning(strategy, tmp_path / "part").train(tables[0])
@@ -200,7 +200,7 @@ def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy,
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_run_that_goes_on_or_predicts_does_not_load_what_it_started_from(strategy, tables, tmp_path, caplog):
+def test_a_run_that_continues_or_predicts_does_not_load_the_initial_checkpoint(strategy, tables, tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="absl")
     released = str(tmp_path / "released" / "model.ckpt")
     save_tf1_checkpoint(AlbertPretrainer(CONFIG), released)

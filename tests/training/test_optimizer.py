@@ -74,8 +74,8 @@ def test_a_skipped_step_leaves_nothing_behind_for_the_next(recorded):
     assert all(np.array_equal(one, other) for one, other in zip(ours, keras_own))
 
 
-def test_sparse_gradients_update_as_the_dense_ones_they_stand_for(recorded):
-    """Rows without a gradient move too, by their moments and by weight decay."""
+def test_sparse_gradients_update_like_the_equal_dense_ones(recorded):
+    """Rows without a gradient are updated too, by their moments and by weight decay."""
     name, _ = recorded
     tables = [tf.Variable(np.arange(1, 9, dtype=np.float32).reshape(4, 2)) for _ in range(2)]
     sparse = tf.IndexedSlices(tf.ones([3, 2]), tf.constant([2, 0, 2]), tf.constant([4, 2]))

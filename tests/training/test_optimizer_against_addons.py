@@ -1,4 +1,4 @@
-"""Our optimizer against the LAMB of tensorflow_addons, which wrote the checkpoints of earlier versions."""
+"""Our optimizer compared with the LAMB of tensorflow_addons, which wrote the checkpoints of earlier versions."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ STEPS = 12
 
 
 class AddonsLamb(addons.optimizers.LAMB):
-    """Without bias correction, as earlier versions of this library used it."""
+    """LAMB without bias correction, as earlier versions of this library used it."""
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
         super()._prepare_local(var_device, var_dtype, apply_state)
@@ -64,7 +64,7 @@ def test_every_bit_is_that_of_addons(both, in_graph):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
 
 
-def test_a_run_that_addons_began_goes_on_bit_for_bit(both, tmp_path):
+def test_a_run_that_addons_began_continues_bit_for_bit(both, tmp_path):
     ours, theirs = both
     updated, restored = variables(), variables()
     take_steps(theirs, updated, range(5), in_graph=True)

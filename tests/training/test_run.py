@@ -1,4 +1,4 @@
-"""A run ends at its last step, or says why not: Keras' fit takes an OutOfRangeError for the end of the data."""
+"""A run ends at its last step or raises an error, although Keras' fit takes an OutOfRangeError as the end of data."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ def train_to_step_4(folder, batches=6):
 
 @contextlib.contextmanager
 def largest_file(size):
-    """As `ulimit -f`: no file of this process may grow beyond a size in bytes."""
+    """Limits the size in bytes of the files of this process, like `ulimit -f`."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

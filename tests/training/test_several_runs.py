@@ -1,4 +1,4 @@
-"""The summary of runs that differ in their seed."""
+"""The summary of runs with different seeds."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Which strategy a name means, and that the release's TPU flags arrive where a TPU is looked for."""
+"""The strategy of each name, and the release's TPU flags as arguments of TPUClusterResolver."""
 
 import socket
 
@@ -32,7 +32,7 @@ def test_an_unknown_strategy_is_refused():
 
 @pytest.fixture
 def fake_tpu(monkeypatch):
-    """TPUClusterResolver and TPUStrategy replaced; gives what they were called with."""
+    """Replaces TPUClusterResolver and TPUStrategy, and returns the arguments of their calls."""
     calls = {}
     found = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
 
@@ -72,7 +72,7 @@ def test_no_tpu_is_one_clear_line(monkeypatch):
         create_strategy("tpu", TpuAddress("node-1"))
 
 
-def test_an_address_where_nobody_answers_is_one_clear_line():
+def test_an_unreachable_address_is_one_clear_line():
     with socket.socket() as unused:  # bound and not listening: a connection is refused
         unused.bind(("127.0.0.1", 0))
         address = "grpc://127.0.0.1:%d" % unused.getsockname()[1]

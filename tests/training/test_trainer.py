@@ -1,4 +1,4 @@
-"""The trainer's step: the release's recorded training, and what must not change it."""
+"""The trainer's step: the release's recorded training, and options that must not change it."""
 
 import numpy as np
 import pytest
@@ -153,7 +153,7 @@ def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved(golden, initial)
 @pytest.mark.long
 @pytest.mark.parametrize("seq, gradient_accumulation_steps", [(16, 1), (32, 2)])
 def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_accumulation_steps):
-    """What a TPU asks for: gradients, update and evaluation as one XLA program."""
+    """A TPU requires this: gradients, update and evaluation are one XLA program."""
     one_layer = initial[0].replace(num_hidden_layers=1), initial[1]
     trainer = new_trainer(one_layer, gradient_accumulation_steps=gradient_accumulation_steps)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Several workers wait for each other, the chief goes first, and a worker that is lost is named."""
+"""Workers wait for each other, the chief starts first, and an error names a worker that was lost."""
 
 import tensorflow as tf
 from two_workers import TwoWorkers
