@@ -48,7 +48,7 @@ _NOT_TRUSTED = "is a TF2 module whose variables do not have the release's names"
 # What is said where a script does not work.
 REFUSALS = {
     **{("unknown_module", script): _NOT_TRUSTED for script in SCRIPTS},
-    **{("served", script): "served carries no albert_config.json" for script in SCRIPTS},
+    **{("served", script): "served has no albert_config.json" for script in SCRIPTS},
     ("trusted_module", "fill_mask.py"): _NO_PRETRAINER,
     ("trusted_module", "score_sentences.py"): _NO_PRETRAINER,
     ("trusted_module", "run_pretraining.py"): _NO_PRETRAINER,
