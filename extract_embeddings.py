@@ -39,7 +39,7 @@ flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a line
                      "the number stored with the weights, or 512 if none is stored.", *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
 define_engine_flags("Number of processes of Beam's local runner.")
-flags.DEFINE_integer("num_shards", 1, "With --engine=beam, the number of output files: with N > 1, x.npy becomes "
+flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
                      "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS

@@ -63,8 +63,8 @@ def draw_training(directories: list[str], path: str) -> None:
     """Draws the accuracies of consecutive pre-training runs, over the total number of steps.
 
     Args:
-      directories: of the runs, in order.
-      path: of the SVG file.
+      directories: directories of the runs, in order.
+      path: path of the SVG file.
     """
     histories, first_step = {}, 0
     for directory in directories:

@@ -46,11 +46,11 @@ flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli
                     "wnli or ax.")
 flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
                     "--task_name; albert_tf/data/task_config.py shows one.")
-flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "How texts of more than --max_seq_length "
-                  "tokens are read. truncate: without their ends. mean, max: in overlapping windows; the logits of a "
-                  "text are the mean or the maximum over its windows.")
-flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window to the start of the next. "
-                     "Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
+flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "Handling of texts of more than "
+                  "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
+                  "overlapping windows, and the logits of a text are the mean or the maximum over its windows.")
+flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start of "
+                     "the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
 flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                      "windows.", *bounds.CANDIDATES.at_least(2))
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)

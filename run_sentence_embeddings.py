@@ -42,11 +42,12 @@ shared.define_pooling_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=3e-5, train_batch_size=64, save_checkpoints_steps=100)
 tuning.define_finetuning_flags(max_seq_length=128)
 shared.define_device_flags()
-flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "sts: the cosine of two texts is STS-B's score; "
-                  "pairs: the two texts of a row are nearest to each other in their batch; simcse: the same for each "
-                  "line and itself under another dropout.")
-flags.DEFINE_string("train_file", None, "For --objective=pairs: a .tsv or .csv of two columns without a header, or "
-                    "JSON lines with text_a and text_b. For simcse: UTF-8 text, one text a line.")
+flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two "
+                  "texts predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their "
+                  "batch. simcse: like pairs, with each line and the same line under another dropout mask.")
+flags.DEFINE_string("train_file", None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file "
+                    "with two columns and no header, or JSON lines with text_a and text_b. For --objective=simcse it "
+                    "is UTF-8 text, one text on each line.")
 flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
 flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to use "
                     "instead of STS-B; see albert_tf/data/task_config.py.")

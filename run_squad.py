@@ -61,8 +61,8 @@ flags.DEFINE_integer("doc_stride", 128, "Number of pieces from the start of one 
                      "the next.", *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are truncated.",
                      *bounds.SEQ_LENGTH)
-flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "What to do in training if an answer is not at its "
-                  "answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
+flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not "
+                  "at its answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
 define_float("num_train_epochs", 3.0, "Number of training epochs. The number of steps is this number times questions "
              "divided by --train_batch_size.", lower_bound=0.0)
 define_float("warmup_proportion", 0.1, "Share of the training steps, from 0 to 1, in which the learning rate increases "

@@ -48,7 +48,7 @@ flags.DEFINE_bool("within_word_l2r", False, "Whether to mask also the pieces to 
 flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens of a batch, which has masked copies of "
                      "sentences.", *bounds.TOKENS)
 define_engine_flags("Number of processes of Beam's local runner.")
-flags.DEFINE_integer("num_shards", 1, "With --engine=beam, the number of output files: with N > 1, x.json becomes "
+flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
                      "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS

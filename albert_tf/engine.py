@@ -23,7 +23,7 @@ def define_engine_flags(num_workers_help: str) -> None:
       num_workers_help: the help of --num_workers.
     """
     flags.DEFINE_enum("engine", "local", ["local", "beam"],
-                      "What does the work: processes on this machine (local), or the workers of an Apache Beam "
+                      "The work is done by processes on this machine (local), or by the workers of an Apache Beam "
                       "runner (beam); see docs/large_corpora.md.")
     flags.DEFINE_string("beam_pipeline_options", None,
                         "Comma-separated options of the Beam pipeline, such as "

@@ -103,7 +103,7 @@ def logits(form: Form, rows: list[dict], sentences: str) -> np.ndarray:
     """The logits [examples, labels] of the dev set.
 
     Args:
-      form: of the model.
+      form: the form of the model.
       rows: the inputs of each example.
       sentences: path of the file that has the same, for transformers.
     """

@@ -24,9 +24,9 @@ class TextRange(NamedTuple):
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch of lines stands: in file number `file`, as batch `number` of the range that begins at `start`.
+    """The position of a batch of lines: batch `number` of the range that begins at `start` in file number `file`.
 
-    next_start and next_number are those of the batch that follows in the file; next_start is -1 for the last one.
+    next_start and next_number are the same for the next batch of the file; next_start is -1 for the last batch.
     """
 
     file: int

@@ -73,7 +73,7 @@ class ChoiceTables:
         return examples
 
     def name_of(self, split: str) -> str:
-        """What to call the data of a split: its file, for RACE its folder."""
+        """The name of a split's data: its file, or for RACE its folder."""
         return f"RACE/{split}" if self.data_format == "race" else f"{split}.jsonl"
 
     def num_choices(self, *splits: str) -> int:

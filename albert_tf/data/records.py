@@ -105,10 +105,10 @@ def _check(path: str) -> RecordFile:
     size = tf.io.gfile.stat(path).length
     if size == 0:
         raise ValueError(f"{path} is empty: there are no records in it")
-    beside = manifest_path(path)
-    if not tf.io.gfile.exists(beside):
+    manifest = manifest_path(path)
+    if not tf.io.gfile.exists(manifest):
         return RecordFile(path, None, {})
-    count, expected, made_from = _manifest(beside)
+    count, expected, made_from = _manifest(manifest)
     if size != expected:
         raise ValueError(f"{path} has {size:,} bytes but its manifest says {expected:,}: it was truncated or changed; "
                          "make it again")

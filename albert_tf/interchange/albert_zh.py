@@ -32,7 +32,7 @@ def is_albert_zh(checkpoint: Source) -> bool:
 
 
 def albert_zh_source(checkpoint: Source) -> Source:
-    """A checkpoint of albert_zh under the release's names, with the config beside it.
+    """A checkpoint of albert_zh with the release's variable names, and the config in its folder.
 
     Raises:
       ValueError: the word table or its projection is missing, or their shapes do not fit together.

@@ -19,7 +19,7 @@ def write_run_card(
     """Writes the model card of a run to its directory.
 
     Args:
-      model: that was trained.
+      model: the trained model.
       run, trainer: options of the run.
       command: the command that started the run.
       init_checkpoint: initial weights; None if they were random.

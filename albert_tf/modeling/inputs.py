@@ -19,7 +19,7 @@ def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | 
 
     Args:
       inputs: [batch, seq], or with several sequences side by side, [batch, n, seq].
-      several: what the sequences are, for messages: "windows".
+      several: the name of the sequences in messages, such as "windows".
 
     Returns:
       the inputs as [batch * n, seq], and n; None in place of n if the inputs were [batch, seq].

@@ -49,8 +49,8 @@ def mean_or_max(values: tf.Tensor, mask: tf.Tensor, pooling: str) -> tf.Tensor:
 
     Args:
       values: float32 [batch, n, size].
-      mask: [batch, n], more than 0 for values that count.
-      pooling: of MEAN_OR_MAX.
+      mask: [batch, n], more than 0 for values that are not padding.
+      pooling: "mean" or "max".
     """
     counts = mask[:, :, None] > 0  # [batch, n, 1]
     if pooling == "max":

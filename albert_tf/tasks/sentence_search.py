@@ -18,7 +18,7 @@ class Neighbour(NamedTuple):
     """A line near a query.
 
     Args:
-      cosine: of the vectors of line and query.
+      cosine: the cosine of the vectors of line and query.
       line: number of the line, from 1.
       text: the line itself.
     """

@@ -204,7 +204,7 @@ def test_a_stride_longer_than_the_window_leaves_nothing_out():
 
 
 @pytest.mark.parametrize("lengths, message", [
-    ((67, 128, 64), "max_seq_length=67 leaves no tokens for a paragraph beside a question of max_query_length=64"),
+    ((67, 128, 64), "max_seq_length=67 leaves no tokens for a paragraph after a question of max_query_length=64"),
     ((384, 0, 64), "doc_stride must be at least 1"), ((384, 128, 0), "max_query_length and doc_stride must be"),
     ((384, 318, 64), "doc_stride=318 is more than the 317 pieces of a window .* Use a doc_stride of at most 317")])
 def test_lengths_that_make_no_sense_are_refused(tokenizer, lengths, message):

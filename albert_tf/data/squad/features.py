@@ -52,7 +52,7 @@ class FeatureOptions:
             raise ValueError("max_query_length and doc_stride must be at least 1. "
                              f"Received: {self.max_query_length}, {self.doc_stride}")
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
-            raise ValueError(f"max_seq_length={self.max_seq_length} leaves no tokens for a paragraph beside a question "
+            raise ValueError(f"max_seq_length={self.max_seq_length} leaves no tokens for a paragraph after a question "
                              f"of max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
         shortest_window = self.max_seq_length - self.max_query_length - SPECIAL_TOKENS
         if self.doc_stride > shortest_window:
