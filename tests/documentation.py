@@ -47,9 +47,8 @@ SMALL = {
     "run_tagging.py": dict(FINE_TUNING, max_seq_length=24),
     "run_sentence_embeddings.py": dict(FINE_TUNING, max_seq_length=24),
 }
-# A script whose recipe sets the sizes, and one that serves until it is interrupted: other tests run them, and
-# test_docs.py checks the flags.
-NOT_RUN = {"pretrain_from_text.py", "serve.py"}
+# A script whose recipe sets the sizes: another test runs it, and test_docs.py checks the flags.
+NOT_RUN = {"pretrain_from_text.py"}
 # A block that imports one of them is not run: they are not installed where the tests run.
 OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
 # What needs one of them is not run where it is not installed.

@@ -9,6 +9,13 @@ PAGES = [README, *map(Page, (REPOSITORY / "docs").glob("*.md"))]
 SLOW_SECTION = "Fine-tune"
 
 
+@pytest.fixture(autouse=True)
+def server_ends():
+    """The server of a command ends with its test."""
+    yield
+    README.close()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, golden):
     """The reader's folder."""
