@@ -43,7 +43,7 @@ def main():
         export_mask_filling(FLAGS.export_dir, model, tokenizer, FLAGS.top_k, FLAGS.max_seq_length,
                             FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
-    texts = FLAGS.text or (() if FLAGS.export_dir else map(str.strip, read_standard_input()))
+    texts = FLAGS.text or (() if FLAGS.export_dir else filter(None, map(str.strip, read_standard_input())))
     for text in texts:
         print(text)
         for fillings in fill_masks(model, tokenizer, text, FLAGS.top_k):

@@ -50,8 +50,8 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
       has_header: whether the first line of a .tsv or .csv file has the names of the columns.
 
     Raises:
-      ValueError: the file is missing or empty or has another extension, a named column does not exist, or a line is not
-        UTF-8, CSV or JSON.
+      ValueError: the file is missing or empty or has another extension, a named column does not exist, a row of a .csv
+        has more fields than the header, or a line is not UTF-8, CSV or JSON.
     """
     ending = os.path.splitext(path)[1].lower()
     if ending in _JSON_LINES:
@@ -104,11 +104,15 @@ def _json_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
     # The csv reader needs line ends, since a quoted field may span several lines.
     reader = csv.reader((line + "\n" for line in existing_lines(path)), **form)
+    is_quoted = form.get("quoting") != csv.QUOTE_NONE
     try:
         header = next(reader) if has_header else None
         places = {field: _place(column, header, path) for field, column in columns.items()}
         expected = _width(places.values(), header)
         for values in reader:
+            if is_quoted and header and len(values) > len(header):
+                raise ValueError(f"{path} line {reader.line_num} has {len(values)} fields, but the header has "
+                                 f"{len(header)}: put quotes around a text with a comma")
             if len(values) >= expected:
                 yield Row(reader.line_num, {field: values[place] for field, place in places.items()})
             elif values:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import SpecialTokens
 
 MASK = "[MASK]"
@@ -29,8 +30,12 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
       top_k: number of pieces per mask.
 
     Raises:
-      ValueError: the text has no [MASK], or it has more tokens than max_position_embeddings.
+      ValueError: the model has no masked-LM head, the text has no [MASK], or it has more tokens than
+        max_position_embeddings.
     """
+    if not isinstance(model, AlbertPretrainer):
+        raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
+                         f"{type(model).__name__}")
     ids = masked_ids(tokenizer, text)
     positions = [i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id]
     if not positions:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import stat
 
 import ml_dtypes
 import numpy as np
@@ -94,6 +95,12 @@ def test_every_model_comes_back_bit_equal(tmp_path, kind, changes):
         before, after = ({name: value for name, value in values.items() if "pooler" not in name}
                          for values in (before, after))
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_whoever_can_read_the_config_can_read_the_weights(tmp_path):
+    _, folder = folder_of(tmp_path, "encoder")
+    config, weights = (stat.S_IMODE((folder / name).stat().st_mode) for name in ("config.json", "model.safetensors"))
+    assert weights == config
 
 
 @pytest.mark.parametrize("dtype, stored", [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])

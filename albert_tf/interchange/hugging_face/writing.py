@@ -55,7 +55,9 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder)
     with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
+        mode = os.stat(temporary).st_mode
         save_file(tensors, temporary, metadata={"format": "pt"})
+        os.chmod(temporary, mode)  # safetensors 0.8 writes files that only their owner can read
 
 
 def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.ndarray]:
