@@ -106,7 +106,7 @@ def test_whole_surrogate_pairs_and_escaped_backslashes_are_text(tmp_path):
 
 
 @pytest.mark.parametrize("text, line, message", [
-    ('{\n"a": 1,\n}', None, "^x.json line 3: not JSON"), ('{"a"}', 17, "^x.json line 17: not JSON"),
+    ('{\n"a": 1,\n"b"}', None, "^x.json line 3: not JSON"), ('{"a"}', 17, "^x.json line 17: not JSON"),
     ("[]", None, r"^x.json: expected a JSON object, got '\[\]'$"),
     ("1" * 5001, 17, "^x.json line 17: a number of 5,001 digits$")])
 def test_the_line_is_named(text, line, message):

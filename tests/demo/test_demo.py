@@ -110,4 +110,4 @@ def test_it_ends_with_the_command_that_opens_its_models_on_a_page(tmp_path, monk
     assert pathlib.Path(python).resolve() == pathlib.Path(sys.executable).resolve() and script == "serve.py"
     assert given == [f"--init_checkpoint={folder / name}" for name in ("continued", "fine_tuned")]
     with loaded("serve.py") as run:
-        assert run(init_checkpoint=[argument.partition("=")[2] for argument in given], only_check_args=True) == 0
+        assert "init_checkpoint" in {flag.name for flag in run.flags}
