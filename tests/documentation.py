@@ -271,6 +271,8 @@ def write_reader_files(folder, golden):
     (folder / "blimp/agreement.jsonl").write_text(json.dumps(dict(
         sentence_good="The names are known.", sentence_bad="The names is known.", field="morphology")) + "\n")
     (folder / "pairs.tsv").write_text("The name is known.\tThe file has a name.\nShe came.\tShe is here.\n")
+    (folder / "my_reviews").mkdir()
+    (folder / "my_reviews/dev.csv").write_text("review,verdict\nA dull film.,bad\nA fine day at sea.,good\n")
     for task in ("RTE", "STS-B"):
         shutil.copytree(golden / f"glue/{task}", folder / f"glue/{task}")
     shutil.copytree(golden / "race/RACE", folder / "data/RACE")
