@@ -110,10 +110,13 @@ def main():
     tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, options.windows)
 
     def new_task():
-        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.window_pooling)
+        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.window_pooling,
+                                 task.labels)
         return ClassificationTask(model, task.is_regression)
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
+    if task.labels:
+        tuning.keep_label_names(finetuning, task.labels, options.do_train)
     with chief_first(strategy):
         evaluate = evaluation(task, tables) if options.do_eval else None
         # Raises an error that names the missing checkpoint.

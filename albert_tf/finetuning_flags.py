@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Callable, Collection
+from typing import Callable, Collection, Sequence
 
 import tensorflow as tf
 from absl import flags
@@ -22,11 +22,13 @@ from albert_tf.flags import (
     trainer_options,
     weights_reader,
 )
+from albert_tf.interchange.label_names import check_label_names, write_label_names
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
@@ -135,6 +137,24 @@ def new_finetuning(
     check_length(options.buckets[-1], config)
     tf.io.gfile.makedirs(options.run.output_dir)
     return FineTuning(options, strategy, config, new_task, weights_reader(), best_metric)
+
+
+def keep_label_names(runs: FineTuning, names: Sequence[str], do_train: bool) -> None:
+    """Writes the labels next to the checkpoints of each run, or compares them with those of existing checkpoints.
+
+    Args:
+      runs: the result of new_finetuning.
+      names: the labels, in the order of the logits.
+      do_train: whether the runs will train. If not, nothing is written.
+
+    Raises:
+      ValueError: a run was trained with other labels, or in another order.
+    """
+    for directory in runs.runs.values():
+        if best_or_latest(directory):
+            check_label_names(names, directory)
+        if do_train and is_chief(runs.strategy):
+            write_label_names(names, directory)
 
 
 def train_and_evaluate(

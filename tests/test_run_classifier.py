@@ -237,6 +237,22 @@ def test_a_task_of_ones_own_needs_no_code(script, folder):
                do_predict=True)
     assert {"f1", "eval_accuracy"} <= set(results_of(data / "run"))
     assert (data / "run" / "submit_results.tsv").read_text().splitlines()[1].split("\t")[0] == "4"
+    assert from_pretrained(str(data / "run"), model="classifier").label_names == ("bad", "good")
+    assert from_pretrained(str(data / "run"), model="classifier", num_labels=3).label_names is None
+
+
+def test_labels_in_another_order_are_refused(script, folder, tmp_path):
+    rows = "review,verdict\nWarm.,good\nCold.,bad\n"
+    (tmp_path / "train.csv").write_text(rows)
+    (tmp_path / "dev.csv").write_text(rows)
+    task = dict(name="reviews", files=dict(train="train.csv", dev="dev.csv"),
+                columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["eval_accuracy"])
+    flags = dict(task_config=tmp_path / "task.json", data_dir=tmp_path, output_dir=tmp_path / "run", do_eval=True)
+    (tmp_path / "task.json").write_text(json.dumps(task))
+    script.run(do_train=True, **flags)
+    (tmp_path / "task.json").write_text(json.dumps(dict(task, labels=["good", "bad"])))
+    printed = script.run(expect=1, do_train=False, **flags)
+    assert "was trained with the labels bad, good (label_names.txt), but those of the task are good, bad" in printed
 
 
 @pytest.mark.both_stacks
@@ -388,10 +404,12 @@ def test_a_missing_test_set_is_refused_before_training(script, tmp_path):
 
 
 def test_an_output_directory_of_another_task_is_refused(script, folder):
-    flags = dict(output_dir=folder / "first_rte", train_step=1, do_train=True, do_eval=True)
-    script.run(task_name="rte", **flags)
+    flags = dict(output_dir=folder / "first_mrpc", train_step=1, do_train=True, do_eval=True)
+    script.run(task_name="mrpc", **flags)
     printed = script.run(expect=1, task_name="cola", **flags)
     assert "eval_history.jsonl has no matthew_corr" in printed and "has the results of another task" in printed
+    printed = script.run(expect=1, task_name="rte", **flags)
+    assert "was trained with the labels 0, 1" in printed
 
 
 def test_a_label_without_an_example_is_named(script, tmp_path):

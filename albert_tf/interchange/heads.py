@@ -75,6 +75,10 @@ def _pooling(name: str) -> Callable[[Source], Any]:
     return lambda source: getattr(source.sentence_pooling or SentencePooling(), name)
 
 
+def _label_names(source: Source) -> tuple[str, ...] | None:
+    return source.label_names
+
+
 HEADS = (
     Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
     Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
@@ -89,12 +93,14 @@ HEADS = (
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
          pipeline_tag="fill-mask"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
-         _same_for_both("", "classifier"), arguments=dict(num_labels=_num_labels("output_weights")),
+         _same_for_both("", "classifier"),
+         arguments=dict(num_labels=_num_labels("output_weights"), label_names=_label_names),
          pipeline_tag="text-classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
-                        label_names=lambda source: source.label_names), pipeline_tag="token-classification"),
+                        label_names=_label_names),
+         pipeline_tag="token-classification"),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
     Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",),

@@ -23,6 +23,14 @@ def label_names_in(directory: str) -> tuple[str, ...] | None:
     return tuple(read_lines(path)) if tf.io.gfile.exists(path) else None
 
 
+def check_label_names(names: Sequence[str], directory: str) -> None:
+    """Raises ValueError if the weights in a directory were trained with other labels, or in another order."""
+    stored = label_names_in(directory)
+    if stored is not None and stored != tuple(names):
+        raise ValueError(f"{directory}: the model was trained with the labels {', '.join(stored)} ({LABEL_NAMES}), but "
+                         f"those of the task are {', '.join(names)}")
+
+
 def write_label_names(names: Sequence[str], directory: str) -> None:
     """Writes the names to the directory of the weights, which is made if it does not exist."""
     write_text(os.path.join(directory, LABEL_NAMES), "".join(f"{name}\n" for name in names))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -9,6 +11,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import as_rows, side_by_side
+from albert_tf.modeling.labels import checked_label_names
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import MEAN_OR_MAX, mean_or_max
 
@@ -22,20 +25,21 @@ class AlbertClassifier(ConfiguredModel):
       num_labels: number of logits; 1 for regression.
       classifier_dropout_prob: dropout rate of the pooled output in training.
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
+      label_names: the name of each label, in the order of the logits; None if they have no names.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
     [batch, num_labels].
 
     Raises:
-      ValueError: window_pooling is unknown.
+      ValueError: window_pooling is unknown, or the number of label_names is not num_labels.
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling")
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
-                 window_pooling: str = "mean", **kwargs):
+                 window_pooling: str = "mean", label_names: Sequence[str] | None = None, **kwargs):
         super().__init__(config, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -43,6 +47,7 @@ class AlbertClassifier(ConfiguredModel):
         self.classifier = OutputDense("", config.hidden_size, num_labels, config.initializer_range)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         self.window_pooling = window_pooling
+        self.label_names = checked_label_names(label_names, num_labels)
         self.built = True
 
     def call(self, inputs, training=False):

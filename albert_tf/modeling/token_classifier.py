@@ -8,6 +8,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.labels import checked_label_names
 from albert_tf.modeling.layers import OutputDense
 
 
@@ -33,12 +34,10 @@ class AlbertTokenClassifier(ConfiguredModel):
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  label_names: Sequence[str] | None = None, **kwargs):
         super().__init__(config, **kwargs)
-        if label_names is not None and len(label_names) != num_labels:
-            raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("cls/tokens/", config.hidden_size, num_labels, config.initializer_range)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
-        self.label_names = None if label_names is None else tuple(label_names)
+        self.label_names = checked_label_names(label_names, num_labels)
         self.built = True
 
     def call(self, inputs, training=False):

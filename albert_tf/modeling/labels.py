@@ -1,0 +1,14 @@
+"""The names of a classifier's labels."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+
+def checked_label_names(label_names: Sequence[str] | None, num_labels: int) -> tuple[str, ...] | None:
+    """The names as a tuple; raises ValueError if their number is not num_labels."""
+    if label_names is None:
+        return None
+    if len(label_names) != num_labels:
+        raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
+    return tuple(label_names)
