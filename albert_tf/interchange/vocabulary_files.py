@@ -61,7 +61,8 @@ class VocabularyFiles:
           ValueError: there is no vocabulary, or it cannot be read.
         """
         if not self:
-            raise ValueError("--spm_model_file or --vocab_file is missing, and no vocabulary came with the weights")
+            raise ValueError("no vocabulary came with the weights of --init_checkpoint (albert_tiny_en has one), and "
+                             "--spm_model_file or --vocab_file is missing")
         directory = os.path.dirname(self.path)
         with errors_naming(self.archive or directory, directory):
             return FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
