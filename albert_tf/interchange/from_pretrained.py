@@ -75,10 +75,10 @@ def build(
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
     head = head_named(model)
-    of_source = {name: read(source) for name, read in head.arguments.items()}
-    if "num_labels" in arguments and arguments["num_labels"] != of_source.get("num_labels"):
-        of_source.pop("label_names", None)  # they name the labels of another head
+    of_source = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
     arguments = {**of_source, **arguments}
+    if of_source.get("label_names") and len(of_source["label_names"]) != arguments["num_labels"]:
+        arguments["label_names"] = None  # they name the labels of another head
     config = config or source.config
     if source.module:
         built = head.model(config, **arguments)
