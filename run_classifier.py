@@ -54,11 +54,8 @@ flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one wi
 flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                      "windows.", *bounds.CANDIDATES.at_least(2))
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 0, "Number of steps in which the learning rate increases from 0 to its peak.",
-                     *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, ids, or "
-                    "serialized tf.Examples. Default: nothing is exported.")
+tuning.define_step_flags(train_step=1000, warmup_step=0)
+tuning.define_export_flag()
 flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
 define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its predictions, for "
              "clients that compare probabilities with it. Default: none.")

@@ -56,11 +56,8 @@ flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions fo
 flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. Of longer ones, "
                      "the last tokens are kept.", *bounds.SEQ_LENGTH)
 define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 12000, "Number of training steps.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 1000, "Number of steps in which the learning rate increases from 0 to its peak.",
-                     *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, ids, or "
-                    "serialized tf.Examples. Default: nothing is exported.")
+tuning.define_step_flags(train_step=12000, warmup_step=1000)
+tuning.define_export_flag()
 FLAGS = flags.FLAGS
 
 

@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf import finetuning_flags as tuning, flags as shared
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
@@ -53,11 +53,8 @@ flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a r
                     "instead of STS-B; see albert_tf/data/task_config.py.")
 define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
 define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
-flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 100, "Number of steps in which the learning rate increases from 0 to its peak.",
-                     *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, ids, or "
-                    "serialized tf.Examples. Default: nothing is exported.")
+tuning.define_step_flags(train_step=1000, warmup_step=100)
+tuning.define_export_flag()
 FLAGS = flags.FLAGS
 
 

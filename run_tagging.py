@@ -60,11 +60,8 @@ flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one wi
 flags.DEFINE_bool("label_all_pieces", False, "Whether all pieces of a word have its tag in training, and the "
                   "prediction is their mean. If false, only the first piece of a word has its tag.")
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
-flags.DEFINE_integer("train_step", 1000, "Number of training steps.", *bounds.STEPS)
-flags.DEFINE_integer("warmup_step", 100, "Number of steps in which the learning rate increases from 0 to its peak.",
-                     *bounds.STEPS.at_least(0))
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts raw text, words, ids, or "
-                    "serialized tf.Examples. Default: nothing is exported.")
+tuning.define_step_flags(train_step=1000, warmup_step=100)
+tuning.define_export_flag("raw text, words, ids, or serialized tf.Examples")
 FLAGS = flags.FLAGS
 
 

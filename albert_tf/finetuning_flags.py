@@ -139,6 +139,19 @@ def new_finetuning(
     return FineTuning(options, strategy, config, new_task, weights_reader(), best_metric)
 
 
+def define_step_flags(train_step: int, warmup_step: int) -> None:
+    """Defines --train_step and --warmup_step. The arguments are the script's defaults."""
+    flags.DEFINE_integer("train_step", train_step, "Number of training steps.", *bounds.STEPS)
+    flags.DEFINE_integer("warmup_step", warmup_step, "Number of steps in which the learning rate increases from 0 to "
+                         "its peak.", *bounds.STEPS.at_least(0))
+
+
+def define_export_flag(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
+    """Defines --export_dir of a SavedModel that accepts these inputs."""
+    flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
+                        "nothing is exported.")
+
+
 def keep_label_names(runs: FineTuning, names: Sequence[str], do_train: bool) -> None:
     """Writes the labels next to the checkpoints of each run, or compares them with those of existing checkpoints.
 
