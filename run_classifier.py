@@ -84,7 +84,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.apply_recipe()
+    tuning.set_defaults()
     check_export(FLAGS.export_dir)
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")

@@ -86,7 +86,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.apply_recipe()
+    tuning.set_defaults()
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
     return shared.from_flags(Options, cached_dir=tuning.cached_dir(),

@@ -79,7 +79,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.apply_recipe()
+    tuning.set_defaults()
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
     if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:

@@ -131,7 +131,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.apply_recipe()
+    tuning.set_defaults()
     check_export(FLAGS.export_dir)
     tuning.check_purpose("ask")
     train_step = tuning.in_place_of("num_train_epochs", "train_step")

@@ -85,7 +85,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.apply_recipe()
+    tuning.set_defaults()
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
     for purpose in ("train", "eval", "predict"):

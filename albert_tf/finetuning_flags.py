@@ -16,6 +16,7 @@ from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.flags import (
     check_length,
     command_line,
+    default_length,
     from_flags,
     run_options,
     starting_point,
@@ -51,7 +52,9 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint in --output_dir, or its "
                       "latest one, or --init_checkpoint, whichever exists first.")
     flags.DEFINE_integer("max_seq_length", max_seq_length,
-                         "Largest number of tokens of an input sequence, including special tokens.",
+                         "Largest number of tokens of an input sequence, including special tokens. If the flag is not "
+                         "set, a run in --output_dir keeps the length that it was trained with, and a new run has the "
+                         "default, or the model's max_position_embeddings if that is smaller.",
                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
                       "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
@@ -69,26 +72,39 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
                       "Default: predictions are those of the run's own checkpoint.")
 
 
-def apply_recipe() -> None:
-    """Sets the flags that --recipe lists, except those that the command line sets.
+def set_defaults() -> None:
+    """Sets flags that the command line does not set: those of --recipe, and --max_seq_length by the run or the model.
+
+    Raises:
+      ValueError: see apply_recipe; or the model has no config.
+    """
+    name = "max_seq_length"
+    if name not in apply_recipe() and not FLAGS[name].present:
+        FLAGS.set_default(name, default_length(FLAGS[name].default))
+
+
+def apply_recipe() -> Collection[str]:
+    """Sets the flags that --recipe lists, except those that the command line sets. Returns their names.
 
     Raises:
       ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the script.
     """
     if not FLAGS.recipe:
-        return
+        return ()
     named = RECIPES / f"{FLAGS.recipe.lower()}.json"
     path = str(named) if named.is_file() else FLAGS.recipe
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
         raise ValueError(f"no recipe {FLAGS.recipe!r}: expected one of {names}, or the path of a JSON file")
-    for name, value in read_json_object(path).items():
+    values = read_json_object(path)
+    for name, value in values.items():
         try:
             if value is None:
                 raise ValueError(f"--{name} has no value")
             FLAGS.set_default(name, value)
         except (ValueError, flags.Error) as error:
             raise ValueError(f"{path}: {error}") from error
+    return values.keys()
 
 
 def in_place_of(name: str, replacement: str) -> int | None:
@@ -178,7 +194,7 @@ def train_and_evaluate(
 
     Args:
       runs: the result of new_finetuning.
-      vocabulary: the model's vocabulary, which is copied to the checkpoints' directory.
+      vocabulary: the model's vocabulary, which is copied to the checkpoints' directory, with --max_seq_length.
       training_table: function that makes the training table; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
@@ -194,7 +210,7 @@ def train_and_evaluate(
     if training_table:
         if is_chief(runs.strategy):
             for directory in runs.runs.values():
-                copy_vocabulary(vocabulary, directory)
+                copy_vocabulary(vocabulary, directory, max_seq_length=runs.options.buckets[-1])
         with chief_first(runs.strategy):
             table = training_table()
         runs.train(table, evaluate, write_card)

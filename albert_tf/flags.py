@@ -172,10 +172,14 @@ def _model_path() -> str | None:
 
     This is the initial weights, or the run in --output_dir, or the first of --ensemble_checkpoints.
     """
-    directory = FLAGS.output_dir if "output_dir" in FLAGS else None
-    run = best_or_latest(best_run(directory)) if directory else None
     ensemble = FLAGS.ensemble_checkpoints if "ensemble_checkpoints" in FLAGS else []
-    return starting_point() or run or next(iter(ensemble), None)
+    return starting_point() or _run() or next(iter(ensemble), None)
+
+
+def _run() -> str | None:
+    """The best or latest checkpoint of the run in --output_dir; None if there is none."""
+    directory = FLAGS.output_dir if "output_dir" in FLAGS else None
+    return best_or_latest(best_run(directory)) if directory else None
 
 
 def config() -> AlbertConfig:
@@ -298,6 +302,23 @@ def pooling_arguments(model: str) -> dict[str, Any]:
         if FLAGS[name].value is not None:
             raise ValueError(f"--{name} is for --model=sentence_encoder. Received: --model={model}")
     return {}
+
+
+def default_length(largest: int) -> int:
+    """The default of --max_seq_length in a fine-tuning script. It can be called before set_up.
+
+    It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
+    that of the weights that predict. If these have no length, it is `largest`, or max_position_embeddings if that is
+    smaller.
+    """
+    used = _run() or (None if FLAGS.do_train else next(iter(FLAGS.ensemble_checkpoints), starting_point()))
+    stored = _open(used).max_seq_length if used else None
+    if stored:
+        return stored
+    model_path = None if FLAGS.albert_config_file else _model_path()
+    if model_path and _open(model_path).module:  # its config has no limit, and would run its graph
+        return largest
+    return min(largest, config().max_position_embeddings)
 
 
 def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:

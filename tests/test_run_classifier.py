@@ -120,6 +120,15 @@ def test_prediction_needs_no_evaluation_and_a_run_has_config_and_vocabulary_with
     check_answers(directory, golden, "rte")
 
 
+def test_a_run_is_predicted_and_exported_at_the_length_that_it_was_trained_with(script, folder, tmp_path):
+    flags = dict(task_name="rte", output_dir=tmp_path / "run", cached_dir=tmp_path / "cached")
+    script.run(do_train=True, train_step=1, max_seq_length=16, **flags)
+    script.run(do_predict=True, export_dir=tmp_path / "served", max_seq_length=None, **flags)
+    (manifest,) = (tmp_path / "cached").glob("rte_test_*.manifest.json")
+    assert json.loads(manifest.read_text())["made_from"]["max_seq_length"] == 16
+    assert json.loads((tmp_path / "run/tokenizer_config.json").read_text())["max_seq_length"] == 16
+
+
 def test_evaluation_alone_takes_the_checkpoints_that_are_there(script, folder):
     script.run(task_name="rte", output_dir=folder / "later", do_train=True)
     printed = script.run(task_name="rte", output_dir=folder / "later", do_eval=True)

@@ -28,6 +28,8 @@ class Source:
       model: which model of from_pretrained it is, where the source says so in words.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as the encoder it is, and `read_config` and whoever uses it run its graph.
+      max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if it is not
+        stored with the weights.
     """
 
     path: str
@@ -39,6 +41,7 @@ class Source:
     sentence_pooling: SentencePooling | None = None
     model: str | None = None
     module: str | None = None
+    max_seq_length: int | None = None
 
     def value(self, name: str) -> tf.Tensor:
         """The value with a release name.

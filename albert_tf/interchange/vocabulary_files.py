@@ -1,4 +1,4 @@
-"""The vocabulary files next to weights, and the casing that is stored with them."""
+"""The vocabulary files next to weights, and the casing and the length of rows that are stored with them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import fnmatch
 import json
 import os
 import reprlib
+from typing import Any
 
 import tensorflow as tf
 
+from albert_tf import bounds
 from albert_tf.files import write_text, written_whole
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.json_files import read_json_object
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer
 
 # The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
-# Hugging Face's file with the casing.
+# Hugging Face's file with the casing. Fine-tuning also writes the length of rows to it, as max_seq_length.
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
@@ -77,32 +80,49 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
     return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), lower_case_in(directory))
 
 
-def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
-    """Copies a vocabulary to the directory of weights, and writes its casing to tokenizer_config.json.
+def copy_vocabulary(
+    files: VocabularyFiles, directory: str, name: str | None = None, max_seq_length: int | None = None
+) -> None:
+    """Copies a vocabulary to the directory of weights, and writes casing and length to tokenizer_config.json.
 
     Args:
       files: the vocabulary. If it is empty, nothing is done.
       directory: the directory, which is made if it does not exist.
       name: name of the copy; None for the name of the file.
+      max_seq_length: the largest number of tokens of a row that the weights are trained with; None if it is not stored.
     """
     if not files:
         return
     target = os.path.join(directory, name or os.path.basename(files.path))
     with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
         tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    if files.do_lower_case is not None:
-        write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(dict(do_lower_case=files.do_lower_case)))
+    values = dict(do_lower_case=files.do_lower_case, max_seq_length=max_seq_length)
+    stored = {key: value for key, value in values.items() if value is not None}
+    if stored:
+        write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(stored))
 
 
 def lower_case_in(directory: str) -> bool | None:
     """The value of do_lower_case in a directory's tokenizer_config.json; None if there is none."""
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    if not tf.io.gfile.exists(path):
-        return None
-    lower = read_json_object(path).get("do_lower_case")
+    lower = _stored(path, "do_lower_case")
     if lower is not None and not isinstance(lower, bool):
         raise ValueError(f"{path}: do_lower_case must be true or false. Received: {reprlib.repr(lower)}")
     return lower
+
+
+def length_in(directory: str) -> int | None:
+    """The value of max_seq_length in a directory's tokenizer_config.json; None if there is none."""
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    length = _stored(path, "max_seq_length")
+    if length is not None:
+        bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1).check(f"{path}: max_seq_length", length)
+    return length
+
+
+def _stored(path: str, key: str) -> Any:
+    """The value of a key in a tokenizer_config.json; None if the file or the key does not exist."""
+    return read_json_object(path).get(key) if tf.io.gfile.exists(path) else None
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

@@ -13,6 +13,7 @@ from absl import logging
 
 from albert_tf.files import write_text
 from albert_tf.json_files import read_json_object
+from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.evaluation import best_of, read_history, write_results
 
 _RUNS = "eval_runs.json"
@@ -45,10 +46,14 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> Non
 
 
 def best_run(directory: str) -> str:
-    """The directory of the best of several runs; the directory itself if it is that of a single run."""
+    """The directory of the best of several runs; the directory itself if it is that of a single run.
+
+    If none of several runs was evaluated, it is the first one that has a checkpoint.
+    """
     path = os.path.join(directory, _RUNS)
     if not tf.io.gfile.exists(path):
-        return directory
+        runs = [] if best_or_latest(directory) else sorted(tf.io.gfile.glob(os.path.join(directory, "seed_*")))
+        return next(filter(best_or_latest, runs), directory)
     best = read_json_object(path).get("best_run")
     if not isinstance(best, str) or os.path.basename(best) != best or best in ("", ".", ".."):
         raise ValueError(f"{path}: best_run must be the name of a folder next to it. Received: {reprlib.repr(best)}")

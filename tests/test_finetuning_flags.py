@@ -1,0 +1,88 @@
+"""The default of --max_seq_length in the fine-tuning scripts: of a run, of weights, and of a new run."""
+
+import json
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from in_process import loaded
+from script_process import arguments_of
+
+from albert_tf import finetuning_flags
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import save
+from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.modeling.albert_model import AlbertModel
+
+RELEASE = {"run_classifier.py": 512, "run_squad.py": 384, "run_race.py": 512, "run_tagging.py": 128,
+           "run_sentence_embeddings.py": 128}
+CONFIG = dict(vocab_size=2000, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
+              intermediate_size=4)
+
+
+def length_of(script="run_classifier.py", **values):
+    """The value of --max_seq_length that a script uses with other flags."""
+    with loaded(script), flagsaver.flagsaver():
+        defined = {name: value for name, value in dict(data_dir="data", **values).items() if name in flags.FLAGS}
+        flags.FLAGS([script, *arguments_of(defined)])
+        finetuning_flags.set_defaults()
+        return flags.FLAGS.max_seq_length
+
+
+@pytest.fixture
+def trained(tmp_path, golden):
+    """The directory of a run that was trained with 24 tokens; the model has 64 positions."""
+    return write_run(tmp_path / "trained", golden, 24)
+
+
+def write_run(folder, golden, length):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
+    save(AlbertModel(AlbertConfig(**CONFIG, max_position_embeddings=64)), str(folder), "ours", vocabulary)
+    copy_vocabulary(vocabulary, str(folder), max_seq_length=length)
+    return folder
+
+
+@pytest.mark.parametrize("script", RELEASE)
+def test_a_run_keeps_the_length_that_it_was_trained_with(script, trained):
+    assert length_of(script, output_dir=trained) == length_of(script, output_dir=trained, do_train=True) == 24
+
+
+@pytest.mark.parametrize("positions", [64, 512])
+@pytest.mark.parametrize("script", RELEASE)
+def test_a_new_run_has_the_default_of_the_release_or_all_positions_of_the_model(script, positions, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, max_position_embeddings=positions)))
+    length = length_of(script, albert_config_file=tmp_path / "config.json", output_dir=tmp_path / "new", do_train=True)
+    assert length == min(RELEASE[script], positions)
+
+
+def test_the_command_line_and_then_a_recipe_have_precedence(trained, tmp_path):
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text('{"max_seq_length": 32}')
+    assert length_of(output_dir=trained, recipe=recipe) == 32
+    assert length_of(output_dir=trained, recipe=recipe, max_seq_length=16) == 16
+    recipe.write_text('{"train_step": 3}')
+    assert length_of(output_dir=trained, recipe=recipe) == 24
+
+
+def test_weights_that_predict_keep_their_length_and_weights_that_a_run_starts_from_do_not(trained, tmp_path):
+    new = dict(output_dir=tmp_path / "new", do_predict=True)
+    assert length_of(init_checkpoint=trained, **new) == length_of(ensemble_checkpoints=trained, **new) == 24
+    assert length_of(init_checkpoint=trained, do_train=True, **new) == 64
+
+
+def test_several_runs_that_were_interrupted_keep_their_length(golden, tmp_path):
+    (tmp_path / "runs/seed_7").mkdir(parents=True)  # has no checkpoint yet
+    write_run(tmp_path / "runs/seed_8", golden, 40)
+    assert length_of(output_dir=tmp_path / "runs", num_runs=2, do_train=True) == 40
+
+
+def test_a_run_without_a_stored_length_has_the_default(trained):
+    (trained / "tokenizer_config.json").unlink()
+    assert length_of(output_dir=trained) == 64
+
+
+@pytest.mark.parametrize("length", ["-3", "3", '"24"', "70000"])
+def test_a_stored_length_that_is_none_is_named(trained, length):
+    (trained / "tokenizer_config.json").write_text(f'{{"max_seq_length": {length}}}')
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: max_seq_length must be a whole number from 4 to"):
+        length_of(output_dir=trained)
