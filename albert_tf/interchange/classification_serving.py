@@ -19,9 +19,10 @@ def export_classification(
     """Writes a SavedModel that labels texts (see export_model for the signatures).
 
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
-    outputs are probabilities, float32 [batch, labels], and predictions [batch], the index of the label. For regression
-    both are the score. If a threshold is set, it is a third output, float32 [batch]. With windows, raw text is split
-    into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
+    outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and
+    labels, string [batch], its name, if the model has label names. For regression, probabilities and predictions are
+    the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is split into
+    windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -42,6 +43,8 @@ def export_classification(
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:
             served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
+            if model.label_names:
+                served["labels"] = tf.gather(tf.constant(model.label_names), served["predictions"])
         if threshold is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
         return served

@@ -12,6 +12,7 @@ from albert_tf.interchange.model_card import ModelCard, model_name, write_model_
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.run import RunOptions
@@ -123,6 +124,14 @@ def test_the_card_of_a_run_has_its_options(run):
                 "| optimizer | lamb |", "| learning rate | 0.5 |", "| precision | float32 |"):
         assert row in text.splitlines(), row
     assert header(text)["pipeline_tag"] == "fill-mask"
+
+
+def test_the_card_of_a_classifiers_run_lists_its_labels(tmp_path):
+    run, trainer = RunOptions(str(tmp_path), 20, 4), TrainerOptions("lamb", 0.5)
+    write_run_card(AlbertClassifier(CONFIG, 2, label_names=("bad", "good | fair")), run, trainer, "python run.py")
+    assert "| labels | bad, good \\| fair |" in (tmp_path / "README.md").read_text().splitlines()
+    write_run_card(AlbertClassifier(CONFIG, 1), run, trainer, "python run.py")
+    assert "| labels |" not in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.parametrize("to", sorted(set(FORMATS) - {"tf1_bert"}))

@@ -17,6 +17,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.tagging_features import TaggingFeatureOptions
+from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.interchange.squad_serving import export_question_answering
@@ -125,6 +126,35 @@ def test_a_classifier_answers_text_ids_and_examples_alike(tmp_path, tokenizer, c
                       ("examples", dict(examples=examples))):
         np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], atol=1e-5)
         assert answer["predictions"] == expected["predictions"].tolist()
+
+
+@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
+def test_a_classifier_names_the_label_in_every_signature(tmp_path, tokenizer, config):
+    names = ["bad", "größer, besser", "good"]
+    model = AlbertClassifier(config.replace(initializer_range=0.5), num_labels=3, label_names=names)
+    export_classification(str(tmp_path / "named"), model, tokenizer, 12, has_pairs=False)
+    texts = ["The name of", "file", "", "very long " * 10]
+    rows = [PairPacker(tokenizer, 12).pack(tokenizer.encode(text)) for text in texts]
+    examples = [tf.train.Example(features=tf.train.Features(feature={name: int_feature(row[name]) for name in row}))
+                .SerializeToString() for row in rows]
+    inputs = dict(serving_default=dict(text_a=texts), examples=dict(examples=examples),
+                  ids={name: np.array([row[name] for row in rows], np.int32) for name in rows[0]})
+    expected = model(inputs["ids"])["logits"].numpy().argmax(axis=1)
+    for signature, values in inputs.items():
+        answer = tf.saved_model.load(str(tmp_path / "named")).signatures[signature](
+            **{name: tf.constant(value) for name, value in values.items()})
+        assert [label.decode() for label in answer["labels"].numpy()] == [names[index] for index in expected]
+        assert answer["predictions"].numpy().tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
+@pytest.mark.parametrize("arguments", [dict(num_labels=2), dict(num_labels=1, label_names=["score"])])
+def test_without_names_or_for_a_score_there_are_no_labels(tmp_path, tokenizer, config, arguments):
+    model = AlbertClassifier(config, **arguments)
+    export_classification(str(tmp_path / "served"), model, tokenizer, 12, has_pairs=False,
+                          is_regression=arguments["num_labels"] == 1)
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    assert set(served.structured_outputs) == {"probabilities", "predictions"}
 
 
 def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):

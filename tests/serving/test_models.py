@@ -19,6 +19,7 @@ from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.serving.batching import Batcher
 from albert_tf.serving.models import model_of_saved_model, model_of_source, names_of
 from albert_tf.tasks.fill_mask import fill_masks
@@ -106,6 +107,15 @@ def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
         logits = np.asarray(model(inputs)["logits"][0])
         np.testing.assert_allclose(answer["probabilities"], np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
         assert answer["predictions"] == logits.argmax()
+
+
+def test_a_classifier_with_names_answers_with_the_name_of_the_label(config, sentence_pieces, tmp_path):
+    model = AlbertClassifier(config.replace(initializer_range=0.5), 2, label_names=("bad", "good"))
+    save(model, str(tmp_path / "films"), "tf1", VocabularyFiles.of(sentence_pieces))
+    with running([model_of_source("films", open_source(str(tmp_path / "films")))]) as server:
+        answer, = predict(server, "films", instances=[dict(text_a="the name")])
+    assert set(answer) == {"probabilities", "predictions", "labels"}
+    assert answer["labels"] == ("bad", "good")[answer["predictions"]]
 
 
 def test_words_are_tagged_at_their_offsets(served):

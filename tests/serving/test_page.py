@@ -44,6 +44,9 @@ MODELS = [
     ServedModel("films", "a classifier", dict(serving_default=Signature(
         texts("text_a", "text_b"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1)),
         "classify", labels=("bad", "good")))),
+    ServedModel("exported", "a SavedModel", dict(serving_default=Signature(
+        texts("text_a"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1),
+                                              labels=encoded(["good"])[0]), "classify"))),
     ServedModel("race", "choices", dict(serving_default=Signature(
         dict(texts("context", "question"), options=InputSpec("string", (None, 3))),
         lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
@@ -56,7 +59,7 @@ MODELS = [
 def page():
     with browser() as page, running(MODELS) as server:
         page.open(server.url)
-        page.wait_for("return document.querySelectorAll('#models button').length === 5")
+        page.wait_for("return document.querySelectorAll('#models button').length === 6")
         yield page
 
 
@@ -100,6 +103,7 @@ def test_the_signatures_of_a_model_are_tabs(page):
 
 def test_classes_choices_and_tags(page):
     assert ask(page, "films", "Classify", text_a="fine").split("\n") == ["bad", "10.0 %", "good", "90.0 %"]
+    assert ask(page, "exported", "Classify", text_a="fine").split("\n") == ["Label 0", "10.0 %", "good", "90.0 %"]
     assert ask(page, "race", "Choose", options="a boat\n\na kettle").split("\n") == [
         "a boat", "25.0 %", "a kettle", "75.0 %"]
     assert ask(page, "tags", "Tag", text="Ada <i>!") == "AdaB-PER <i>!"
@@ -159,6 +163,6 @@ def luminance(color):
 
 def test_the_page_raises_no_errors(page):
     page.script("location.reload()")
-    page.wait_for("return document.querySelectorAll('#models button').length === 5")
+    page.wait_for("return document.querySelectorAll('#models button').length === 6")
     # A refused request is logged by the browser itself.
     assert [error for error in page.errors() if "status of 400" not in error] == []

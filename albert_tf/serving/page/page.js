@@ -21,7 +21,8 @@ const VIEWS = {
         add(result, "p", `Score: ${prediction.probabilities[0].toFixed(3)}`);
       } else {
         prediction.probabilities.forEach((probability, label) =>
-          bar(result, labels[label] || `Label ${label}`, probability));
+          bar(result, labels[label] || (label === prediction.predictions && prediction.labels) || `Label ${label}`,
+              probability));
       }
     },
   },
