@@ -28,7 +28,6 @@ from albert_tf.finite import define_float
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX
-from albert_tf.required_flags import define_required
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
@@ -41,7 +40,8 @@ shared.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
 tuning.define_finetuning_flags(max_seq_length=512)
 shared.define_device_flags()
-define_required("data_dir", "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of --task_config.")
+flags.DEFINE_string("data_dir", None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
+                    "--task_config. An export does not read it.")
 flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, "
                     "wnli or ax.")
 flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
@@ -68,7 +68,7 @@ class Options:
 
     task: Task
     finetuning: FineTuningOptions
-    data_dir: str
+    data_dir: str | None
     cached_dir: str
     output_dir: str
     max_seq_length: int
@@ -89,6 +89,7 @@ def options_from_flags() -> Options:
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     tuning.check_purpose()
+    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict, "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     windows = WindowOptions() if FLAGS.long_texts == "truncate" else WindowOptions(FLAGS.max_windows, FLAGS.doc_stride)
     window_pooling = "max" if FLAGS.long_texts == "max" else "mean"

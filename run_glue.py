@@ -23,9 +23,11 @@ import run_classifier
 from albert_tf import flags as shared
 from albert_tf.data.glue_tasks import TASKS
 from albert_tf.json_files import read_json_object
+from albert_tf.required_flags import require
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import best_run
 
+require("data_dir")
 FLAGS = flags.FLAGS
 # MNLI comes first, since other tasks start from its checkpoint.
 COLUMNS = ("mnli", "qnli", "qqp", "rte", "sst-2", "mrpc", "cola", "sts-b", "wnli")

@@ -22,11 +22,11 @@ from absl import flags, logging
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
+from albert_tf.data.race import NUM_CHOICES
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.required_flags import define_required
 from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities
@@ -41,7 +41,8 @@ shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_
 tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
 shared.define_device_flags()
 flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
-define_required("data_dir", "Folder that contains RACE, or the .jsonl files of --data_format=jsonl.")
+flags.DEFINE_string("data_dir", None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An "
+                    "export of a model of RACE does not need it.")
 flags.DEFINE_enum("data_format", "race", FORMATS, "race: RACE in its original or the release's layout. jsonl: the "
                   "files train.jsonl, dev.jsonl and test.jsonl with one question per line.")
 flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
@@ -66,7 +67,7 @@ class Options:
     """The flags with the same names; `finetuning` is made from the flags that all fine-tuning scripts share."""
 
     finetuning: FineTuningOptions
-    data_dir: str
+    data_dir: str | None
     data_format: str
     cached_dir: str
     train_file: str | None
@@ -89,6 +90,8 @@ def options_from_flags() -> Options:
     tuning.set_defaults()
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
+    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format == "jsonl",
+                          "RACE, or the .jsonl files")
     return shared.from_flags(Options, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
@@ -101,7 +104,7 @@ def main():
     shared.check_vocabulary(tokenizer, config)
     tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
                           options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
-    num_choices = tables.num_choices(*used_splits(options))
+    num_choices = tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES
 
     def new_task():
         return ClassificationTask(AlbertMultipleChoice(config, options.dropout_prob, num_choices))
@@ -124,7 +127,7 @@ def main():
 
 
 def used_splits(options: Options) -> list[str]:
-    """The splits to read. If there is only an export, the dev set tells the number of choices."""
+    """The splits to read. For an export alone, the dev set has the number of choices."""
     wanted = dict(train=options.do_train, dev=options.do_eval)
     used = [split for split in wanted if wanted[split]] + [options.predict_split] * options.do_predict
     return used or ["dev"]

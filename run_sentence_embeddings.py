@@ -84,8 +84,7 @@ def options_from_flags() -> Options:
     tuning.check_purpose()
     if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
-    if (FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts") and not FLAGS.data_dir:
-        raise ValueError("--data_dir is missing: the directory that holds STS-B")
+    tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
     return shared.from_flags(Options, scored=scored, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))

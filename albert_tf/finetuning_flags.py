@@ -127,6 +127,12 @@ def check_purpose(*others: str) -> None:
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
 
 
+def check_data_dir(is_read: bool, contents: str) -> None:
+    """Raises ValueError, which says what the directory contains, if --data_dir is read and is not set."""
+    if is_read and not FLAGS.data_dir:
+        raise ValueError(f"--data_dir is missing: the directory that holds {contents}")
+
+
 def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTuningOptions:
     """FineTuningOptions from the flags of define_finetuning_flags.
 

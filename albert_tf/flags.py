@@ -309,16 +309,20 @@ def default_length(largest: int) -> int:
 
     It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
     that of the weights that predict. If these have no length, it is `largest`, or max_position_embeddings if that is
-    smaller.
+    smaller. A config that cannot be read is not an error here but in `config`, which is called after set_up has checked
+    the flags.
     """
     used = _run() or (None if FLAGS.do_train else next(iter(FLAGS.ensemble_checkpoints), starting_point()))
     stored = _open(used).max_seq_length if used else None
     if stored:
         return stored
     model_path = None if FLAGS.albert_config_file else _model_path()
-    if model_path and _open(model_path).module:  # its config has no limit, and would run its graph
+    try:
+        if model_path and _open(model_path).module:  # its config has no limit, and would run its graph
+            return largest
+        return min(largest, config().max_position_embeddings)
+    except ValueError:
         return largest
-    return min(largest, config().max_position_embeddings)
 
 
 def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:

@@ -9,5 +9,11 @@ flags.disclaim_key_flags()  # --help lists a flag under the module that calls de
 
 def define_required(name: str, help: str) -> None:
     """A string flag that must be given and not be empty: --output_dir=$DIRECTORY is, where the variable is not set."""
-    flags.DEFINE_string(name, None, help, required=True)
+    flags.DEFINE_string(name, None, help)
+    require(name)
+
+
+def require(name: str) -> None:
+    """Makes a string flag of another module required."""
+    flags.mark_flag_as_required(name)
     flags.register_validator(name, lambda value: value != "", "it must not be empty")

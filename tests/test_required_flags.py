@@ -8,8 +8,8 @@ REQUIRED = {
     "extract_embeddings.py": ("input_file", "output_file"), "layer_distances.py": ("input_file", "output_dir"),
     "export_to_tfhub.py": ("albert_directory", "export_path"),
     "export_to_tflite.py": ("output_dir",), "run_pretraining.py": ("output_dir",), "run_squad.py": ("output_dir",),
-    "run_classifier.py": ("data_dir", "output_dir"), "run_glue.py": ("data_dir", "output_dir"),
-    "run_race.py": ("data_dir", "output_dir"), "run_sentence_embeddings.py": ("output_dir",),
+    "run_classifier.py": ("output_dir",), "run_glue.py": ("data_dir", "output_dir"),
+    "run_race.py": ("output_dir",), "run_sentence_embeddings.py": ("output_dir",),
     "search_sentences.py": ("input_file",)}
 
 
@@ -25,9 +25,20 @@ def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys)
             assert f"flag --{name}=: it must not be empty" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("script, contents", [
+    ("run_classifier.py", "the files of the task"), ("run_race.py", "RACE, or the .jsonl files")])
+def test_a_script_that_reads_data_needs_their_folder(script, contents, tmp_path, capsys):
+    with loaded(script) as run:
+        for data_dir in (None, ""):
+            assert run(output_dir=tmp_path, do_eval=True, task_name="rte", max_seq_length=8, data_dir=data_dir) == 1
+            assert f"error: --data_dir is missing: the directory that holds {contents}" in capsys.readouterr().err
+
+
 def test_scripts_define_required_flags_in_one_way():
     sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py")]
-    assert [path.name for path in sources if "required=True" in path.read_text("utf-8")] == ["required_flags.py"]
+    ways = ("required=True", "mark_flag_as_required", "mark_flags_as_required")
+    assert [path.name for path in sources if any(way in path.read_text("utf-8") for way in ways)] == [
+        "required_flags.py"]
 
 
 def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):

@@ -123,10 +123,21 @@ def test_prediction_needs_no_evaluation_and_a_run_has_config_and_vocabulary_with
 def test_a_run_is_predicted_and_exported_at_the_length_that_it_was_trained_with(script, folder, tmp_path):
     flags = dict(task_name="rte", output_dir=tmp_path / "run", cached_dir=tmp_path / "cached")
     script.run(do_train=True, train_step=1, max_seq_length=16, **flags)
-    script.run(do_predict=True, export_dir=tmp_path / "served", max_seq_length=None, **flags)
+    script.run(do_predict=True, max_seq_length=None, **flags)
+    script.run(export_dir=tmp_path / "served", max_seq_length=None, data_dir=None, **flags)
+    examples = tf.saved_model.load(str(tmp_path / "served")).signatures["examples"]
+    assert examples(examples=tf.constant([an_example(16)]))["predictions"].shape == [1]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        examples(examples=tf.constant([an_example(24)]))
     (manifest,) = (tmp_path / "cached").glob("rte_test_*.manifest.json")
     assert json.loads(manifest.read_text())["made_from"]["max_seq_length"] == 16
     assert json.loads((tmp_path / "run/tokenizer_config.json").read_text())["max_seq_length"] == 16
+
+
+def an_example(length):
+    """A serialized tf.Example with a row of this length."""
+    ones = tf.train.Feature(int64_list=tf.train.Int64List(value=[1] * length))
+    return tf.train.Example(features=tf.train.Features(feature=dict.fromkeys(ENCODER_INPUTS, ones))).SerializeToString()
 
 
 def test_evaluation_alone_takes_the_checkpoints_that_are_there(script, folder):

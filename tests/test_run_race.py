@@ -169,6 +169,13 @@ def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained
     np.testing.assert_allclose(served.signatures["ids"](**ids)["probabilities"], expected, atol=1e-5)
 
 
+def test_a_finished_run_is_exported_without_its_data(script, trained, folder):
+    script.run(output_dir=trained, do_train=False, do_eval=False, data_dir=None, export_dir=folder / "served_later")
+    options = tf.saved_model.load(str(folder / "served_later")).signatures[
+        "serving_default"].structured_input_signature[1]["options"]
+    assert options.shape.as_list() == [None, 4]
+
+
 def check_served(directory, examples, predictions, num_choices):
     """Checks that a SavedModel has the script's probabilities, and 0 for choices that a question does not have."""
     served = tf.saved_model.load(str(directory)).signatures["serving_default"]

@@ -111,6 +111,14 @@ def test_the_export_tags_words_text_ids_and_examples_as_the_script_does(trained,
     assert [names[i] for i in best] == sum(TAGS, [])
 
 
+def test_a_finished_run_is_exported_without_its_data(script, trained, folder):
+    script.run(train_file=None, eval_file=None, albert_config_file=None, spm_model_file=None, max_seq_length=None,
+               output_dir=trained, export_dir=folder / "served_later")
+    answer = tf.saved_model.load(str(folder / "served_later")).signatures["serving_default"](
+        text=tf.constant(["Ada lives in Paris."]))
+    assert answer["tags"].shape == [1, 5]
+
+
 def test_hugging_faces_folder_is_written_with_the_tags_and_read_again(script, trained, folder):
     script.run(script="convert_checkpoint.py", init_checkpoint=trained, to="hugging_face", output_dir=folder / "hf",
                albert_config_file=None, train_file=None, eval_file=None, spm_model_file=None, max_seq_length=None,
