@@ -63,6 +63,12 @@ class Evaluator:
             return False
         return len(self._history) - 1 - self._history.index(best) >= self._patience
 
+    def log_best(self) -> None:
+        """Logs the best results so far."""
+        best = self.best
+        if best is not None:
+            logging.info("best of %d evaluations: step %d: %s", len(self._history), self.best_step, _shown(best))
+
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""
         best = self.best
@@ -83,8 +89,7 @@ class Evaluator:
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model's current weights and writes eval_results.txt."""
         results = dict(self._evaluate(), global_step=step)
-        shown = ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step")
-        logging.info("step %d: %s", step, shown)
+        logging.info("step %d: %s", step, _shown(results))
         if self._writes:
             write_results(self._directory, results)
         return results
@@ -127,6 +132,11 @@ def read_history(directory: str, best_metric: str) -> list[dict]:
         raise ValueError(f"{path} has no {best_metric}: {directory} has the results of another task, choose another "
                          "--output_dir")
     return history
+
+
+def _shown(results: dict[str, float]) -> str:
+    """Results without their step, for a log line."""
+    return ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step")
 
 
 def _checked_row(row: dict, place: str) -> dict:

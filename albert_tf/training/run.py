@@ -82,11 +82,12 @@ def train(
                          f"step {first_steps[-1]} on another: all workers must share --output_dir")
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run ended after saving and before the evaluation
-    if first_step >= options.num_train_steps:
-        logging.info("nothing to train: step %d of %d is done", first_step, options.num_train_steps)
-        return
-    if evaluator is not None and evaluator.patience_is_over:
-        logging.info("nothing to train: the run ended early at step %d", first_step)
+    is_done = first_step >= options.num_train_steps
+    if is_done or evaluator is not None and evaluator.patience_is_over:
+        logging.info("nothing to train: %s", f"step {first_step} of {options.num_train_steps} is done" if is_done
+                     else f"the run ended early at step {first_step}")
+        if evaluator is not None:
+            evaluator.log_best()
         return
 
     def save(step: int) -> None:

@@ -143,6 +143,20 @@ def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tab
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("patience, ending", [(0, "step 6 of 6 is done"), (1, "the run ended early at step 6")])
+def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy, tmp_path, caplog, patience, ending):
+    finetuning(strategy, tmp_path).train(tables[0], scripted([0.4, 0.9, 0.6]))
+    caplog.set_level(logging.INFO, logger="absl")
+    finetuning(strategy, tmp_path, steps=20 if patience else 6, early_stopping_patience=patience).train(
+        tables[0], scripted([]))
+    assert caplog.messages[-2:] == [
+        f"nothing to train: {ending}", "best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000"]
+    caplog.clear()
+    finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.9, 0.6]))  # evaluates all checkpoints once more
+    assert "step 4: accuracy 0.9000, loss 0.0000" in caplog.messages
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy, tmp_path):
     run = finetuning(strategy, tmp_path, steps=2, seeds=(5, 6, 7))
     run.train(tables[0], scripted([0.8, 0.5, 0.6]))
