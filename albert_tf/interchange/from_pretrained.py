@@ -8,7 +8,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.heads import head_named
+from albert_tf.interchange.heads import Head, head_named
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
@@ -25,7 +25,7 @@ _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cro
 def from_pretrained(
     path: str, model: str = "encoder", config: AlbertConfig | None = None, trust_module: bool = False, **arguments
 ) -> keras.Model:
-    """Builds a model and loads its weights. It logs which variables were restored and which were not.
+    """Builds a model and loads its weights. It logs which variables were restored, and warns of a head that was not.
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
@@ -51,8 +51,13 @@ def from_pretrained(
 
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
-    head_named(model)  # raises for an unknown name before anything is read
-    return build(open_source(path, trust_module), model, config, **arguments)[0]
+    head = head_named(model)  # raises for an unknown name before anything is read
+    built, report = build(open_source(path, trust_module), model, config, **arguments)
+    random = _random_parts(head, report)
+    if random:
+        logging.warning("the variables of the %s start with random values, since %s has no weights for them",
+                        " and the ".join(random), path)
+    return built
 
 
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:
@@ -128,6 +133,16 @@ def load_source(model: keras.Model, source: Source) -> RestoreReport:
     report = restore(model, source)
     _warn_of_another_config(model.config, source)
     return report
+
+
+def _random_parts(head: Head, report: RestoreReport) -> list[str]:
+    """The plain names of the parts of a model that were not restored and that its outputs depend on."""
+    parts = {"cls/predictions/": "masked-LM head", "cls/seq_relationship/": "sentence-order head",
+             "bert/pooler/": "pooler", "bert/": "encoder"}
+    of_the_head = f"{head.name.replace('_', ' ')} head"
+    missing = [next((part for prefix, part in parts.items() if name.startswith(prefix)), of_the_head)
+               for name in report.not_restored]
+    return [part for part in dict.fromkeys(missing) if part != "pooler" or head.has_pooler]
 
 
 def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:

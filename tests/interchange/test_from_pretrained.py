@@ -21,6 +21,7 @@ from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.pretraining import PretrainingTask
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -107,6 +108,33 @@ def test_the_restored_variables_are_logged(folder, caplog):
         albert_tf.from_pretrained(str(folder), model="span")
     not_restored = "cls/squad/output_weights (missing), cls/squad/output_bias (missing)"
     assert f"25 variables restored; not restored: {not_restored}" in caplog.text
+
+
+@pytest.mark.parametrize("model, arguments, parts", [
+    ("classifier", dict(num_labels=2), "classifier head"), ("conditional_span", {}, "conditional span head"),
+    ("pretrainer", {}, "masked-LM head and the sentence-order head")])
+def test_a_head_without_weights_is_warned_of_in_one_line(folder, caplog, model, arguments, parts):
+    save_tf1_checkpoint(AlbertModel(TINY), str(folder / "model.ckpt-best"))
+    albert_tf.from_pretrained(str(folder), model=model, **arguments)
+    warning, = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.getMessage() == (
+        f"the variables of the {parts} start with random values, since {folder} has no weights for them")
+
+
+def test_a_head_with_other_labels_is_warned_of_and_a_restored_one_is_not(folder, caplog):
+    save_tf1_checkpoint(AlbertClassifier(TINY, 3), str(folder / "model.ckpt-best"))
+    for num_labels, warnings in ((3, 0), (2, 1)):
+        caplog.clear()
+        albert_tf.from_pretrained(str(folder), model="classifier", num_labels=num_labels)
+        assert caplog.text.count("the variables of the classifier head start with random values") == warnings
+
+
+def test_a_missing_pooler_is_warned_of_if_the_model_uses_it(tmp_path, caplog):
+    save_hugging_face(AlbertSpan(TINY), str(tmp_path))
+    for model, warnings in (("span", 0), ("encoder", 1)):
+        caplog.clear()
+        albert_tf.from_pretrained(str(tmp_path), model=model)
+        assert caplog.text.count("the variables of the pooler start with random values") == warnings
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
