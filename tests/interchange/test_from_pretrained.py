@@ -163,7 +163,8 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
 
 @pytest.mark.parametrize("make, arguments, message", [
     (lambda folder: saved(folder, "model.ckpt-best"), dict(model="tagger"),
-     "model must be one of encoder, .*pretrainer.*'tagger'"),
+     "^model must be one of encoder, pretrainer, classifier, token_classifier, span, conditional_span, "
+     r"multiple_choice, sentence_encoder\. Received: 'tagger'$"),
     (lambda folder: None, {}, "no checkpoint at "),
     (lambda folder: (saved(folder, "model.ckpt-best"), (folder / "albert_config.json").unlink()), {},
      "no such config file: "),
