@@ -6,16 +6,21 @@ A script imports this module before any module that may load TensorFlow, since t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
+import signal
 import sys
-from typing import Callable
+from typing import Callable, Iterator
 
 from absl import app, flags, logging
 
 from albert_tf import help, quiet
 
 quiet.import_tensorflow()
+
+_STDOUT = 1  # the file descriptor
 
 # The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
 # [Op:SaveV2]", and in errors of a graph the lines of Python that made the op.
@@ -28,7 +33,8 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
 
     --help prints the docstring of main's module and the flags in groups. With --verbosity=1 the whole traceback is
-    logged before that line; with --verbosity=-1 only warnings are logged.
+    logged before that line; with --verbosity=-1 only warnings are logged. If the program that reads the standard output
+    ends first (`| head`), the script ends without a message, with the exit status of other Unix programs.
 
     Args:
       main: function that is called with the arguments that are not flags.
@@ -48,7 +54,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         quiet.drop_messages_of_libraries()
         tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
         try:
-            with naming_lost_workers():
+            with naming_lost_workers(), _ending_with_the_reader():
                 main(*arguments)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
@@ -58,9 +64,25 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             sys.exit("interrupted")
 
     if help.is_requested(sys.argv[1:]):
-        print(help.help_text(main.__globals__["__doc__"], sys.argv[0]))
+        with _ending_with_the_reader():
+            print(help.help_text(main.__globals__["__doc__"], sys.argv[0]))
         sys.exit(0)
     app.run(guarded)
+
+
+@contextlib.contextmanager
+def _ending_with_the_reader() -> Iterator[None]:
+    """Ends the script with status 141 (128 + SIGPIPE) if its output has no reader any more."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        poll = select.poll()
+        poll.register(_STDOUT, 0)
+        if not poll.poll(0):  # the pipe of another process broke, for example of a worker
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Python flushes the rest of the output when it ends
+        sys.exit(128 + signal.SIGPIPE)
 
 
 def _program(path: str) -> str:

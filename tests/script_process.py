@@ -144,6 +144,10 @@ class ScriptProcess:
                 return "".join(lines)
         raise AssertionError(f"none of {texts} was printed: {''.join(lines)}")
 
+    def close_stdout(self):
+        """Ends the reading of standard output, as `head` does after its lines."""
+        self._readers[0].close()
+
     def communicate(self, timeout=TIMEOUT):
         """Reads to the end and waits. Returns (stdout, stderr) from where `readline` stopped; stderr None if merged."""
         end = time.monotonic() + timeout

@@ -144,6 +144,21 @@ def test_log_lines_of_tensorflow_are_not_shown_as_ours(run, tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == ["ours"]
 
 
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_a_script_ends_quietly_when_the_reader_of_its_output_has_ended(arguments):
+    with script_process.start("model_sizes.py", arguments) as process:
+        process.close_stdout()
+        _, printed = process.communicate()
+        assert (process.returncode, printed) == (128 + 13, "")
+
+
+def test_a_pipe_of_another_process_that_breaks_is_an_error(run):
+    def main():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert run(main) == (1, "script.py: error: [Errno 32] Broken pipe\n")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("module", ["run_classifier", "run_pretraining"])
 def test_a_script_starts_without_the_packages_that_only_its_end_needs(module):

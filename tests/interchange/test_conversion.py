@@ -140,8 +140,8 @@ def test_a_module_of_other_variables_is_refused(tmp_path):
 def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden, tmp_path):
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     made(tmp_path / "span", kind="span", vocabulary=vocabulary)
-    with pytest.raises(ValueError, match=(
-            r"a TF-Hub module can have no other head than those of pre-training and a pooling\. Received: AlbertSpan$")):
+    message = r"a TF-Hub module can have no other head than those of pre-training and a pooling\. Received: AlbertSpan$"
+    with pytest.raises(ValueError, match=message):
         convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
     made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
     convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")
