@@ -18,6 +18,7 @@ from absl import flags, logging
 
 from albert_tf import bounds, flags as shared
 from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.serving.batching import Batcher
@@ -85,12 +86,23 @@ def load(options: Options) -> list[ServedModel]:
     models = []
     for number, (name, path) in enumerate(zip(names_of(paths), paths)):
         if number < len(options.init_checkpoint):
-            tokenizer = options.vocabulary.tokenizer() if options.vocabulary else None
-            models.append(model_of_source(name, open_source(path), options.model, tokenizer, options.top_k))
+            models.append(from_weights(options, name, path))
         else:
             models.append(model_of_saved_model(name, path))
         logging.info("%s: %s", name, models[-1].description)
     return models
+
+
+def from_weights(options: Options, name: str, path: str) -> ServedModel:
+    try:
+        source = open_source(path)
+        source.config  # noqa: B018  a TF-Hub module has one, and a SavedModel that a script has exported has none
+    except ValueError as error:
+        if is_hub_module(path):
+            raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
+        raise
+    tokenizer = options.vocabulary.tokenizer() if options.vocabulary else None
+    return model_of_source(name, source, options.model, tokenizer, options.top_k)
 
 
 if __name__ == "__main__":

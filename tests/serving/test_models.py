@@ -7,12 +7,14 @@ import urllib.request
 import numpy as np
 import pytest
 import script_process
+from in_process import loaded
 from running import running
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.race import convert_examples_to_features
+from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import save
 from albert_tf.interchange.heads import HEADS
 from albert_tf.interchange.mask_serving import export_mask_filling
@@ -180,6 +182,14 @@ def test_a_version_of_tensorflow_servings_layout_is_named_after_its_model():
 def test_names_are_the_last_parts_of_paths_and_differ():
     assert names_of(["a/model", "b/model/", "c/model", "x y/ä b.tar.gz", "/"]) == [
         "model", "model-2", "model-3", "ä_b.tar.gz", "model-4"]
+
+
+def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):
+    export_classification(str(tmp_path), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
+    with loaded("serve.py") as run:
+        assert run(init_checkpoint=tmp_path) == 1
+    message = f"serve.py: error: {tmp_path} is a SavedModel: set --saved_model instead of --init_checkpoint"
+    assert message in capsys.readouterr().err.splitlines()
 
 
 def test_a_folder_that_is_no_saved_model_is_named(tmp_path):
