@@ -16,7 +16,7 @@ from typing import Callable, Iterator
 
 from absl import app, flags, logging
 
-from albert_tf import help, quiet
+from albert_tf import console, help, quiet
 
 quiet.import_tensorflow()
 
@@ -58,14 +58,16 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
                 main(*arguments)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
-            print(f"{_program(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
+            print(f"{console.program(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
             sys.exit(1)
         except KeyboardInterrupt:
             sys.exit("interrupted")
 
+    # absl's usage errors and --helpshort print the docstring, too.
+    description = main.__globals__["__doc__"] = console.with_commands(main.__globals__["__doc__"], sys.argv[0])
     if help.is_requested(sys.argv[1:]):
         with _ending_with_the_reader():
-            print(help.help_text(main.__globals__["__doc__"], sys.argv[0]))
+            print(help.help_text(description, sys.argv[0]))
         sys.exit(0)
     app.run(guarded)
 
@@ -83,12 +85,6 @@ def _ending_with_the_reader() -> Iterator[None]:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Python flushes the rest of the output when it ends
         sys.exit(128 + signal.SIGPIPE)
-
-
-def _program(path: str) -> str:
-    """The name of the program for users: for `python -m studies` the package, not its __main__.py."""
-    folder, name = os.path.split(path)
-    return os.path.basename(folder) if name == "__main__.py" else name
 
 
 def _one_line(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import re
 import runpy
 from typing import Callable
 
@@ -16,3 +17,31 @@ def __getattr__(name: str) -> Callable[[], object]:
     if not (_SCRIPTS / f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return functools.partial(runpy.run_module, f"albert_tf.scripts.{name}", run_name="__main__", alter_sys=True)
+
+
+def program(path: str) -> str:
+    """The name by which users start a script: its file's, its command's, or its package's for `python -m studies`.
+
+    Args:
+      path: the script's path, as in sys.argv.
+    """
+    script = pathlib.Path(path)
+    if script.parent == _SCRIPTS:
+        return _command(script.stem)
+    return script.parent.name if script.name == "__main__.py" else script.name
+
+
+def with_commands(text: str, path: str) -> str:
+    """A text with the commands of an installed package instead of `python SCRIPT.py`, if the script is one of it.
+
+    Args:
+      text: text with commands, such as a script's docstring.
+      path: the script's path, as in sys.argv.
+    """
+    if pathlib.Path(path).parent != _SCRIPTS:
+        return text
+    return re.sub(r"\bpython (\w+)\.py\b", lambda match: _command(match[1]), text)
+
+
+def _command(script: str) -> str:
+    return f"albert-{script.replace('_', '-')}"

@@ -18,7 +18,6 @@ Only this file and finetuning_flags.py read FLAGS in the package. A script reads
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import sys
 from typing import Any, TypeVar
@@ -26,7 +25,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import bounds, help, keras, quiet
+from albert_tf import bounds, console, help, keras, quiet
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
@@ -377,7 +376,8 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
 
 def command_line() -> str:
     """The command line that started this script."""
-    return shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    program = console.program(sys.argv[0])
+    return shlex.join([*(["python"] if program.endswith(".py") else []), program, *sys.argv[1:]])
 
 
 def trainer_options(**values) -> TrainerOptions:

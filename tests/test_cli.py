@@ -13,7 +13,8 @@ import tensorflow as tf
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
-from albert_tf import cli
+from albert_tf import cli, console
+from albert_tf.flags import command_line
 
 
 @pytest.fixture
@@ -48,6 +49,33 @@ def test_a_package_that_is_run_has_its_name_in_errors_and_may_take_an_operand(ru
         run(main, "/x/studies/__main__.py", "sharing", "more", operands=1)
     with pytest.raises(app.UsageError, match="unexpected argument: sharing"):
         run(main, "script.py", "sharing")
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """The path of a script of an installed package."""
+    monkeypatch.setattr(console, "_SCRIPTS", Path("/lib/albert_tf/scripts"))
+    monkeypatch.setattr(sys, "argv", ["/lib/albert_tf/scripts/fill_mask.py", "--text=a [MASK]"])
+    return sys.argv[0]
+
+
+def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(run, installed, monkeypatch, capsys):
+    namespace = dict(__doc__="Fills.\n\n    python fill_mask.py --x\n    python run_squad.py\n\nSee run_race.py.")
+    exec("def main():\n    raise ValueError('no model')", namespace)
+    assert command_line() == "albert-fill-mask '--text=a [MASK]'"
+    assert run(namespace["main"], installed) == (1, "albert-fill-mask: error: no model\n")
+    monkeypatch.setattr(sys, "argv", [installed, "--help"])
+    monkeypatch.setitem(flags.FLAGS.flags_by_module_dict(), installed, [])
+    with pytest.raises(SystemExit):
+        cli.run(namespace["main"])
+    shown = capsys.readouterr().out
+    assert "\n    albert-fill-mask --x\n    albert-run-squad\n\nSee run_race.py.\n" in shown
+
+
+def test_a_script_in_a_checkout_has_the_name_of_its_file(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/work/fill_mask.py", "--top_k=2"])
+    assert command_line() == "python fill_mask.py --top_k=2"
+    assert console.with_commands("python fill_mask.py", sys.argv[0]) == "python fill_mask.py"
 
 
 def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):

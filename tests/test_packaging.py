@@ -84,7 +84,8 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     assert sizes.returncode == 0 and "17,683,968" in sizes.stdout
     wrong = run("albert-fill-mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
     assert wrong.returncode == 1, wrong.stderr
-    assert wrong.stderr.startswith("fill_mask.py: error: no checkpoint at nowhere"), wrong.stderr
+    assert wrong.stderr.startswith("albert-fill-mask: error: no checkpoint at nowhere"), wrong.stderr
+    assert "    albert-fill-mask --init_checkpoint=model_dir" in run("albert-fill-mask", "--help").stdout
     assert "--[no]do_lower_case" in run("albert-create-pretraining-data", "--helpshort").stdout
 
 
