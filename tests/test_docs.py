@@ -8,6 +8,8 @@ import pytest
 from documentation import Page, check_close, commands, flags_of, script_commands, write_reader_files, write_released
 from script_session import REPOSITORY, ScriptSession
 
+from albert_tf.data.glue_tasks import TASKS
+
 PATHS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md", "docs/weights.md"]
@@ -47,6 +49,18 @@ def test_pictures_are_small():
 def test_the_index_lists_every_page():
     linked = set(re.findall(r"\]\((\w+\.md)\)", PAGES["docs/README.md"].text))
     assert {f"docs/{name}" for name in linked} == set(PAGES) - {"README.md", "docs/README.md"}
+
+
+def test_the_page_on_fine_tuning_shows_the_place_of_every_file_of_glue():
+    layout, = [block.text for block in PAGES["docs/fine_tuning.md"].blocks if block.text.startswith("glue/")]
+    files, folders = {}, []
+    for line in layout.partition("train-v1.1.json")[0].splitlines()[1:]:
+        words = line.split()
+        folders = [word[:-1] for word in words if word.endswith("/")] or folders
+        for folder in folders:
+            files.setdefault(folder, set()).update(word for word in words if word.endswith(".tsv"))
+    expected = {source.path for task in TASKS.values() for source in task.sources.values()}
+    assert {f"{folder}/{name}" for folder, names in files.items() for name in names} == expected
 
 
 @every_page
