@@ -3,7 +3,7 @@
     python run_squad.py --train_file=train-v2.0.json --predict_file=dev-v2.0.json --init_checkpoint=albert_base_v2 \\
         --output_dir=squad --recipe=squad_v2 --do_train --do_predict
 
-    python run_squad.py --init_checkpoint=squad --output_dir=squad --squad_version=2.0 --ask --context_file=text.txt
+    python run_squad.py --output_dir=squad --ask --context_file=text.txt
 
 If it is started again with the same flags, training continues from the latest checkpoint. The script accepts the flags
 of the release's run_squad_v1.py and run_squad_v2.py.
@@ -49,7 +49,7 @@ flags.DEFINE_string("train_file", None, "Path of the SQuAD JSON file to train on
 flags.DEFINE_string("predict_file", None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is "
                     "scored if it has answers.")
 flags.DEFINE_enum("squad_version", None, VERSIONS, "SQuAD version, which decides on the head, the loss and the scores. "
-                  "Default: the version in the file.")
+                  "Default: the version of the files, or for --ask and --export_dir that of the weights.")
 flags.DEFINE_string("train_feature_file", None, "Path of the cached training features. Default: a file in "
                     "--cached_dir.")
 flags.DEFINE_string("predict_feature_file", None, "Path of the cached features of --predict_file. Default: a file in "
@@ -90,6 +90,7 @@ flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release ca
 flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.",
                      *bounds.WORKERS)
 FLAGS = flags.FLAGS
+VERSION_OF_HEAD = {"span": "1.1", "conditional_span": "2.0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,13 +209,13 @@ def complete(options: Options, files: dict[str, Survey]) -> Options:
 
 
 def squad_version(options: Options, files: dict[str, Survey]) -> str:
-    """The value of --squad_version, or the version of the files."""
+    """The value of --squad_version, or the version of the files, or without files that of the weights' head."""
     said = sorted({file.version for file in files.values()})
-    if not (options.squad_version or said):
-        raise ValueError("--squad_version is missing, and there is no file that tells it")
     if not options.squad_version and len(said) > 1:
         raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
-    version = options.squad_version or said[0]
+    version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(shared.head_of_weights()))
+    if not version:
+        raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
     logging.info("SQuAD %s", version)
     return version
 

@@ -30,6 +30,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
 from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
 from albert_tf.interchange.source import Source
@@ -250,6 +251,12 @@ def _vocabulary(path: str | None) -> VocabularyFiles:
     lower = stored.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
     from_user = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
     return from_user if from_user else dataclasses.replace(stored, do_lower_case=lower)
+
+
+def head_of_weights() -> str | None:
+    """The head (see from_pretrained) of the run in --output_dir, or of the initial weights; None without weights."""
+    path = _run() or _model_path()
+    return head_of_variables(_open(path).shapes).name if path else None
 
 
 def label_names() -> tuple[str, ...]:

@@ -147,8 +147,7 @@ def test_predictions_and_scores_use_the_threshold_of_the_user(run, script, golde
 @pytest.mark.both_stacks
 def test_the_exported_model_answers_text_and_ids(run, script, folder):
     version, directory, _ = run
-    script.run(init_checkpoint=directory, squad_version=version, output_dir=directory, export_dir=folder / "served",
-               eagerly=False)
+    script.run(init_checkpoint=directory, output_dir=directory, export_dir=folder / "served", eagerly=False)
     served = tf.saved_model.load(str(folder / "served")).signatures
     found = served["serving_default"](question=tf.constant(["Who built it?", ""]), context=tf.constant([CONTEXT, "x"]))
     text, start, end = (found[name].numpy()[0] for name in ("answer", "start", "end"))
@@ -224,7 +223,7 @@ def test_the_releases_flags_are_taken(script, folder, golden):
     (dict(do_predict=True, predict_file="none.json"), "no such file: none.json"),
     (dict(ask=True), "--ask needs --context_file"), (dict(ask=True, context_file="none.txt"), "none.txt"),
     (dict(ask=True, context_file=os.devnull), "is empty: there is nothing to ask"),
-    (dict(export_dir="served"), "--squad_version is missing, and there is no file that tells it"),
+    (dict(export_dir="served"), "--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it"),
     (dict(do_train=True, max_seq_length=19), "max_seq_length=19 leaves no tokens for a paragraph after a question of"),
     (dict(do_train=True, train_batch_size=1000, train_step=None), "questions are not enough for a step of 1000"),
     (dict(do_train=True, start_n_top=65), "--start_n_top and --end_n_top must not be above --max_seq_length=64"),
