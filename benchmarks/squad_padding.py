@@ -27,6 +27,7 @@ from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.trainer import Trainer
+from benchmarks.bucket_steps import take_step_of_each_bucket
 
 shared.define_model_flags()
 shared.define_vocabulary_flags()
@@ -108,10 +109,7 @@ def training(task, table: FeatureTable, buckets: tuple[int, ...]):
     trainer = Trainer(task, jit_compile=FLAGS.jit_compile, shapes_vary=True)
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=10000, num_warmup_steps=1000))
     step = trainer.make_train_function()
-    for bucket in buckets:
-        rows = np.flatnonzero(table.lengths <= bucket)[:BATCH]
-        if len(rows) == BATCH:  # the function of each bucket is compiled here
-            step(iter([table.batch(tf.constant(rows), tf.constant(bucket))]))
+    take_step_of_each_bucket(step, table, BATCH, buckets)
     batches = iter(training_batches(table, BATCH, buckets, 1, 0, tf.distribute.InputContext()))
     steps = FLAGS.steps if len(buckets) > 1 else max(1, FLAGS.steps // 5)  # fewer if all features have one length
 

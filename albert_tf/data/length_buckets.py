@@ -2,7 +2,7 @@
 
 A padding token costs as much time as any other. So a batch has examples of similar length, and is padded to one of a
 few lengths, the buckets. In training, examples are sorted by length within a window of batches of one epoch
-(length_order.py). The training step is compiled once per bucket. Which examples a step gets does not depend on the
+(length_order.py). Element-wise chains are compiled once per bucket. Which examples a step gets does not depend on the
 buckets: --pad_to_max_length changes the padding and nothing else. As in data/batching.py, the order is a pure function
 of (seed, step).
 
@@ -56,7 +56,7 @@ def training_batches(
     batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, WINDOW)
     # With several workers, only a data set of infinite cardinality keeps its static batch size.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    return _padded(batches, table, batch_size, buckets, context).apply(endless)
+    return padded_batches(batches, table, batch_size, buckets, context).apply(endless)
 
 
 def evaluation_batches(
@@ -70,11 +70,17 @@ def evaluation_batches(
     order = np.argsort(table.sizes, kind="stable")
     order = np.concatenate([order, np.full(-len(order) % batch_size, -1, order.dtype)])
     batches = tf.data.Dataset.from_tensor_slices(order.reshape(-1, batch_size))
-    return _padded(batches, table, batch_size, buckets, context)
+    return padded_batches(batches, table, batch_size, buckets, context)
 
 
-def _padded(batches: tf.data.Dataset, table: FeatureTable, batch_size: int, buckets, context) -> tf.data.Dataset:
-    """Turns batches of row numbers into batches of features. All replicas pad to the shape of the global batch."""
+def padded_batches(
+    batches: tf.data.Dataset, table: FeatureTable, batch_size: int, buckets: tuple[int, ...],
+    context: tf.distribute.InputContext,
+) -> tf.data.Dataset:
+    """Turns batches of row numbers, int64 [batch], into batches of features.
+
+    All replicas pad to the shape of the global batch. The other arguments are those of training_batches.
+    """
     sizes = [(tf.constant(table.lengths), tf.constant(buckets)),
              (tf.constant(table.num_sequences), tf.constant(_sequence_buckets(table.schema)))]
 

@@ -36,7 +36,9 @@ class SpanTask(MeanLossTask):
         candidates = {}
         for name in ("start", "end"):
             logits = outputs[f"{name}_logits"]
-            values, index = tf.math.top_k(logits, min(self._n_best_size, logits.shape[1]))
+            seq = logits.shape[1]  # None in a graph for any length
+            count = min(self._n_best_size, seq) if seq else tf.minimum(self._n_best_size, tf.shape(logits)[1])
+            values, index = tf.math.top_k(logits, count)
             candidates.update({f"{name}_top_log_probs": values, f"{name}_top_index": index})
         return candidates
 

@@ -8,10 +8,11 @@ import tensorflow as tf
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import evaluation_batches
 from albert_tf.tasks.task import PredictingTask
+from albert_tf.training.batch_functions import on_batches
 
 
 class Predictor:
-    """Runs a task's model over features, without dropout. Each bucket has its own graph with static shapes.
+    """Runs a task's model over features, without dropout.
 
     Args:
       task: provides the model and selects the outputs to return.
@@ -24,10 +25,8 @@ class Predictor:
     def __init__(self, task: PredictingTask, strategy: tf.distribute.Strategy, batch_size: int,
                  buckets: tuple[int, ...], jit_compile: bool = False):
         self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
-        # No control flow depends on tensors. AutoGraph would read source files again at each new length, and so fail or
-        # differ if they were edited meanwhile.
         self._outputs = tf.function(self._outputs_of_replica, autograph=False, jit_compile=jit_compile or None)
-        self._outputs_on_replicas = tf.function(self._run, autograph=False)
+        self._outputs_on_replicas = on_batches(self._run, strategy, jit_compile)
 
     def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
         """The predictions by name: one value per example, in the order of the table.
@@ -37,9 +36,10 @@ class Predictor:
         batches = self._strategy.distribute_datasets_from_function(
             lambda context: evaluation_batches(table, self._batch_size, self._buckets, context))
         predictions: dict[str, list] = {}
-        for batch in batches:
+        iterator = iter(batches)
+        for _ in range(-(-len(table) // self._batch_size)):
             outputs = {name: self._strategy.gather(values, axis=0).numpy()
-                       for name, values in self._outputs_on_replicas(batch).items()}
+                       for name, values in self._outputs_on_replicas(iterator).items()}
             examples = outputs.pop("example")
             for name, values in outputs.items():
                 of_all = predictions.setdefault(name, [None] * len(table))

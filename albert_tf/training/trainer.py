@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.tasks.task import EvaluatedTask, Task
+from albert_tf.training.batch_functions import on_batches
 
 CLIP_NORM = 1.0
 # A run does not recover after this many consecutive steps with gradients that are not finite.
@@ -28,7 +29,7 @@ class Trainer(keras.Model):
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
-      shapes_vary: whether batches have several lengths. Each length then has its own graph with static shapes.
+      shapes_vary: whether batches have several lengths (see on_batches).
 
     Example::
 
@@ -50,7 +51,7 @@ class Trainer(keras.Model):
         # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
         # meanwhile.
         self._gradients = tf.function(self._gradients_of_micro_batch, autograph=False, jit_compile=jit_compile or None)
-        self._shapes_vary = shapes_vary
+        self._jit_compile, self._shapes_vary = jit_compile, shapes_vary
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # each replica returns the results of the whole batch
         self.skipped_in_a_row = _counter("skipped_in_a_row")
@@ -63,12 +64,11 @@ class Trainer(keras.Model):
         optimizer.build(self.model.trainable_variables)
 
     def make_train_function(self, force=False):
-        """The same as in Keras. If shapes vary, the batch is fetched outside the graph, so that its shape is static."""
+        """The same as in Keras, and for batches of several lengths."""
         if not self._shapes_vary:
             return super().make_train_function(force)
         if self.train_function is None or force:
-            step = tf.function(self._step_on_replicas, autograph=False)
-            self.train_function = lambda iterator: step(next(iterator))
+            self.train_function = on_batches(self._step_on_replicas, self.distribute_strategy, self._jit_compile)
         return self.train_function
 
     @property
@@ -224,4 +224,4 @@ def _split(name: str, tensor: tf.Tensor, count: int) -> tf.Tensor:
     if size is None or size % count:
         raise ValueError("gradient_accumulation_steps must divide the batch of a replica. "
                          f"Received: {count} for {name} of {size} rows")
-    return tf.reshape(tensor, [count, size // count, *tensor.shape[1:]])
+    return tf.reshape(tensor, tf.concat([[count, size // count], tf.shape(tensor)[1:]], axis=0))

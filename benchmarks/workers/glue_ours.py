@@ -16,6 +16,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from benchmarks.bucket_steps import take_step_of_each_bucket
 from benchmarks.workers.serving import serve
 
 
@@ -28,10 +29,7 @@ def make_step():
     trainer = Trainer(task, shapes_vary=True)
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=20935, num_warmup_steps=1256))
     train = trainer.make_train_function()
-    longest = table.lengths.max()
-    for length in [bucket for bucket in buckets if bucket < longest] + [min(b for b in buckets if b >= longest)]:
-        first = np.flatnonzero(table.lengths <= length)[:batch_size]  # the function of each bucket is compiled here
-        train(iter(tf.data.Dataset.from_tensors(table.batch(tf.constant(first), tf.constant(length)))))
+    take_step_of_each_bucket(train, table, batch_size, buckets)
     batches = iter(training_batches(table, batch_size, buckets, 1, 0, tf.distribute.InputContext()))
     return lambda: float(train(batches)["loss"])
 
