@@ -11,6 +11,7 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import keras, sizes
 from albert_tf.config import AlbertConfig
@@ -47,8 +48,14 @@ def configs() -> dict[str, AlbertConfig]:
 def print_speed() -> None:
     """Measures every size that fits into memory, and prints the table as Markdown."""
     peak = matrix_product_rate()
-    measured = {what: Measurement(tokens_per_second(config), sentence_milliseconds(config))
-                for what, config in configs().items() if fits(config)}
+    measured = {}
+    for what, config in configs().items():
+        if not fits(config):
+            logging.info("%s: too large for the free memory", what)
+            continue
+        measured[what] = Measurement(tokens_per_second(config), sentence_milliseconds(config))
+        logging.info("%s: %s tokens/s, one sentence %.1f ms", what, f"{measured[what].tokens_per_second:,.1f}",
+                     measured[what].sentence_milliseconds)
     print(f"matrix products of 4,096 x 4,096 in bfloat16: {peak / 1e9:,.0f} GFLOP/s\n")
     print(table(measured, peak))
 

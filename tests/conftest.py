@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for each core
@@ -10,6 +11,19 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for each core
 import pytest
 import script_process
 
+
+def ignore_functions_freed_after_tensorflow(unraisable, ending=sys.is_finalizing, report=sys.unraisablehook):
+    """A sys.unraisablehook without the errors of TensorFlow's functions that are freed after TensorFlow's modules.
+
+    Compiled functions of modules live until the interpreter ends. AtomicFunction.__del__ then finds None in place of
+    its module's names; TensorFlow itself ignores this in later lines of __del__. The names of this module are None then
+    too, hence the arguments.
+    """
+    if not (ending() and getattr(unraisable.object, "__qualname__", "") == "AtomicFunction.__del__"):
+        report(unraisable)
+
+
+sys.unraisablehook = ignore_functions_freed_after_tensorflow
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 
 

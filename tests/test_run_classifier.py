@@ -311,7 +311,7 @@ def reviews(folder):
 
 
 @pytest.mark.both_stacks
-@pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("max", marks=pytest.mark.long)])
 def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golden, reviews, pooling):
     data, texts = reviews
     directory = folder / f"windows_{pooling}"

@@ -80,6 +80,7 @@ def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
     assert float(second.split()[0]) <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective, train_file", [("pairs", "pairs.tsv"), ("simcse", "lines.txt")])
 def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_file):
     run(output_dir=folder / objective, objective=objective, train_file=folder / train_file, do_train=True,

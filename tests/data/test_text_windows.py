@@ -68,7 +68,9 @@ def test_windows_beyond_the_most_are_left_out_and_counted(sentence_pieces):
 
 @pytest.mark.both_stacks
 @pytest.mark.parametrize("max_seq_length, options", [
-    (12, WindowOptions(50)), (12, WindowOptions(3, 2)), (16, WindowOptions(4, 100)), (5, WindowOptions(50))])
+    (12, WindowOptions(50)), (12, WindowOptions(3, 2)),
+    pytest.param(16, WindowOptions(4, 100), marks=pytest.mark.long),
+    pytest.param(5, WindowOptions(50), marks=pytest.mark.long)])
 def test_the_graph_packs_the_same_windows(sentence_pieces, max_seq_length, options):
     pairs = [("the name", "of the file"), ("", ""), ("the name of the file is known", ""), ("a " * 30, "b c d e"),
              ("", "the name of the file"), ("of the", "nobody had filled the kettle and it stood there " * 2),
