@@ -21,9 +21,9 @@ def fused(chain: Callable) -> Callable:
       chain: a function of tensors that returns a tensor and consists of TensorFlow ops. Integer tensors have no
         gradient.
     """
-    forward = tf.function(chain, jit_compile=True)
+    forward = tf.function(chain, jit_compile=True, autograph=False)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def backward(inputs, upstream):
         with tf.GradientTape() as tape:
             tape.watch([tensor for tensor in inputs if tensor.dtype.is_floating])
