@@ -20,4 +20,4 @@ def test_a_notebook_runs_and_beats_the_more_frequent_answer(path, tmp_path, monk
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), str(path), "exec"), names)  # the repository's own code
             assert not cell["outputs"], "notebooks are kept without outputs"
-    assert names["accuracy"] > names["majority"] + 0.05
+    assert names["accuracy"] > names["majority"] + 0.1
