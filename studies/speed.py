@@ -51,7 +51,7 @@ def print_speed() -> None:
     measured = {}
     for what, config in configs().items():
         if not fits(config):
-            logging.info("%s: too large for the free memory", what)
+            logging.info("%s: too large for the available memory", what)
             continue
         measured[what] = Measurement(tokens_per_second(config), sentence_milliseconds(config))
         logging.info("%s: %s tokens/s, one sentence %.1f ms", what, f"{measured[what].tokens_per_second:,.1f}",
@@ -84,11 +84,20 @@ def table(measured: dict[str, Measurement], peak: float) -> str:
 
 
 def fits(config: AlbertConfig) -> bool:
-    """Whether a training step fits into the free memory."""
+    """Whether a training step fits into the available memory."""
     tokens = SEQUENCES * SEQ
     kept = config.num_hidden_layers * (16 * config.hidden_size + 2 * config.num_attention_heads * SEQ)  # of a token
     needed = 4 * (_VALUES_OF_A_VARIABLE * sizes.variable_count(config, with_heads=True) + tokens * kept)
-    return needed < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return needed < available_memory()
+
+
+def available_memory() -> int:
+    """Bytes of memory that programs can still use, including caches on Linux; elsewhere all memory of the machine."""
+    if not os.path.exists("/proc/meminfo"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
+    return 1024 * int(kilobytes)
 
 
 def matrix_product_rate(size: int = 4096) -> float:
