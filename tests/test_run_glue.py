@@ -18,7 +18,7 @@ def run(golden, **flags):
 
 
 @pytest.mark.both_stacks
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_tasks_of_a_folder_are_run_and_our_row_follows_the_papers(golden, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     for task in ("MNLI", "RTE", "SST-2"):

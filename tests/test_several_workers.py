@@ -47,7 +47,7 @@ def test_two_workers_of_which_one_is_killed_and_started_again_get_what_one_proce
         workers.kill(1)
         status, printed = workers.end_of(0)
     assert status == 1 and "Traceback" not in printed
-    assert printed.splitlines()[-1].startswith(f"{script}: error: worker 1 ({workers.addresses[1]}) does not answer")
+    assert printed.splitlines()[-1].startswith(f"{script}: error: worker 1 ({workers.addresses[1]}) no longer answers")
     with TwoWorkers(two) as workers:
         for index in (0, 1):  # worker 1 would be killed if it wrote a file
             status, printed = workers.end_of(index)
