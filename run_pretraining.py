@@ -141,19 +141,21 @@ def main():
             if is_chief(strategy):
                 copy_vocabulary(vocabulary, output_dir)
             batches_from = training_batches(options, training_files, config.vocab_size)
-            train(trainer, checkpoints, batches_from, options.run, strategy, evaluator)
+            trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator)
             if is_chief(strategy):
-                write_card(options, task.model, all_files, evaluator)
+                write_card(options, task.model, all_files, evaluator, trained)
         elif options.do_eval:
             evaluate_checkpoints(options, checkpoints, evaluator)
 
 
-def write_card(options: Options, model: AlbertPretrainer, files, evaluator: Evaluator | None) -> None:
+def write_card(
+    options: Options, model: AlbertPretrainer, files, evaluator: Evaluator | None, trained: bool
+) -> None:
     """Writes the model card, in which the shards of a set of records are one entry."""
     names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
     datasets = {name: file.made_from for name, file in zip(names, files)}
     write_run_card(model, options.run, options.trainer, shared.command_line(), options.init_checkpoint, datasets,
-                   evaluator.best if evaluator else None)
+                   evaluator.best if evaluator else None, trained=trained)
 
 
 def open_records(options: Options, patterns: str | None, config: AlbertConfig):

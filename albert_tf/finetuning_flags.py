@@ -205,11 +205,11 @@ def train_and_evaluate(
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
     """
-    def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float]) -> None:
+    def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         options = runs.options
         write_run_card(model, dataclasses.replace(options.run, output_dir=directory),
                        dataclasses.replace(options.trainer, random_seed=seed), command_line(), options.init_checkpoint,
-                       dict.fromkeys(data_files, {}), scores, options.recipe)
+                       dict.fromkeys(data_files, {}), scores, options.recipe, trained)
 
     if training_table and runs.options.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")

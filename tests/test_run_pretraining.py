@@ -157,7 +157,9 @@ def test_evaluation_logs_that_neighbouring_tokens_explain_the_loss(runs, caplog)
 
 def test_a_finished_run_logs_it_and_changes_nothing(runs, finished, session):
     before = runs.end_of("finished")
-    assert "nothing to train: step 12 of 12 is done" in session.run(output_dir=finished[1])
+    card = (finished[1] / "README.md").read_text()
+    assert "nothing to train: step 12 of 12 is done" in session.run(output_dir=finished[1], learning_rate=0.5)
+    assert (finished[1] / "README.md").read_text() == card
     assert all(np.array_equal(before[name], values) for name, values in runs.end_of("finished").items())
 
 

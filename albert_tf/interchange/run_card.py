@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Mapping
+
+import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.interchange.heads import head_of
-from albert_tf.interchange.model_card import ModelCard, write_model_card
+from albert_tf.interchange.model_card import CARD, ModelCard, write_model_card
 from albert_tf.training.checkpoints import saved_step
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.run import RunOptions
@@ -15,6 +18,7 @@ from albert_tf.training.run import RunOptions
 def write_run_card(
     model: keras.Model, run: RunOptions, trainer: TrainerOptions, command: str, init_checkpoint: str | None = None,
     datasets: Mapping[str, dict] | None = None, scores: Mapping[str, float] | None = None, recipe: str | None = None,
+    trained: bool = True,
 ) -> None:
     """Writes the model card of a run to its directory.
 
@@ -26,7 +30,10 @@ def write_run_card(
       datasets: see ModelCard.
       scores: the scores of the run's best checkpoint; None if it was not evaluated.
       recipe: name of the recipe of hyper-parameters; None if there was none.
+      trained: whether the command took steps. If not, a card that exists is kept: it has the command of the training.
     """
+    if not trained and tf.io.gfile.exists(os.path.join(run.output_dir, CARD)):
+        return
     facts = {
         "labels": ", ".join(getattr(model, "label_names", None) or ()),
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,

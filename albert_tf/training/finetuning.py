@@ -44,8 +44,9 @@ from albert_tf.training.workers import wait_for_all
 Predictions = list  # list[dict[str, list[np.ndarray]]]
 Predict = Callable[[FeatureTable], Predictions]
 Evaluate = Callable[[Predict], "dict[str, float]"]
-# Called by the chief when a run is done: its directory, its seed, the model, the best results or {}.
-AfterRun = Callable[[str, int, keras.Model, "dict[str, float]"], None]
+# Called by the chief when a run is done: its directory, its seed, the model, the best results or {}, and whether steps
+# were taken.
+AfterRun = Callable[[str, int, keras.Model, "dict[str, float]", bool], None]
 
 
 class Weights(Protocol):
@@ -134,10 +135,10 @@ class FineTuning:
                     table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context)
 
             options = dataclasses.replace(self.options.run, output_dir=directory)
-            train(trainer, checkpoints, batches_from, options, self.strategy, evaluator)
+            trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator)
             self._finish(directory, evaluator)
             if after_run is not None and is_chief(self.strategy):
-                after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {})
+                after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
         if evaluate is not None:
             self._summarise()
         wait_for_all(self.strategy)  # all workers may next predict with a checkpoint that the chief has saved

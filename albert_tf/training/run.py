@@ -55,7 +55,7 @@ def train(
     options: RunOptions,
     strategy: tf.distribute.Strategy,
     evaluator: Evaluator | None = None,
-) -> None:
+) -> bool:
     """Trains to num_train_steps, continuing from the latest checkpoint of the directory.
 
     Args:
@@ -65,6 +65,9 @@ def train(
       options: see RunOptions.
       strategy: the distribution strategy.
       evaluator: called with the step after each save. The run ends early when its patience is over.
+
+    Returns:
+      Whether steps were taken; False if the run was finished before.
 
     Raises:
       ValueError: the batch cannot be divided among replicas and micro-batches, workers continue from different steps,
@@ -84,11 +87,12 @@ def train(
         evaluator(first_step)  # the run ended after saving and before the evaluation
     is_done = first_step >= options.num_train_steps
     if is_done or evaluator is not None and evaluator.patience_is_over:
-        logging.info("nothing to train: %s", f"step {first_step} of {options.num_train_steps} is done" if is_done
-                     else f"the run ended early at step {first_step}")
+        logging.info("nothing to train: %s in %s; another --output_dir starts a new run",
+                     f"step {first_step} of {options.num_train_steps} is done" if is_done
+                     else f"the run ended early at step {first_step}", options.output_dir)
         if evaluator is not None:
             evaluator.log_best()
-        return
+        return False
 
     def save(step: int) -> None:
         checkpoints.save(step)
@@ -116,6 +120,7 @@ def train(
     if last_step < options.num_train_steps and not trainer.stop_training:
         raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}, since its data ended "
                          "unexpectedly. Start the run again: it continues from its latest checkpoint")
+    return True
 
 
 def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:

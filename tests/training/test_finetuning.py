@@ -150,7 +150,8 @@ def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy,
     finetuning(strategy, tmp_path, steps=20 if patience else 6, early_stopping_patience=patience).train(
         tables[0], scripted([]))
     assert caplog.messages[-2:] == [
-        f"nothing to train: {ending}", "best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000"]
+        f"nothing to train: {ending} in {tmp_path}; another --output_dir starts a new run",
+        "best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000"]
     caplog.clear()
     finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.9, 0.6]))  # evaluates all checkpoints once more
     assert "step 4: accuracy 0.9000, loss 0.0000" in caplog.messages
