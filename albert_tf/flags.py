@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import bounds, console, help, keras, quiet
+from albert_tf import bounds, console, devices, help, keras, quiet
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
@@ -354,7 +354,8 @@ def set_up() -> tf.distribute.Strategy:
     strategy = create_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy,
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
     _check_batch_sizes(strategy.num_replicas_in_sync)
-    quiet.start_xla()
+    if not devices.compiles_whole_steps(strategy):  # TensorFlow issue 58934: a TPU VM's CPU cannot run such a program
+        quiet.start_xla()
     keras.utils.set_random_seed(FLAGS.random_seed)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     return strategy

@@ -3,6 +3,10 @@
 On a CPU the chains of ops between the matrix products (gelu, LayerNorm, softmax) take more time than the products if
 each op runs on its own. Here XLA compiles such a chain to one loop. Another loop computes the gradient; it recomputes
 intermediate values, so that none of them are kept in memory.
+
+Where XLA compiles whole steps, chains make no difference: it fuses their ops anyway, and sees that a recomputed value
+is equal to the first one. Its programs for a GPU and a TPU are the same with and without chains
+(benchmarks/xla_cost.py). So on a TPU there are none, and tracing a step takes less time.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from typing import Callable
 
 import tensorflow as tf
 
+from albert_tf import devices
+
 
 def fused(chain: Callable) -> Callable:
-    """Compiles a chain of ops and its gradient with XLA.
+    """Compiles a chain of ops and its gradient with XLA; on a TPU, returns the results of the ops themselves.
 
     Each shape is compiled once. So this is for training, which has few shapes, and not for serving.
 
@@ -31,7 +37,7 @@ def fused(chain: Callable) -> Callable:
         return tape.gradient(output, inputs, upstream)
 
     @tf.custom_gradient
-    def call(*inputs):
+    def compiled(*inputs):
         return forward(*inputs), lambda upstream: backward(inputs, upstream)
 
-    return call
+    return lambda *inputs: (chain if devices.compiles_whole_steps() else compiled)(*inputs)

@@ -6,6 +6,8 @@ from typing import Any, Callable, Iterator
 
 import tensorflow as tf
 
+from albert_tf import devices
+
 
 def on_batches(
     function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool = False
@@ -21,7 +23,7 @@ def on_batches(
       jit_compile: whether the function compiles something with XLA for each shape of a batch.
     """
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
-    if jit_compile or isinstance(strategy, tf.distribute.TPUStrategy):
+    if jit_compile or devices.compiles_whole_steps(strategy):
         of_shape = tf.function(function, autograph=False)
         return lambda iterator: of_shape(next(iterator))
     return tf.function(lambda iterator: function(next(iterator)), autograph=False)

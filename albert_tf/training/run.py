@@ -10,7 +10,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import bounds
+from albert_tf import bounds, devices
 from albert_tf.training import callbacks
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
@@ -128,6 +128,6 @@ def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -
 
     Checkpoints are saved after a return, so the number divides save_checkpoints_steps.
     """
-    if not isinstance(strategy, tf.distribute.TPUStrategy):
+    if not devices.compiles_whole_steps(strategy):
         return 1
     return math.gcd(options.iterations_per_loop, options.save_checkpoints_steps)

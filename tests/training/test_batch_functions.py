@@ -12,9 +12,12 @@ def batches_of(*lengths):
 
 
 @pytest.mark.both_stacks
-@pytest.mark.parametrize("jit_compile, shapes", [(False, [[2, None]]), (True, [[2, 3], [2, 5], [2, 4]])])
-def test_one_graph_serves_all_lengths_unless_xla_needs_static_shapes(jit_compile, shapes):
+@pytest.mark.parametrize("jit_compile, tpu, shapes", [
+    (False, False, [[2, None]]), (True, False, [[2, 3], [2, 5], [2, 4]]), (False, True, [[2, 3], [2, 5], [2, 4]])])
+def test_one_graph_serves_all_lengths_unless_xla_needs_static_shapes(jit_compile, tpu, shapes, monkeypatch):
     strategy, traced = tf.distribute.OneDeviceStrategy("CPU:0"), []
+    if tpu:
+        monkeypatch.setattr(tf.distribute, "TPUStrategy", type(strategy))
 
     def total(batch):
         traced.append(batch.shape.as_list())

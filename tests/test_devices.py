@@ -1,0 +1,40 @@
+"""The decision by the kind of device. No test machine has a TPU: another strategy takes its place."""
+
+import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+from in_process import REPOSITORY, loaded
+
+from albert_tf import devices, flags as shared, quiet
+
+
+def test_no_other_module_asks_for_the_kind_of_device():
+    """training/strategy.py makes the strategy, from the devices that there are."""
+    asking = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
+              if any(name in path.read_text("utf-8") for name in ("TPUStrategy", "device_type", "l_devices("))}
+    assert asking == {"devices.py", "strategy.py"}
+
+
+def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    assert not devices.compiles_whole_steps() and not devices.compiles_whole_steps(strategy)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
+    assert devices.compiles_whole_steps(strategy) and not devices.compiles_whole_steps()
+    with strategy.scope():
+        assert devices.compiles_whole_steps()
+    in_replica = tf.function(lambda: tf.constant(devices.compiles_whole_steps()))
+    assert tf.function(lambda: strategy.run(in_replica))()
+
+
+@pytest.mark.parametrize("tpu", [False, True])
+def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
+    strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
+    monkeypatch.setattr(shared, "create_strategy", lambda *_: strategy)
+    monkeypatch.setattr(quiet, "start_xla", lambda: compiled.append(True))
+    if tpu:
+        monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
+    with loaded("run_race.py"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race.py", "--data_dir=race", "--output_dir=out"])
+        assert shared.set_up() is strategy
+    assert compiled == [True] * (not tpu)
