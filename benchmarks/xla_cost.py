@@ -1,0 +1,191 @@
+"""What a training step of each task costs on a GPU and on a TPU, counted by XLA's compilers for them.
+
+    python -m benchmarks.xla_cost --xla_python=/path/to/environment/bin/python
+
+The environment needs Python 3.11 or later, and no GPU or TPU:
+
+    pip install "jax[tpu]==0.10.2" jax-cuda12-pjrt==0.10.2 nvidia-cuda-nvcc-cu12
+
+A step is compiled in up to three forms. "TensorFlow's ops" has no code that is tuned for processors: gradients, dropout
+and activations are TensorFlow's own. "chains" is what albert_tf runs on processors and GPUs (albert_tf/modeling/
+fused.py), and "no chains" what it runs on TPUs. The devices:
+
+    GPU        one operation after the other, which is the default. A chain is one operation. The bytes are those of all
+               inputs and outputs, of operations on more than a kilobyte. Without the optimizer, which is the same
+    GPU, XLA   an A100 with --jit_compile. cuBLAS does the products, whose operations XLA does not count
+    TPU        a TPU v5e
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import subprocess
+import tempfile
+from typing import Iterator
+from unittest import mock
+
+from albert_tf import cli  # isort: split
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import devices, keras
+from albert_tf.config import AlbertConfig
+from albert_tf.finite import define_float
+from albert_tf.modeling import attention, dropout, layers
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.tagging import TaggingTask
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.trainer import Trainer
+from benchmarks.alternation import ROOT
+from benchmarks.workers.ours import random_batch
+from benchmarks.workers.workloads import WORKLOADS, with_dropout
+
+TASKS = {
+    "pre-training": lambda config: PretrainingTask(AlbertPretrainer(config)),
+    "classification": lambda config: ClassificationTask(AlbertClassifier(config, num_labels=3)),
+    "SQuAD 1.1": lambda config: SpanTask(AlbertSpan(config)),
+    "SQuAD 2.0": lambda config: ConditionalSpanTask(AlbertConditionalSpan(config)),
+    "multiple choice": lambda config: ClassificationTask(AlbertMultipleChoice(config)),
+    "tagging": lambda config: TaggingTask(AlbertTokenClassifier(config, num_labels=9)),
+}
+PLAIN, CHAINS, NO_CHAINS = "TensorFlow's ops", "chains", "no chains"
+FORMS = {"GPU": (PLAIN, CHAINS), "GPU, XLA": (PLAIN, CHAINS), "TPU": (PLAIN, CHAINS, NO_CHAINS)}
+COMPILERS = {"GPU, XLA": "gpu", "TPU": "tpu"}
+
+flags.DEFINE_string("xla_python", None, "Path of Python in an environment with XLA's compilers.", required=True)
+flags.DEFINE_multi_enum("task", list(TASKS), list(TASKS), "Task. May be repeated. Default: all.")
+flags.DEFINE_multi_enum("device", list(FORMS), list(FORMS), "Device. May be repeated. Default: all.")
+flags.DEFINE_enum("workload", "small", [name for name, of in WORKLOADS.items() if of.predictions],
+                  "Name of the model and its batch.")
+flags.DEFINE_integer("num_hidden_layers", 2, "Number of layers of the model. Compilation takes 10 seconds for each.",
+                     lower_bound=1)
+flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "Data type of the computations.")
+define_float("dropout", 0.1, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+FLAGS = flags.FLAGS
+
+# Operations that pass a tensor on without reading it.
+_FREE = {"Const", "ExpandDims", "Identity", "IdentityN", "Placeholder", "ReadVariableOp", "Reshape", "Shape", "Squeeze"}
+
+
+def main():
+    keras.mixed_precision.set_global_policy("float32" if FLAGS.precision == "float32" else "mixed_bfloat16")
+    workload = WORKLOADS[FLAGS.workload]
+    values = dict(with_dropout(workload.config, FLAGS.dropout), num_hidden_layers=FLAGS.num_hidden_layers)
+    config = AlbertConfig(**values)
+    print(f"{FLAGS.workload}, {FLAGS.num_hidden_layers} layers, {workload.batch} x {workload.seq} tokens, dropout "
+          f"{FLAGS.dropout:g}, {FLAGS.precision}\n"
+          f"{'':16}{'':10}{'':18}{'operations':>12}{'GFLOP':>9}{'MB':>9}{'temporary MB':>14}")
+    for task_name in FLAGS.task:
+        batch = {name: tf.constant(value) for name, value in batch_of(task_name, workload).items()}
+        for device in FLAGS.device:
+            for form in FORMS[device]:
+                with traced_as(form):
+                    task = TASKS[task_name](config)
+                    costs = (compiled_costs(task, batch, COMPILERS[device]) if device in COMPILERS
+                             else graph_costs(task, batch))
+                print_row(task_name, device, form, costs)
+
+
+def print_row(task_name: str, device: str, form: str, costs: dict[str, float]) -> None:
+    flops = f"{costs['flops'] / 1e9:.2f}" if "flops" in costs else ""
+    temporary = f"{costs['temporary_bytes'] / 1e6:,.0f}" if "temporary_bytes" in costs else ""
+    print(f"{task_name:16}{device:10}{form:18}{costs['operations']:12,}{flops:>9}{costs['bytes'] / 1e6:9,.0f}"
+          f"{temporary:>14}", flush=True)
+
+
+def batch_of(task_name: str, workload) -> dict[str, np.ndarray]:
+    """A batch of random tokens, with labels."""
+    random, batch = np.random.default_rng(1), random_batch(workload)
+    if task_name == "pre-training":
+        return batch
+    inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}
+    rows, seq = inputs["input_ids"].shape
+    positions = {name: random.integers(0, seq, rows, np.int32) for name in ("start_positions", "end_positions")}
+    if task_name == "multiple choice":
+        inputs = {name: value.reshape([rows // 4, 4, seq]) for name, value in inputs.items()}
+        return dict(inputs, label_ids=random.integers(0, 4, rows // 4, np.int32))
+    return {
+        "classification": dict(inputs, label_ids=random.integers(0, 3, rows, np.int32)),
+        "SQuAD 1.1": dict(inputs, **positions),
+        "SQuAD 2.0": dict(inputs, **positions, p_mask=np.zeros([rows, seq], np.int32),
+                          is_impossible=random.integers(0, 2, rows, np.int32)),
+        "tagging": dict(inputs, tag_ids=random.integers(0, 10, [rows, seq], np.int32)),
+    }[task_name]
+
+
+@contextlib.contextmanager
+def traced_as(form: str) -> Iterator[None]:
+    """Steps that are traced in this context have one of the three forms, whatever the device is."""
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(mock.patch.object(devices, "compiles_whole_steps", lambda *_: form != CHAINS))
+        if form == PLAIN:
+            for module in (attention, dropout, layers):
+                patches.enter_context(mock.patch.object(module, "dropped", tensorflow_dropout))
+            patches.enter_context(mock.patch.object(layers, "_FUSED_ACTIVATIONS", layers._ACTIVATIONS))
+        yield
+
+
+def tensorflow_dropout(x, seed=None, rate=None):
+    """TensorFlow's dropout, with the arguments of albert_tf.modeling.dropout.dropped."""
+    return x if seed is None else tf.nn.experimental.stateless_dropout(x, float(tf.get_static_value(rate)), seed)
+
+
+def compiled_costs(task, batch: dict, compiler: str) -> dict[str, float]:
+    """The costs of a whole step that XLA has compiled; see benchmarks/workers/xla_program.py."""
+    trainer = Trainer(task)
+    trainer.compile(optimizer=create_optimizer("adamw"))
+    step = tf.function(trainer.train_step, jit_compile=True, autograph=False)
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "program.pb")
+        with open(program, "wb") as file:
+            file.write(step.experimental_get_compiler_ir(batch)(stage="hlo_serialized"))
+        command = [FLAGS.xla_python, "-m", "benchmarks.workers.xla_program", compiler, program]
+        try:
+            done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True)
+        except OSError as error:
+            raise ValueError(f"--xla_python: {FLAGS.xla_python} cannot be run: {error.strerror}") from error
+    if done.returncode:
+        raise ValueError(f"--xla_python: {' '.join(command[:-1])} ended: {done.stderr.strip().splitlines()[-1]}. The "
+                         "first lines of benchmarks/xla_cost.py say what to install")
+    return json.loads(done.stdout)
+
+
+def graph_costs(task, batch: dict) -> dict[str, float]:
+    """The operations of the graph of a step's gradients, and the bytes of their inputs and outputs."""
+
+    @tf.function(autograph=False)
+    def gradients(batch):
+        with tf.GradientTape() as tape:
+            outputs = task.model(dict(batch, dropout_seed=tf.constant([1, 2])), training=True)
+            loss, _ = task.loss(outputs, batch, task.normalizers(batch))
+        of_variables = tape.gradient(loss, task.model.trainable_variables, unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in of_variables]
+
+    graph = gradients.get_concrete_function(batch).graph
+    sizes = [sum(map(_bytes, [*operation.inputs, *operation.outputs])) for operation in graph.get_operations()
+             if operation.type not in _FREE]
+    large = [size for size in sizes if size > 1000]
+    return dict(operations=len(large), bytes=sum(large))
+
+
+def _bytes(tensor: tf.Tensor) -> int:
+    """The size of a tensor; 0 for variables, and for lists of axes, whose lengths are not known before the step."""
+    is_known = tensor.dtype != tf.resource and tensor.shape.is_fully_defined()
+    return math.prod(tensor.shape.as_list()) * tensor.dtype.size if is_known else 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
