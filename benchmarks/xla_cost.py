@@ -70,8 +70,8 @@ flags.DEFINE_multi_enum("task", list(TASKS), list(TASKS), "Task. May be repeated
 flags.DEFINE_multi_enum("device", list(FORMS), list(FORMS), "Device. May be repeated. Default: all.")
 flags.DEFINE_enum("workload", "small", [name for name, of in WORKLOADS.items() if of.predictions],
                   "Name of the model and its batch.")
-flags.DEFINE_integer("num_hidden_layers", 2, "Number of layers of the model. Compilation takes 10 seconds for each.",
-                     lower_bound=1)
+flags.DEFINE_integer("num_hidden_layers", 2, "Number of layers of the model. Each adds some 10 seconds to the "
+                     "compilation for a TPU.", lower_bound=1)
 flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "Data type of the computations.")
 define_float("dropout", 0.1, "Rate of hidden and of attention dropout.", lower_bound=0.0)
 FLAGS = flags.FLAGS
