@@ -30,7 +30,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
+from albert_tf.tasks.glue_answers import mean_probabilities, write_answers, write_predictions
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
@@ -45,7 +45,7 @@ flags.DEFINE_string("data_dir", None, "Folder that contains GLUE's folders (CoLA
 flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, "
                     "wnli or ax.")
 flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
-                    "--task_name; albert_tf/data/task_config.py shows one.")
+                    "--task_name: its files, columns, labels and metrics (docs/fine_tuning.md shows one).")
 flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "Handling of texts of more than "
                   "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
                   "overlapping windows, and the logits of a text are the mean or the maximum over its windows.")
@@ -114,7 +114,7 @@ def main():
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
     if task.labels:
-        tuning.keep_label_names(finetuning, task.labels, options.do_train)
+        tuning.check_labels(finetuning, task.labels)
     with chief_first(strategy):
         evaluate = evaluation(task, tables) if options.do_eval else None
         # Raises an error that names the missing checkpoint.
@@ -122,7 +122,7 @@ def main():
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
     data_files = [source.path for split, source in task.sources.items() if split in used]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, task.labels)
     for each, table in to_predict:
         probabilities = mean_probabilities(finetuning.predict(table))
         if is_chief(strategy):
@@ -151,11 +151,12 @@ def evaluation(task: Task, tables: GlueTables):
 
 def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
     """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
-    guids = [example.guid for example in read_examples(task, options.data_dir, options.predict_split)]
+    examples = read_examples(task, options.data_dir, options.predict_split)
     suffix = "" if task is options.task else f"_{task.name}"
+    guids = [example.guid for example in examples]
     write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
-    logging.info("%s: %s %s examples answered in %s", task.name, f"{len(guids):,}", options.predict_split,
-                 options.output_dir)
+    path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
+    logging.info("%s: %s %s examples predicted: %s", task.name, f"{len(guids):,}", options.predict_split, path)
 
 
 def export(options: Options, model: AlbertClassifier, tokenizer) -> None:

@@ -138,10 +138,9 @@ def main():
                               task.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
-            if is_chief(strategy):
-                copy_vocabulary(vocabulary, output_dir)
             batches_from = training_batches(options, training_files, config.vocab_size)
-            trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator)
+            trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
+                            before_steps=lambda: copy_vocabulary(vocabulary, output_dir))
             if is_chief(strategy):
                 write_card(options, task.model, all_files, evaluator, trained)
         elif options.do_eval:

@@ -132,10 +132,10 @@ def main():
     with chief_first(strategy):
         evaluate = evaluation(data, tables) if data.dev else None
         test_table = tables.table(data.test, "test") if data.test else None
-    tuning.keep_label_names(finetuning, data.label_names, options.do_train)
+    tuning.check_labels(finetuning, data.label_names)
     training_table = functools.partial(tables.table, data.train, "train") if options.do_train else None
     data_files = [os.path.basename(text.path) for text in (data.train, data.dev) if text]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, data.label_names)
     if data.test:
         probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
         if is_chief(strategy):

@@ -28,8 +28,9 @@ from albert_tf.serving.signatures import ServedModel
 
 flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's "
                           "directory, or a Hugging Face folder. Repeat the flag for several models.")
-flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir). Its "
-                          "graph runs, so use only SavedModels that you trust. Repeat the flag for several models.")
+flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir), or "
+                          "the folder of its numbered versions, of which the latest is served. Its graph runs, so use "
+                          "only SavedModels that you trust. Repeat the flag for several models.")
 flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides on their "
                   "heads. Default: the kind that the names of the variables tell.")
 shared.define_vocabulary_flags()

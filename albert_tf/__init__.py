@@ -27,6 +27,7 @@ _MODULE_OF = {
     "tokenizer_from_pretrained": "albert_tf.interchange.from_pretrained",
     "save_pretrained": "albert_tf.interchange.save_pretrained",
     "fill_masks": "albert_tf.tasks.fill_mask",
+    "classify_texts": "albert_tf.tasks.text_labels",
 }
 _PACKAGES = ("text", "data", "modeling", "tasks", "training", "interchange")
 

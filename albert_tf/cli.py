@@ -63,7 +63,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         except KeyboardInterrupt:
             sys.exit("interrupted")
 
-    # absl's usage errors and --helpshort print the docstring, too.
+    # absl's usage errors print the docstring, too.
     description = main.__globals__["__doc__"] = console.with_commands(main.__globals__["__doc__"], sys.argv[0])
     if help.is_requested(sys.argv[1:]):
         with _ending_with_the_reader():

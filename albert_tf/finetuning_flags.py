@@ -31,7 +31,6 @@ from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
-from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
 FLAGS = flags.FLAGS
@@ -174,27 +173,16 @@ def define_export_flag(accepted: str = "raw text, ids, or serialized tf.Examples
                         "nothing is exported.")
 
 
-def keep_label_names(runs: FineTuning, names: Sequence[str], do_train: bool) -> None:
-    """Writes the labels next to the checkpoints of each run, or compares them with those of existing checkpoints.
-
-    Args:
-      runs: the result of new_finetuning.
-      names: the labels, in the order of the logits.
-      do_train: whether the runs will train. If not, nothing is written.
-
-    Raises:
-      ValueError: a run was trained with other labels, or in another order.
-    """
+def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
+    """Raises ValueError if a run has checkpoints that were trained with other labels, or in another order."""
     for directory in runs.runs.values():
         if best_or_latest(directory):
             check_label_names(names, directory)
-        if do_train and is_chief(runs.strategy):
-            write_label_names(names, directory)
 
 
 def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
-    evaluate: Evaluate | None, data_files: Collection[str] = ()
+    evaluate: Evaluate | None, data_files: Collection[str] = (), label_names: Sequence[str] | None = None,
 ) -> None:
     """Trains and writes the model card of each run, or evaluates existing checkpoints.
 
@@ -204,7 +192,14 @@ def train_and_evaluate(
       training_table: function that makes the training table; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
+      label_names: the labels, in the order of the logits, which are written next to the checkpoints; None if they have
+        no names.
     """
+    def write_inputs(directory: str) -> None:
+        copy_vocabulary(vocabulary, directory, max_seq_length=runs.options.buckets[-1])
+        if label_names:
+            write_label_names(label_names, directory)
+
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         options = runs.options
         write_run_card(model, dataclasses.replace(options.run, output_dir=directory),
@@ -214,12 +209,9 @@ def train_and_evaluate(
     if training_table and runs.options.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     if training_table:
-        if is_chief(runs.strategy):
-            for directory in runs.runs.values():
-                copy_vocabulary(vocabulary, directory, max_seq_length=runs.options.buckets[-1])
         with chief_first(runs.strategy):
             table = training_table()
-        runs.train(table, evaluate, write_card)
+        runs.train(table, evaluate, write_inputs, write_card)
     elif evaluate is not None:
         runs.evaluate(evaluate)
 

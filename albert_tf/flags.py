@@ -193,13 +193,22 @@ def config() -> AlbertConfig:
     elif path:
         model_config = _open(path).config
     else:
-        raise ValueError("--albert_config_file is missing, and no weights have a config: --init_checkpoint is not set, "
-                         "and --output_dir has no checkpoint")
+        raise ValueError(_no_model())
     if "unshare_layers" in FLAGS and FLAGS.unshare_layers:
         model_config = unshared_config(model_config)
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     values = {name: FLAGS[name].value for name in names if name in FLAGS}
     return model_config.replace(**{name: value for name, value in values.items() if value is not None})
+
+
+def _no_model() -> str:
+    """The error message if neither flags nor a run tell the model."""
+    weights = "set --init_checkpoint to weights, for example albert_tiny_en"
+    if "do_train" not in FLAGS:
+        return f"the model is missing: {weights}"
+    if FLAGS.do_train:
+        return f"the model is missing: {weights}, or --albert_config_file to start from random weights"
+    return f"there is no checkpoint in --output_dir={FLAGS.output_dir}: set it to the directory of a run, or {weights}"
 
 
 def pretrained(model: str, **arguments) -> keras.Model:

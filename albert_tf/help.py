@@ -15,7 +15,8 @@ from absl import flags
 
 GROUPS = ("Model", "Runs", "Training", "Devices")
 _GROUP_OF: dict[str, str] = {}  # by the flag's name
-_REQUESTS = {"--help", "-help", "-h"}
+# absl answers --helpshort without the flags of the package, which are most of them.
+_REQUESTS = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 
 
 def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -34,7 +35,7 @@ def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def is_requested(arguments: list[str]) -> bool:
-    """Whether a command line has --help."""
+    """Whether a command line has --help or --helpshort."""
     return not _REQUESTS.isdisjoint(arguments)
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.encoder --peer_python=/path/to/environment/bin/python
 
 The environment needs keras-hub and TensorFlow. Both programs use two threads, no dropout, and tf.function, and train
-with AdamW and clipping. Ours is measured with and without XLA.
+with AdamW and clipping.
 """
 
 from absl import flags
@@ -14,6 +14,7 @@ from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 
 flags.DEFINE_string("peer_python", None, "Path of Python in an environment with keras-hub.", required=True)
+flags.DEFINE_bool("xla", False, "Whether to measure our program with jit_compile too.")
 flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
 define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
 FLAGS = flags.FLAGS
@@ -24,13 +25,13 @@ WANTED = {("training", "float32"): 1.1, ("training", "bfloat16"): 1.15,
 
 
 def main():
-    print_head(["ours", "ours, XLA", PEER])
+    print_head(["ours", *["ours, XLA"] * FLAGS.xla, PEER])
     for (what, precision), wanted in WANTED.items():
-        rates = compare({
-            "ours": lambda: Worker("ours", precision, what),
-            "ours, XLA": lambda: Worker("ours", precision, what, "--jit_compile"),
-            PEER: lambda: Worker("keras_hub_backbone", precision, what, python=FLAGS.peer_python),
-        }, FLAGS.rounds, FLAGS.seconds, WORKLOADS["albert_base"].tokens)
+        workers = {"ours": lambda: Worker("ours", precision, what)}
+        if FLAGS.xla:
+            workers["ours, XLA"] = lambda: Worker("ours", precision, what, "--jit_compile")
+        workers[PEER] = lambda: Worker("keras_hub_backbone", precision, what, python=FLAGS.peer_python)
+        rates = compare(workers, FLAGS.rounds, FLAGS.seconds, WORKLOADS["albert_base"].tokens)
         print_row(f"{what}, {precision}", rates, wanted)
 
 

@@ -11,7 +11,6 @@ import os
 import statistics
 import subprocess
 import time
-from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -27,6 +26,7 @@ from albert_tf.script_runs import run_script
 from albert_tf.tasks import tagging_metrics
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
 from benchmarks.alternation import ROOT
+from benchmarks.fine_tuning_settings import SETTINGS
 
 define_required("model", "Folder of a BERT in Hugging Face's format.")
 define_required("data", "Folder that has glue/, squad/, race/ and tagging/.")
@@ -37,23 +37,6 @@ flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "
 flags.DEFINE_integer("seeds", 3, "Number of runs of each program, each with another seed.", lower_bound=2)
 FLAGS = flags.FLAGS
 
-
-class Settings(NamedTuple):
-    """The settings of both programs. The metric is its name in our results."""
-
-    metric: str
-    steps: int
-    batch: int
-    length: int
-    learning_rate: float
-
-
-SETTINGS = {
-    "sst-2": Settings("eval_accuracy", 500, 32, 64, 5e-5), "sts-b": Settings("pearson", 540, 32, 128, 5e-5),
-    "rte": Settings("eval_accuracy", 240, 32, 128, 5e-5), "squad-1.1": Settings("f1", 450, 16, 192, 8e-5),
-    "squad-2.0": Settings("f1", 600, 16, 192, 8e-5), "race": Settings("eval_accuracy", 200, 8, 192, 5e-5),
-    "wnut17": Settings("f1", 300, 32, 128, 1e-4), "ud_ewt": Settings("accuracy", 300, 32, 128, 1e-4),
-}
 TAGGED = ("wnut17", "ud_ewt")
 
 

@@ -13,7 +13,9 @@ A fenced block is run by its language:
     ```text               output, not run
 """
 
+import contextlib
 import importlib.util
+import io
 import json
 import re
 import shlex
@@ -24,6 +26,7 @@ import tarfile
 import urllib.request
 from typing import NamedTuple
 
+import numpy as np
 import script_process
 from script_session import REPOSITORY
 
@@ -80,6 +83,7 @@ class Page:
         self.text = path.read_text(encoding="utf-8")
         self.blocks = list(_blocks(self.text))
         self.names = {}  # of its python blocks
+        self.printed = ""  # by the last block of commands or Python
         self._server, self._answer = None, None  # a ScriptProcess, and the JSON of the last answer
 
     def commands(self, section=None):
@@ -121,11 +125,12 @@ class Page:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         elif block.language == "bash":
-            for words in commands(block.text):
-                self._run_command(words, folder, session)
+            self.printed = "".join(self._run_command(words, folder, session) for words in commands(block.text))
         elif block.language == "python":
             if not imports_missing_library(block):
-                exec(compile(block.text, str(self.path), "exec"), self.names)
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    exec(compile(block.text, str(self.path), "exec"), self.names)
+                self.printed = printed.getvalue()
         elif block.language == "json":
             check_close(json.loads(block.text), self._answer)
         else:
@@ -138,6 +143,7 @@ class Page:
                 self._server = None
 
     def _run_command(self, words, folder, session):
+        """Runs a command and returns what it printed; "" for a server and what is not a script of ours."""
         if words[:2] == ["python", "serve.py"]:
             self.close()
             self._server = script_process.start("serve.py", [*words[2:], "--port=0"], cwd=folder, merged=True)
@@ -148,7 +154,8 @@ class Page:
             with urllib.request.urlopen(urllib.request.Request(url, data.encode()), timeout=60) as response:
                 self._answer = json.load(response)
         else:
-            run_command(words, folder, session)
+            return run_command(words, folder, session)
+        return ""
 
 
 def _blocks(text):
@@ -216,21 +223,41 @@ def check_close(expected, actual):
         assert expected == actual
 
 
+def check_printed(shown, printed):
+    """Compares the lines that a page shows with those that were printed; numbers to the digits that the page shows."""
+    lines = list(map(_numbers_apart, printed.splitlines()))
+    for line in shown.splitlines():
+        expected, digits = _numbers_apart(line)
+        close = [np.allclose(digits, numbers, rtol=0, atol=1e-2) for text, numbers in lines if text == expected]
+        assert any(close), (line, printed)
+
+
+def _numbers_apart(line):
+    """A line without its decimal fractions, and these."""
+    pattern = r"-?\d+\.\d+"
+    return re.sub(pattern, "#", line), list(map(float, re.findall(pattern, line)))
+
+
 def run_command(words, folder, session):
+    """Runs a command and returns what a script of ours printed."""
     program, *arguments = words
     if script_commands(words):
         script, *arguments = script_commands(words)
         if script in NOT_RUN or not is_installed(NEEDED_LIBRARY.get(script, "tensorflow")):
-            return
+            return ""
         flags = small(script, flags_of(arguments))
-        session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)
+        return session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)
     elif program == "make":
         targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
         assert {word for word in arguments if "=" not in word} <= set(targets)
     elif program == "pip":
         check_installation(arguments)
+    elif program == "printf":
+        text, _, file = arguments
+        (folder / file).write_text(text.replace("\\n", "\n"))
     else:
         run_download(words, folder)
+    return ""
 
 
 def small(script, flags):

@@ -198,8 +198,9 @@ def test_a_script_starts_without_the_packages_that_only_its_end_needs(module):
     assert not {"scipy.stats", "sklearn", "tensorflow_text", "tensorflow_hub"} & set(done.stdout.split())
 
 
-def test_help_lists_flags_in_groups_with_their_defaults():
-    done = script_process.run("run_squad.py", ["--help"])
+@pytest.mark.parametrize("request_", ["--help", "--helpshort"])
+def test_help_lists_flags_in_groups_with_their_defaults(request_):
+    done = script_process.run("run_squad.py", [request_])
     assert done.returncode == 0, done.stderr
     sections = re.split(r"\n\n(?=[\w ]+:\n|--helpfull)", done.stdout)
     description, own, model, runs, training, devices, _ = (" ".join(section.split()) for section in sections)

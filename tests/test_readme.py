@@ -1,7 +1,7 @@
 """README.md's commands and snippets, run in order as a reader would, on small data (see documentation.py)."""
 
 import pytest
-from documentation import SMALL, Page, run_download, script_commands, write_reader_files
+from documentation import SMALL, Page, check_printed, script_commands, write_reader_files
 from script_session import REPOSITORY, ScriptSession
 
 README = Page(REPOSITORY / "README.md")
@@ -30,15 +30,14 @@ def test_commands_and_snippets_run_in_order(folder, monkeypatch):
         for block in README.blocks:
             if block.section != SLOW_SECTION:
                 README.run(block, folder, session)
+                if block.language == "text":
+                    check_printed(block.text, README.printed)
     assert (folder / "vectors.npy").exists() and (folder / "albert_hf/model.safetensors").exists()
 
 
 @pytest.mark.slow
 def test_commands_and_snippets_of_fine_tuning_run_in_order(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    for words in README.commands():
-        if words[:2] == ["curl", "-O"]:
-            run_download(words, folder)
     with ScriptSession() as session:
         for block in README.blocks:
             if block.section == SLOW_SECTION:

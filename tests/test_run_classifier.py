@@ -131,6 +131,7 @@ def test_a_run_is_predicted_and_exported_at_the_length_that_it_was_trained_with(
         examples(examples=tf.constant([an_example(24)]))
     (manifest,) = (tmp_path / "cached").glob("rte_test_*.manifest.json")
     assert json.loads(manifest.read_text())["made_from"]["max_seq_length"] == 16
+    script.run(do_train=True, train_step=1, max_seq_length=12, **flags)  # the run is finished: nothing is trained
     assert json.loads((tmp_path / "run/tokenizer_config.json").read_text())["max_seq_length"] == 16
 
 
@@ -389,11 +390,12 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
     (dict(recipe="rtee"), "no recipe 'rtee': expected one of cola, mnli,"),
     (dict(data_dir="/nowhere"), "no such file: /nowhere/RTE/train.tsv"),
     (dict(max_seq_length=128), "--max_seq_length=128 is more than the config's max_position_embeddings, 64"),
-    (dict(albert_config_file=None), "--albert_config_file is missing"),
+    (dict(albert_config_file=None), "the model is missing: set --init_checkpoint to weights, for example"),
+    (dict(albert_config_file=None, do_train=None, do_predict=True), "there is no checkpoint in --output_dir="),
     (dict(do_train=None, do_predict=True), "there is no checkpoint in"),
     (dict(do_train=None, do_eval=True), "there is no checkpoint in"),
     (dict(early_stopping_patience=2), "--early_stopping_patience needs evaluations: set --do_eval"),
-    (dict(init_checkpoint="/nowhere"), "no checkpoint at /nowhere"),
+    (dict(init_checkpoint="/nowhere"), "no checkpoint at /nowhere, which does not exist"),
 ])
 def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
     printed = script.run(expect=1, output_dir=folder / "wrong", **{**dict(task_name="rte", do_train=True), **flags})

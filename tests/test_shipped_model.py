@@ -8,7 +8,7 @@ from script_session import REPOSITORY
 
 import albert_tf
 from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.shipped_models import FOLDERS, shipped_model
+from albert_tf.interchange.shipped_models import FOLDERS, shipped_model, shipped_models
 from albert_tf.tasks.fill_mask import masked_ids
 
 NAME = "albert_tiny_en"
@@ -34,6 +34,9 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     assert shipped_model(NAME) == str(FOLDER) and str(FOLDER.parent) == str(FOLDERS[1])
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None
+    assert shipped_models() == [NAME]
+    with pytest.raises(ValueError, match=rf"no checkpoint at no_such_model, which does not exist: .*\({NAME}\)$"):
+        open_source("no_such_model")
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
 
 

@@ -15,7 +15,7 @@ from albert_tf.interchange import bert_tf1
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of, head_of_variables
 from albert_tf.interchange.hub.writing import export_encoder
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.interchange.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.interchange.label_names import write_label_names
 from albert_tf.interchange.model_card import ModelCard, write_model_card
 from albert_tf.interchange.safetensors_folder import WEIGHTS
@@ -136,7 +136,9 @@ def write_conversion_card(
 ) -> None:
     """Writes the model card of weights in another format. The arguments are those of `save`."""
     facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
-    write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts))
+    loaded_by = class_of_hugging_face(model) if to == "hugging_face" else None
+    write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts,
+                                           loaded_by=loaded_by))
 
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:

@@ -31,6 +31,9 @@ _MARK = "<!-- Written by albert_tf, which replaces this file. Remove this line t
 _OF_THE_USER = ("license", "language")
 # Fields that describe the weights in every format.
 _OF_THE_WEIGHTS = ("license", "language", "datasets", "metrics", "model-index")
+# What one does with a model and its tokenizer, by the name of the head.
+_USE = dict(pretrainer=['albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")'],
+            classifier=['albert_tf.classify_texts(model, tokenizer, ["A text."])'])
 _PLACEHOLDERS = dict(license="# license: to be chosen by you", language="# language: that of the text, for example en")
 
 
@@ -48,6 +51,8 @@ class ModelCard:
         "made_from", or {}.
       command: the command that made the weights and measured the scores; None if there is none.
       scores: the scores by name. They may include global_step.
+      loaded_by: the class of transformers or sentence-transformers that loads the weights; None if they are not in
+        Hugging Face's format.
     """
 
     head: Head
@@ -58,6 +63,7 @@ class ModelCard:
     datasets: Mapping[str, dict] = dataclasses.field(default_factory=dict)
     command: str | None = None
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    loaded_by: str | None = None
 
     def text(self, name: str, fields: Mapping[str, str] | None = None, more_sections: str = "") -> str:
         """The card as Markdown.
@@ -74,7 +80,8 @@ class ModelCard:
     def _fields(self, name: str) -> dict[str, str]:
         """Lines of YAML by field. Values are written as JSON, which is valid YAML."""
         task = self.head.pipeline_tag
-        fields = dict(_PLACEHOLDERS, library_name="library_name: albert_tf", pipeline_tag=f"pipeline_tag: {task}",
+        library = _library_of(self.loaded_by) if self.loaded_by else "albert_tf"
+        fields = dict(_PLACEHOLDERS, library_name=f"library_name: {library}", pipeline_tag=f"pipeline_tag: {task}",
                       tags="tags: [albert, tensorflow]")
         if self.base_model:
             fields["base_model"] = f"base_model: {_json(model_name(self.base_model))}"
@@ -91,10 +98,16 @@ class ModelCard:
 
     def _introduction(self, name: str) -> list[str]:
         config = self.config
-        return [f"{'A BERT' if config.is_bert else 'An ALBERT'} with {config.num_hidden_layers} layers, hidden size "
-                f"{config.hidden_size}, embedding size {config.embedding_size} and a vocabulary of "
-                f"{config.vocab_size:,} pieces.", "", "```python", "import albert_tf", "",
-                f"model = albert_tf.from_pretrained({_json(name)}, model={_json(self.head.name)})", "```"]
+        lines = [f"{'A BERT' if config.is_bert else 'An ALBERT'} with {config.num_hidden_layers} layers, hidden size "
+                 f"{config.hidden_size}, embedding size {config.embedding_size} and a vocabulary of "
+                 f"{config.vocab_size:,} pieces."]
+        folder = _json(name)
+        if self.loaded_by:
+            lines += ["", "```python", *_loading(self.loaded_by, folder), "```", "", "With albert_tf:"]
+        use = [line.format(folder=folder) for line in _USE.get(self.head.name, ())]
+        return [*lines, "", "```python", "import albert_tf", "",
+                f"model = albert_tf.from_pretrained({folder}, model={_json(self.head.name)})",
+                f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]
 
     def _origin(self) -> list[str]:
         rows = dict(weights=model_name(self.base_model) if self.base_model else None, data=", ".join(self.datasets),
@@ -193,6 +206,18 @@ def _table(rows: Mapping[str, object]) -> list[str]:
     cells = {name: " ".join(str(value).split()).replace("|", "\\|") for name, value in rows.items()
              if value not in (None, "")}
     return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells.items())]
+
+
+def _library_of(loaded_by: str) -> str:
+    return "sentence-transformers" if loaded_by == "SentenceTransformer" else "transformers"
+
+
+def _loading(loaded_by: str, folder: str) -> list[str]:
+    """Lines of Python that load a folder in Hugging Face's format with a class of its libraries."""
+    if loaded_by == "SentenceTransformer":
+        return ["import sentence_transformers", "", f"model = sentence_transformers.SentenceTransformer({folder})"]
+    return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",
+            f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
 
 
 def _json(value) -> str:

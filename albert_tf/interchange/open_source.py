@@ -16,7 +16,7 @@ from albert_tf.interchange.hub.reading import hub_source, is_hub_module
 from albert_tf.interchange.hugging_face.reading import hugging_face_source, is_hugging_face
 from albert_tf.interchange.ours import is_ours, our_source
 from albert_tf.interchange.pickles import refuse_pickle
-from albert_tf.interchange.shipped_models import shipped_model
+from albert_tf.interchange.shipped_models import shipped_model, shipped_models
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.training.checkpoints import best_or_latest
@@ -95,8 +95,10 @@ def checkpoint_prefix(path: str) -> str:
         others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]
         prefixes = [chosen] if chosen else others
     if not prefixes:
-        raise ValueError(f"no checkpoint at {path}: expected a directory with model.ckpt-*, the path of a checkpoint "
-                         "without .index, a Hugging Face folder, a TF-Hub module, or a .tar.gz of one of them")
+        where = "" if tf.io.gfile.exists(path) else ", which does not exist"
+        raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
+                         "checkpoint without .index, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
+                         f"or the name of a model that comes with the package ({', '.join(shipped_models())})")
     if len(prefixes) > 1:
         raise ValueError(f"several checkpoints in {path}, choose one: {', '.join(map(os.path.basename, prefixes))}")
     return prefixes[0]

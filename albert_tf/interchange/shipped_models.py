@@ -8,6 +8,12 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 FOLDERS = (_PACKAGE / "models", _PACKAGE.parent / "models")
 
 
+def shipped_models() -> list[str]:
+    """The names of the models that come with the package."""
+    folder = next(filter(pathlib.Path.is_dir, FOLDERS))
+    return sorted(model.name for model in folder.iterdir() if model.is_dir())
+
+
 def shipped_model(path: str) -> str | None:
     """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder.
 

@@ -19,6 +19,7 @@ from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import kind_of
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of
+from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.sentence_serving import export_sentence_encoder
 from albert_tf.interchange.source import Source
@@ -81,12 +82,21 @@ def model_of_saved_model(name: str, path: str) -> ServedModel:
 
     Args:
       name: name of the model in URLs.
-      path: path of the SavedModel.
+      path: path of the SavedModel, or of a folder of numbered versions, of which the latest is served.
 
     Raises:
       ValueError: there is no SavedModel at the path, or it has no signature.
     """
-    return ServedModel(name, f"SavedModel {path}", _signatures(path))
+    version = _latest_version(path)
+    return ServedModel(name, f"SavedModel {version}", _signatures(version))
+
+
+def _latest_version(path: str) -> str:
+    """The path of the SavedModel, which is in a subfolder in TensorFlow Serving's layout (NAME/1, NAME/2)."""
+    if is_hub_module(path) or not tf.io.gfile.isdir(path):
+        return path
+    numbers = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(path) if name.rstrip("/").isdigit()]
+    return os.path.join(path, str(max(numbers))) if numbers else path
 
 
 def names_of(paths: Iterable[str]) -> list[str]:

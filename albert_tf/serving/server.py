@@ -276,7 +276,8 @@ def _described(model: ServedModel) -> dict:
 
 
 def _described_signature(signature: Signature) -> dict:
-    return dict(view=signature.view, labels=list(signature.labels), inputs={
+    labels = dict(labels=list(signature.labels)) if signature.labels else {}  # a SavedModel does not list its labels
+    return dict(labels, view=signature.view, inputs={
         name: dict(dtype=spec.dtype, shape=list(spec.shape), optional=spec.default is not None)
         for name, spec in signature.inputs.items()})
 

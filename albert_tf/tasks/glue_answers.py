@@ -6,11 +6,14 @@ MNLI-m.tsv (mnli), MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from typing import Sequence
 
 import numpy as np
 
+from albert_tf.data.glue import InputExample
 from albert_tf.data.glue_tasks import Task
 from albert_tf.files import write_text
 
@@ -47,3 +50,30 @@ def write_answers(
         answers = [task.labels[i] for i in probabilities.argmax(axis=1)]
     lines = "".join(f"{guid}\t{answer}\n" for guid, answer in zip(guids, answers))
     write_text(os.path.join(directory, f"submit_results{suffix}.tsv"), "index\tprediction\n" + lines)
+
+
+def write_predictions(
+    directory: str, task: Task, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
+    split: str = "test"
+) -> str:
+    """Writes SPLIT_predictions.csv, with the texts next to their predictions, and returns its path.
+
+    The columns are index, text_a, text_b (if the task has pairs), prediction (a label, or a score), and for
+    classification the probability of each label, which has its name.
+
+    Args:
+      directory, task, suffix, split: see write_answers.
+      examples: the examples that were predicted.
+      probabilities: [examples, labels]; for regression the scores, [examples, 1].
+    """
+    has_pairs = any(example.text_b is not None for example in examples)
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ())])
+    for example, row in zip(examples, probabilities.tolist()):
+        texts = [example.text_a, *[example.text_b] * has_pairs]
+        prediction = [row[0]] if task.labels is None else [task.labels[int(np.argmax(row))], *row]
+        rows.writerow([example.guid, *texts, *prediction])
+    path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
+    write_text(path, file.getvalue())
+    return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import reprlib
-from typing import Callable
+from typing import Callable, Iterable
 
 import tensorflow as tf
 from absl import logging
@@ -134,9 +134,16 @@ def read_history(directory: str, best_metric: str) -> list[dict]:
     return history
 
 
+def logged_names(results: Iterable[str]) -> list[str]:
+    """The results that are logged: not their step and, next to eval_loss, not the release's loss, which is equal."""
+    names = list(results)
+    left_out = {"global_step", "loss"} if "eval_loss" in names else {"global_step"}
+    return [name for name in names if name not in left_out]
+
+
 def _shown(results: dict[str, float]) -> str:
-    """Results without their step, for a log line."""
-    return ", ".join(f"{key} {value:.4f}" for key, value in results.items() if key != "global_step")
+    """Results for a log line."""
+    return ", ".join(f"{name} {results[name]:.4f}" for name in logged_names(results))
 
 
 def _checked_row(row: dict, place: str) -> dict:

@@ -44,6 +44,8 @@ from albert_tf.training.workers import wait_for_all
 Predictions = list  # list[dict[str, list[np.ndarray]]]
 Predict = Callable[[FeatureTable], Predictions]
 Evaluate = Callable[[Predict], "dict[str, float]"]
+# Called by the chief with a run's directory, before its first step. It is not called if there are no steps to take.
+BeforeRun = Callable[[str], None]
 # Called by the chief when a run is done: its directory, its seed, the model, the best results or {}, and whether steps
 # were taken.
 AfterRun = Callable[[str, int, keras.Model, "dict[str, float]", bool], None]
@@ -115,14 +117,15 @@ class FineTuning:
         self._served_path: str | None = None  # the path of its weights
 
     def train(
-        self, table: FeatureTable, evaluate: Evaluate | None = None, after_run: AfterRun | None = None
+        self, table: FeatureTable, evaluate: Evaluate | None = None, before_run: BeforeRun | None = None,
+        after_run: AfterRun | None = None
     ) -> None:
         """Trains every run to its end, continuing from its latest checkpoint.
 
         Args:
           table: the training examples.
           evaluate: evaluates each checkpoint when it is saved (see the module's description); None for no evaluation.
-          after_run: called after each run (see AfterRun); None for no call.
+          before_run, after_run: called before and after each run (see BeforeRun and AfterRun); None for no call.
         """
         if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
@@ -134,8 +137,12 @@ class FineTuning:
                 return lambda context: training_batches(
                     table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context)
 
+            def before_steps(directory=directory):
+                if before_run is not None:
+                    before_run(directory)
+
             options = dataclasses.replace(self.options.run, output_dir=directory)
-            trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator)
+            trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator, before_steps)
             self._finish(directory, evaluator)
             if after_run is not None and is_chief(self.strategy):
                 after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)

@@ -55,6 +55,7 @@ def train(
     options: RunOptions,
     strategy: tf.distribute.Strategy,
     evaluator: Evaluator | None = None,
+    before_steps: Callable[[], None] = lambda: None,
 ) -> bool:
     """Trains to num_train_steps, continuing from the latest checkpoint of the directory.
 
@@ -65,6 +66,7 @@ def train(
       options: see RunOptions.
       strategy: the distribution strategy.
       evaluator: called with the step after each save. The run ends early when its patience is over.
+      before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
 
     Returns:
       Whether steps were taken; False if the run was finished before.
@@ -87,7 +89,7 @@ def train(
         evaluator(first_step)  # the run ended after saving and before the evaluation
     is_done = first_step >= options.num_train_steps
     if is_done or evaluator is not None and evaluator.patience_is_over:
-        logging.info("nothing to train: %s in %s; another --output_dir starts a new run",
+        logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
                      f"step {first_step} of {options.num_train_steps} is done" if is_done
                      else f"the run ended early at step {first_step}", options.output_dir)
         if evaluator is not None:
@@ -103,6 +105,8 @@ def train(
                 trainer.stop_training = True
 
     writes = is_chief(strategy)
+    if writes:
+        before_steps()
     end_on_signal = callbacks.EndOnSignal(first_step, checkpoints.save, writes)
     step_callbacks = [callbacks.SkippedSteps(first_step),
                       callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),

@@ -14,7 +14,7 @@ from absl import logging
 from albert_tf.files import write_text
 from albert_tf.json_files import read_json_object
 from albert_tf.training.checkpoints import best_or_latest
-from albert_tf.training.evaluation import best_of, read_history, write_results
+from albert_tf.training.evaluation import best_of, logged_names, read_history, write_results
 
 _RUNS = "eval_runs.json"
 
@@ -37,7 +37,8 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> Non
     best = max(evaluated, key=lambda seed: evaluated[seed][best_metric])
     names = [name for name in evaluated[best] if name != "global_step"]
     statistics_of = {name: _statistics([results[name] for results in evaluated.values()]) for name in names}
-    for name, over_runs in statistics_of.items():
+    for name in logged_names(statistics_of):
+        over_runs = statistics_of[name]
         logging.info("%s: median %.4f of %d runs, %.4f to %.4f, standard deviation %.4f", name, over_runs["median"],
                      len(evaluated), over_runs["lowest"], over_runs["highest"], over_runs["standard_deviation"])
     write_results(directory, {name: over_runs["median"] for name, over_runs in statistics_of.items()})

@@ -5,7 +5,7 @@
 The argument is a JSON object with task, model (a folder), train and dev (files), seed, steps, warmup, batch,
 learning_rate, length, bfloat16 and output. AdamW with weight decay on all but biases and LayerNorms, linear warm-up and
 decay, clipping at 1.0, batches padded to their longest. output gets answers by example: a class, a number, a text, or
-the tags of its words.
+the tags of its words; if it is null, there are no predictions, and dev is not read.
 """
 
 import collections
@@ -34,6 +34,8 @@ def main():
     tokenizer = transformers.AutoTokenizer.from_pretrained(options["model"])
     task = kind_of(options["task"])(options, tokenizer)
     train(task, options)
+    if options["output"] is None:
+        return
     with open(options["output"], "w", encoding="utf-8") as file:
         json.dump(task.answers(), file)
 

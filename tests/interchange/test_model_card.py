@@ -14,6 +14,7 @@ from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.run import RunOptions
 
@@ -43,6 +44,7 @@ def test_a_card_says_what_weights_were_made_from_and_their_scores():
                  '| weights | a "base" |', "| data | x.tfrecord, dev: 1.tsv |", '  "x.tfrecord": {',
                  '    "dupe_factor": 5', "| eval_accuracy | 0.7500 |", "| global_step | 20 |",
                  'model = albert_tf.from_pretrained("rte", model="classifier")',
+                 'tokenizer = albert_tf.tokenizer_from_pretrained("rte")',
                  "An ALBERT with 3 layers, hidden size 8, embedding size 4 and a vocabulary of 1,000 pieces."):
         assert line in text.splitlines(), line
     assert f"| versions | albert_tf {albert_tf.__version__}, TensorFlow " in text
@@ -64,6 +66,25 @@ def test_without_scores_data_and_base_model_a_card_has_none():
     text = ModelCard(ENCODER, CONFIG).text("x")
     assert set(header(text)) == {"library_name", "pipeline_tag", "tags"}
     assert "## Scores" not in text and "| weights |" not in text and "```bash" not in text
+
+
+@pytest.mark.parametrize("make, library, lines", [
+    (AlbertPretrainer, "transformers", [
+        'model = transformers.AlbertForPreTraining.from_pretrained("there")',
+        'tokenizer = transformers.AutoTokenizer.from_pretrained("there")',
+        'albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")']),
+    (lambda config: AlbertClassifier(config, 2), "transformers", [
+        'model = transformers.AlbertForSequenceClassification.from_pretrained("there")',
+        'albert_tf.classify_texts(model, tokenizer, ["A text."])']),
+    (AlbertSentenceEncoder, "sentence-transformers", [
+        'model = sentence_transformers.SentenceTransformer("there")']),
+])
+def test_the_card_of_a_hugging_face_folder_shows_how_both_libraries_load_it(tmp_path, make, library, lines):
+    save(make(CONFIG), str(tmp_path / "there"), "hugging_face")
+    text = (tmp_path / "there/README.md").read_text()
+    assert header(text)["library_name"] == library
+    for line in lines:
+        assert line in text.splitlines(), line
 
 
 def test_a_card_is_replaced_but_a_users_own_is_not(tmp_path):

@@ -7,6 +7,7 @@ import urllib.request
 import numpy as np
 import pytest
 import script_process
+import tensorflow as tf
 from in_process import loaded
 from running import running
 
@@ -118,6 +119,17 @@ def test_a_classifier_with_names_answers_with_the_name_of_the_label(config, sent
         answer, = predict(server, "films", instances=[dict(text_a="the name")])
     assert set(answer) == {"probabilities", "predictions", "labels"}
     assert answer["labels"] == ("bad", "good")[answer["predictions"]]
+
+
+def test_the_latest_of_numbered_versions_is_served(tmp_path):
+    module = tf.Module()
+    module.twice = tf.function(lambda x: dict(y=2 * x), input_signature=[tf.TensorSpec([None], tf.float32)])
+    for version in (9, 10):
+        tf.saved_model.save(module, str(tmp_path / "x" / str(version)), module.twice)
+    (tmp_path / "x" / "notes").mkdir()
+    assert model_of_saved_model("x", str(tmp_path / "x")).description == f"SavedModel {tmp_path}/x/10"
+    with pytest.raises(ValueError, match="cannot be loaded as a SavedModel"):
+        model_of_saved_model("x", str(tmp_path))
 
 
 def test_words_are_tagged_at_their_offsets(served):

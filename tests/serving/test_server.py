@@ -54,7 +54,7 @@ def test_predictions_in_tensorflow_servings_form(server):
 def test_models_and_the_state_of_one(server):
     assert json.loads(ask(server, "GET", "/v1/models")[1]) == dict(models=[dict(
         name="a model", description="for tests", signatures=dict(serving_default=dict(
-            view="json", labels=[], inputs=dict(text=dict(dtype="string", shape=[None], optional=False)))))])
+            view="json", inputs=dict(text=dict(dtype="string", shape=[None], optional=False)))))])
     state, = json.loads(ask(server, "GET", "/v1/models/a%20model")[1])["model_version_status"]
     assert state["state"] == "AVAILABLE"
 

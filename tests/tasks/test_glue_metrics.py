@@ -1,10 +1,13 @@
 """GLUE's metrics on known values, and the files of answers."""
 
+import csv
+
 import numpy as np
 import pytest
 
+from albert_tf.data.glue import InputExample
 from albert_tf.data.glue_tasks import TASKS, Task
-from albert_tf.tasks.glue_answers import mean_probabilities, write_answers
+from albert_tf.tasks.glue_answers import mean_probabilities, write_answers, write_predictions
 from albert_tf.tasks.glue_metrics import evaluate
 
 # Of five examples: three true positives of four answers "1", one false negative.
@@ -80,3 +83,23 @@ def test_answers_of_stsb_are_clipped_to_the_servers_range(tmp_path):
     write_answers(str(tmp_path), TASKS["sts-b"], ["0", "1", "2"], np.array([[-0.5], [3.5], [5.25]]))
     assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\n0\t0.0\n1\t3.5\n2\t5.0\n"
     assert (tmp_path / "test_results.tsv").read_text() == "-0.5\n3.5\n5.25\n"
+
+
+def test_predictions_have_the_texts_and_the_names_of_the_labels(tmp_path):
+    task = Task("reviews", {}, ("bad", "very, good"))
+    examples = [InputExample("a", 'A "fine"\nday, it was.'), InputExample("b", "Dull.")]
+    path = write_predictions(str(tmp_path), task, examples, np.array([[0.25, 0.75], [0.875, 0.125]]), split="dev")
+    with open(path, newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["index", "text_a", "prediction", "bad", "very, good"],
+            ["a", 'A "fine"\nday, it was.', "very, good", "0.25", "0.75"], ["b", "Dull.", "bad", "0.875", "0.125"]]
+    assert path == str(tmp_path / "dev_predictions.csv")
+
+
+def test_predictions_of_a_regression_on_pairs_are_scores_next_to_both_texts(tmp_path):
+    examples = [InputExample("7", "One.", "Two."), InputExample("8", "One.", "")]
+    path = write_predictions(str(tmp_path), TASKS["sts-b"], examples, np.array([[5.5], [-0.5]]), "_sts")
+    with open(path, newline="") as file:
+        assert list(csv.reader(file)) == [["index", "text_a", "text_b", "prediction"],
+                                          ["7", "One.", "Two.", "5.5"], ["8", "One.", "", "-0.5"]]
+    assert path.endswith("test_predictions_sts.csv")

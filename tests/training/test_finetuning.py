@@ -16,6 +16,7 @@ from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import create_optimizer
@@ -150,11 +151,26 @@ def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy,
     finetuning(strategy, tmp_path, steps=20 if patience else 6, early_stopping_patience=patience).train(
         tables[0], scripted([]))
     assert caplog.messages[-2:] == [
-        f"nothing to train: {ending} in {tmp_path}; another --output_dir starts a new run",
+        f"nothing to train: {ending} in {tmp_path}; to train with other flags or data, use another --output_dir",
         "best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000"]
     caplog.clear()
     finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.9, 0.6]))  # evaluates all checkpoints once more
     assert "step 4: accuracy 0.9000, loss 0.0000" in caplog.messages
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_files_that_describe_a_run_are_written_before_its_first_step_and_not_when_it_is_finished(
+        tables, strategy, tmp_path):
+    calls = []
+
+    def before_run(directory):
+        calls.append((directory, best_or_latest(directory)))
+
+    for _ in range(2):
+        finetuning(strategy, tmp_path, seeds=(5, 6)).train(tables[0], before_run=before_run)
+    assert calls == [(str(tmp_path / "seed_5"), None), (str(tmp_path / "seed_6"), None)]
+    finetuning(strategy, tmp_path, steps=7, seeds=(5,)).train(tables[0], before_run=before_run)
+    assert calls[2:] == [(str(tmp_path), None)]  # a single run is in the folder itself
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -60,6 +60,17 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         os.chmod(temporary, mode)  # safetensors 0.8 writes files that only their owner can read
 
 
+def class_of_hugging_face(model: keras.Model) -> str:
+    """The class that loads what save_hugging_face writes: SentenceTransformer, or a class of transformers.
+
+    Raises:
+      ValueError: Hugging Face has no such model.
+    """
+    if isinstance(model, AlbertSentenceEncoder):
+        return "SentenceTransformer"
+    return architecture_of(head_of(model), model_type_of(model.config))
+
+
 def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.ndarray]:
     tensors, names = {}, NAMES[model_type]
     for variable in model.weights:

@@ -21,7 +21,7 @@ const VIEWS = {
         add(result, "p", `Score: ${prediction.probabilities[0].toFixed(3)}`);
       } else {
         prediction.probabilities.forEach((probability, label) =>
-          bar(result, labels[label] || (label === prediction.predictions && prediction.labels) || `Label ${label}`,
+          bar(result, (labels || [])[label] || (label === prediction.predictions && prediction.labels) || `Label ${label}`,
               probability));
       }
     },

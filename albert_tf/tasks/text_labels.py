@@ -1,0 +1,64 @@
+"""Labels raw texts with a fine-tuned classifier."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.text.tokenization import FullTokenizer
+
+_BATCH = 32
+
+
+class Label(NamedTuple):
+    """A label and its probability."""
+
+    name: str
+    probability: float
+
+
+def classify_texts(
+    model: AlbertClassifier, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+) -> list[list[Label]]:
+    """All labels of each text, most probable first.
+
+    Args:
+      model: a fine-tuned AlbertClassifier. Labels without names are named "0", "1", ...
+      tokenizer: the model's tokenizer.
+      texts: raw texts.
+      text_pairs: the second text of each, for tasks on pairs; None if there is none.
+      max_seq_length: the largest number of tokens of a text (with its pair); longer ones are truncated. None for the
+        model's max_position_embeddings.
+
+    Raises:
+      ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; texts is a
+        single string; or the numbers of texts and text_pairs differ.
+
+    Example::
+
+      model = albert_tf.from_pretrained("reviews", model="classifier")
+      tokenizer = albert_tf.tokenizer_from_pretrained("reviews")
+      albert_tf.classify_texts(model, tokenizer, ["A quiet day."])[0][0].name
+    """
+    if not isinstance(model, AlbertClassifier):
+        raise ValueError(f'the model must be a classifier: from_pretrained(path, model="classifier"). Received: '
+                         f"{type(model).__name__}")
+    if model.num_labels == 1:
+        raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')
+    if isinstance(texts, str) or isinstance(text_pairs, str):
+        raise ValueError("texts and text_pairs must be lists of strings, not a string")
+    if text_pairs is not None and len(text_pairs) != len(texts):
+        raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
+    names = model.label_names or tuple(map(str, range(model.num_labels)))
+    length = max_seq_length or model.config.max_position_embeddings
+    labels: list[list[Label]] = []
+    for start in range(0, len(texts), _BATCH):
+        rows = slice(start, start + _BATCH)
+        batch = tokenizer(texts[rows], None if text_pairs is None else text_pairs[rows], max_seq_length=length)
+        for row in tf.nn.softmax(tf.cast(model(batch)["logits"], tf.float32)).numpy():
+            labels.append([Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")])
+    return labels

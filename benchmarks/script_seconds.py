@@ -1,0 +1,78 @@
+"""Seconds of a whole fine-tuning script until it has taken 1, 20 and 60 steps, by our scripts and by Hugging Face.
+
+    python -m benchmarks.script_seconds --model=minilm --data=data --peer_python=peer/python
+
+The task is STS-B with batches of 32 in bfloat16, as in benchmarks/fine_tuning.py. The seconds include the start of the
+program, the features, and for ours the checkpoint at the end. Both programs take turns.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.required_flags import define_required
+from albert_tf.script_runs import arguments, script_path
+from benchmarks.alternation import ROOT
+from benchmarks.fine_tuning_settings import SETTINGS
+
+define_required("model", "Folder of a BERT in Hugging Face's format.")
+define_required("data", "Folder that has glue/.")
+define_required("peer_python", "Path of Python in an environment with torch and transformers.")
+flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+TASK, STEPS = "sts-b", (1, 20, 60)
+WANTED = "wanted: 10 seconds to the first step, 5 more for the first lengths, 1.5 times the examples per second"
+
+
+def main():
+    settings = SETTINGS[TASK]
+    commands = {"ours": our_command, "Hugging Face": hugging_face_command}
+    seconds = {(name, steps): [] for name in commands for steps in STEPS}
+    for _ in range(FLAGS.rounds):
+        for steps in STEPS:
+            for name, command in commands.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    seconds[name, steps].append(seconds_of(command(steps, settings, folder)))
+    heads = "".join(f"{f'{steps} steps':>10}" for steps in STEPS)
+    print(f"{'':14}{heads}{'first lengths':>15}{'examples/s':>12}")
+    for name in commands:
+        first, some, many = (statistics.median(seconds[name, steps]) for steps in STEPS)
+        of_a_step = (many - some) / (STEPS[2] - STEPS[1])
+        print(f"{name:14}{first:10.1f}{some:10.1f}{many:10.1f}{some - first - of_a_step * (STEPS[1] - STEPS[0]):15.1f}"
+              f"{settings.batch / of_a_step:12.1f}")
+    print(WANTED)
+
+
+def our_command(steps, settings, folder):
+    return [sys.executable, script_path("run_classifier"), *arguments(dict(
+        task_name=TASK, data_dir=os.path.join(FLAGS.data, "glue"), init_checkpoint=FLAGS.model, output_dir=folder,
+        do_train=True, max_seq_length=settings.length, train_batch_size=settings.batch,
+        learning_rate=settings.learning_rate, train_step=steps, precision="mixed_bfloat16", verbosity=-1))]
+
+
+def hugging_face_command(steps, settings, folder):
+    options = dict(task=TASK, model=FLAGS.model, train=os.path.join(FLAGS.data, "glue", "STS-B", "train.tsv"), seed=1,
+                   steps=steps, warmup=0, batch=settings.batch, learning_rate=settings.learning_rate,
+                   length=settings.length, bfloat16=True, output=None)
+    return [FLAGS.peer_python, "-m", "benchmarks.workers.fine_tuning_hugging_face", json.dumps(options)]
+
+
+def seconds_of(command):
+    environment = dict(os.environ, OMP_NUM_THREADS="2", TF_NUM_INTRAOP_THREADS="2", TF_NUM_INTEROP_THREADS="2")
+    start = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"{command[1]} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+    return time.monotonic() - start
+
+
+if __name__ == "__main__":
+    cli.run(main)
