@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropped
+from albert_tf.modeling.fused import compiled
 from albert_tf.modeling.layers import Dense, LayerNorm, layer_norm
 
 
@@ -101,7 +102,7 @@ def masked_softmax_in_training(scores, additive_mask, *dropout):
     return probabilities, gradient
 
 
-@tf.function(jit_compile=True, autograph=False)
+@compiled
 def _masked_softmax_and_log_sums(scores, additive_mask, *dropout):
     masked = tf.cast(scores, tf.float32) + additive_mask
     largest = tf.reduce_max(masked, axis=-1, keepdims=True)
@@ -110,7 +111,7 @@ def _masked_softmax_and_log_sums(scores, additive_mask, *dropout):
     return tf.cast(dropped(exponentials * (1.0 / sums), *dropout), scores.dtype), largest + tf.math.log(sums)
 
 
-@tf.function(jit_compile=True, autograph=False)
+@compiled
 def _gradient_of_scores(scores, additive_mask, probabilities, log_sums, upstream):
     weighted = tf.cast(probabilities, tf.float32) * tf.cast(upstream, tf.float32)
     before_dropout = tf.exp(tf.cast(scores, tf.float32) + additive_mask - log_sums)

@@ -18,18 +18,28 @@ import tensorflow as tf
 from albert_tf import devices
 
 
-def fused(chain: Callable) -> Callable:
-    """Compiles a chain of ops and its gradient with XLA; on a TPU, returns the results of the ops themselves.
+def compiled(chain: Callable) -> Callable:
+    """Compiles a chain of ops with XLA; on a TPU, the chain is a part of the step that XLA compiles.
 
     Each shape is compiled once. So this is for training, which has few shapes, and not for serving.
+
+    Args:
+      chain: a function of tensors that consists of TensorFlow ops.
+    """
+    function = tf.function(chain, jit_compile=True, autograph=False)
+    return lambda *inputs: (chain if devices.compiles_whole_steps() else function)(*inputs)
+
+
+def fused(chain: Callable) -> Callable:
+    """Compiles a chain of ops and its gradient as `compiled` does.
 
     Args:
       chain: a function of tensors that returns a tensor and consists of TensorFlow ops. Integer tensors have no
         gradient.
     """
-    forward = tf.function(chain, jit_compile=True, autograph=False)
+    forward = compiled(chain)
 
-    @tf.function(jit_compile=True, autograph=False)
+    @compiled
     def backward(inputs, upstream):
         with tf.GradientTape() as tape:
             tape.watch([tensor for tensor in inputs if tensor.dtype.is_floating])
@@ -37,7 +47,7 @@ def fused(chain: Callable) -> Callable:
         return tape.gradient(output, inputs, upstream)
 
     @tf.custom_gradient
-    def compiled(*inputs):
+    def with_gradient(*inputs):
         return forward(*inputs), lambda upstream: backward(inputs, upstream)
 
-    return lambda *inputs: (chain if devices.compiles_whole_steps() else compiled)(*inputs)
+    return lambda *inputs: (chain if devices.compiles_whole_steps() else with_gradient)(*inputs)
