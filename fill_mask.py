@@ -44,11 +44,15 @@ def main():
                             FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
     texts = FLAGS.text or (() if FLAGS.export_dir else filter(None, map(str.strip, read_standard_input())))
+    text = None
     for text in texts:
+        of_masks = fill_masks(model, tokenizer, text, FLAGS.top_k)
         print(text)
-        for fillings in fill_masks(model, tokenizer, text, FLAGS.top_k):
+        for fillings in of_masks:
             shown = (f"{filling.piece.lstrip(chr(0x2581))} {filling.probability:.3f}" for filling in fillings)
             print("   ", "   ".join(shown))
+    if text is None and not FLAGS.export_dir:
+        raise ValueError("there is no text: set --text, or write lines to the standard input")
 
 
 if __name__ == "__main__":

@@ -116,6 +116,8 @@ def write_results(options: Options, results: dict) -> None:
 def score_lines(options: Options) -> dict:
     name = options.input_file or "standard input"
     lines = list(read_lines(options.input_file) if options.input_file else read_standard_input())
+    if not lines:
+        raise ValueError(f"{name} has no lines")
     scores = score(options, lines, [f"{name} line {number}" for number in range(1, len(lines) + 1)])
     for value, line in zip(scores, lines):
         print(f"{value:.4f}\t{line}")

@@ -22,7 +22,7 @@ from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.serving.batching import Batcher
-from albert_tf.serving.models import model_of_saved_model, model_of_source, names_of
+from albert_tf.serving.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.serving.server import ModelServer
 from albert_tf.serving.signatures import ServedModel
 
@@ -70,7 +70,8 @@ def main():
         server = ModelServer(models, options.host, options.port, options.max_body_bytes,
                              batcher=Batcher(options.predict_batch_size))
     except (OSError, OverflowError) as error:
-        raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}") from error
+        raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}. "
+                         "--port=0 takes any free port") from error
     print(f"{len(models)} model(s); open {server.url} (Ctrl-C ends)", flush=True)
     try:
         server.serve_forever()
@@ -99,7 +100,7 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         source = open_source(path)
         source.config  # noqa: B018  a TF-Hub module has one, and a SavedModel that a script has exported has none
     except ValueError as error:
-        if is_hub_module(path):
+        if is_hub_module(latest_version(path)):
             raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
         raise
     tokenizer = options.vocabulary.tokenizer() if options.vocabulary else None

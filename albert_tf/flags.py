@@ -208,7 +208,8 @@ def _no_model() -> str:
         return f"the model is missing: {weights}"
     if FLAGS.do_train:
         return f"the model is missing: {weights}, or --albert_config_file to start from random weights"
-    return f"there is no checkpoint in --output_dir={FLAGS.output_dir}: set it to the directory of a run, or {weights}"
+    return (f"there is no checkpoint in --output_dir={FLAGS.output_dir}: set it to the directory of a run, or set "
+            "--init_checkpoint to weights that were trained for this task")
 
 
 def pretrained(model: str, **arguments) -> keras.Model:

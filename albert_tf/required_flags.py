@@ -15,5 +15,10 @@ def define_required(name: str, help: str) -> None:
 
 def require(name: str) -> None:
     """Makes a string flag of another module required."""
-    flags.mark_flag_as_required(name)
-    flags.register_validator(name, lambda value: value != "", "it must not be empty")
+    flags.register_validator(name, _is_set)
+
+
+def _is_set(value: str | None) -> bool:
+    if not value:
+        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
+    return True

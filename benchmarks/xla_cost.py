@@ -135,6 +135,7 @@ def traced_as(form: str) -> Iterator[None]:
             for module in (attention, dropout, layers):
                 patches.enter_context(mock.patch.object(module, "dropped", tensorflow_dropout))
             patches.enter_context(mock.patch.object(layers, "_FUSED_ACTIVATIONS", layers._ACTIVATIONS))
+            patches.enter_context(mock.patch.object(attention, "masked_softmax_in_training", attention.masked_softmax))
         yield
 
 

@@ -68,7 +68,7 @@ class Task:
         """The file of a split. Raises ValueError if the task has no such split."""
         if split not in self.sources:
             raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources) or 'none'}. "
-                             'A task of your own has the sets that its "files" list')
+                             f'Add "{split}": "FILE" to the "files" of a task of your own')
         return self.sources[split]
 
     def label_id(self, label: str | float | None) -> int | float:

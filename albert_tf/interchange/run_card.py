@@ -11,6 +11,7 @@ from albert_tf import keras
 from albert_tf.interchange.heads import head_of
 from albert_tf.interchange.model_card import CARD, ModelCard, write_model_card
 from albert_tf.training.checkpoints import saved_step
+from albert_tf.training.evaluation import logged_names
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.run import RunOptions
 
@@ -42,6 +43,8 @@ def write_run_card(
         "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,
     }
+    scores = scores or {}
+    shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores}
     write_model_card(run.output_dir, ModelCard(
         head_of(model), model.config, init_checkpoint, facts=facts, datasets=datasets or {}, command=command,
-        scores=scores or {}))
+        scores=shown))

@@ -87,12 +87,12 @@ def model_of_saved_model(name: str, path: str) -> ServedModel:
     Raises:
       ValueError: there is no SavedModel at the path, or it has no signature.
     """
-    version = _latest_version(path)
+    version = latest_version(path)
     return ServedModel(name, f"SavedModel {version}", _signatures(version))
 
 
-def _latest_version(path: str) -> str:
-    """The path of the SavedModel, which is in a subfolder in TensorFlow Serving's layout (NAME/1, NAME/2)."""
+def latest_version(path: str) -> str:
+    """The path of the SavedModel at a path, or of the latest in a folder of numbered versions (NAME/1, NAME/2)."""
     if is_hub_module(path) or not tf.io.gfile.isdir(path):
         return path
     numbers = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(path) if name.rstrip("/").isdigit()]
@@ -184,10 +184,25 @@ def _signatures(path: str, labels: tuple[str, ...] = ()) -> dict[str, Signature]
         loaded = tf.saved_model.load(path)
         signatures = dict(loaded.signatures)
     except (AttributeError, OSError, ValueError, tf.errors.OpError) as error:
-        raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
+        raise ValueError(_reason(path) or f"{path} cannot be loaded as a SavedModel: {error}") from error
     if not signatures:
         raise ValueError(f"{path} is a SavedModel without signatures")
     return {name: _signature(loaded, function, labels) for name, function in signatures.items()}
+
+
+def _reason(path: str) -> str | None:
+    """Why there is no SavedModel at a path, and what to do; None if there is one."""
+    if is_hub_module(path):
+        return None
+    if not tf.io.gfile.exists(path):
+        return f"{path} does not exist"
+    inside = [name.rstrip("/") for name in tf.io.gfile.listdir(path)] if tf.io.gfile.isdir(path) else []
+    models = [os.path.join(path, name) for name in inside if is_hub_module(latest_version(os.path.join(path, name)))]
+    if models:
+        return f"{path} is not a SavedModel, but it contains some: choose {' or '.join(sorted(models))}"
+    if any(name.endswith((".index", ".safetensors")) for name in inside):
+        return f"{path} has weights and is not a SavedModel: set --init_checkpoint instead of --saved_model"
+    return f"{path} is not a SavedModel: it has no saved_model.pb"
 
 
 def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
@@ -224,6 +239,8 @@ def _view(inputs: set[str], outputs: set[str]) -> str:
 
 def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A row without trailing "" values, which pad it to the masks or words of other rows."""
+    if not row[name].size:
+        return row
     is_there = row[name].reshape([len(row[name]), -1])[:, :1].ravel() != b""
     return {key: values[is_there] if values.shape[:1] == is_there.shape else values for key, values in row.items()}
 

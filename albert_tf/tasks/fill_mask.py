@@ -30,12 +30,14 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
       top_k: number of pieces per mask.
 
     Raises:
-      ValueError: the model has no masked-LM head, the text has no [MASK], or it has more tokens than
+      ValueError: the model has no masked-LM head, text is not a string, it has no [MASK], or it has more tokens than
         max_position_embeddings.
     """
     if not isinstance(model, AlbertPretrainer):
         raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
                          f"{type(model).__name__}")
+    if not isinstance(text, str):
+        raise ValueError(f"text must be a string: call fill_masks once for each text. Received: {type(text).__name__}")
     ids = masked_ids(tokenizer, text)
     positions = [i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id]
     if not positions:

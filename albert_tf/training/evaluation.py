@@ -64,10 +64,11 @@ class Evaluator:
         return len(self._history) - 1 - self._history.index(best) >= self._patience
 
     def log_best(self) -> None:
-        """Logs the best results so far."""
+        """Logs the best results so far, and where they are."""
         best = self.best
         if best is not None:
-            logging.info("best of %d evaluations: step %d: %s", len(self._history), self.best_step, _shown(best))
+            logging.info("best of %d evaluations: step %d: %s; in %s", len(self._history), self.best_step, _shown(best),
+                         os.path.join(self._directory, f"{RESULTS}.txt"))
 
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""

@@ -124,6 +124,8 @@ def train(
     if last_step < options.num_train_steps and not trainer.stop_training:
         raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}, since its data ended "
                          "unexpectedly. Start the run again: it continues from its latest checkpoint")
+    if evaluator is not None:
+        evaluator.log_best()
     return True
 
 

@@ -81,6 +81,13 @@ def test_a_pretrained_model_fills_masks_and_knows_the_order(served, sentence_pie
     np.testing.assert_allclose(order, np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
 
 
+def test_a_text_without_a_mask_has_no_fillings_alone_or_with_others(served):
+    with running([served("pretrainer")[1]]) as server:
+        alone, = predict(server, "pretrainer", instances=["the name"])
+        together, other = predict(server, "pretrainer", instances=["the name", "the [MASK]"])
+    assert alone == together == dict(pieces=[], probabilities=[]) and len(other["pieces"]) == 1
+
+
 def test_every_model_shows_its_layers_distances(served, sentence_pieces):
     model, served_model, _ = served("encoder")
     assert {name: signature.view for name, signature in served_model.signatures.items()} == dict(
@@ -128,7 +135,7 @@ def test_the_latest_of_numbered_versions_is_served(tmp_path):
         tf.saved_model.save(module, str(tmp_path / "x" / str(version)), module.twice)
     (tmp_path / "x" / "notes").mkdir()
     assert model_of_saved_model("x", str(tmp_path / "x")).description == f"SavedModel {tmp_path}/x/10"
-    with pytest.raises(ValueError, match="cannot be loaded as a SavedModel"):
+    with pytest.raises(ValueError, match=f"{tmp_path} is not a SavedModel, but it contains some: choose {tmp_path}/x$"):
         model_of_saved_model("x", str(tmp_path))
 
 
@@ -197,16 +204,25 @@ def test_names_are_the_last_parts_of_paths_and_differ():
 
 
 def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):
-    export_classification(str(tmp_path), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
-    with loaded("serve.py") as run:
-        assert run(init_checkpoint=tmp_path) == 1
-    message = f"serve.py: error: {tmp_path} is a SavedModel: set --saved_model instead of --init_checkpoint"
-    assert message in capsys.readouterr().err.splitlines()
+    export_classification(str(tmp_path / "1"), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
+    for path in (tmp_path / "1", tmp_path):  # a version, and the folder of the versions
+        with loaded("serve.py") as run:
+            assert run(init_checkpoint=path) == 1
+        message = f"serve.py: error: {path} is a SavedModel: set --saved_model instead of --init_checkpoint"
+        assert message in capsys.readouterr().err.splitlines()
 
 
-def test_a_folder_that_is_no_saved_model_is_named(tmp_path):
-    with pytest.raises(ValueError, match=f"{tmp_path} cannot be loaded as a SavedModel"):
-        model_of_saved_model("x", str(tmp_path))
+@pytest.mark.parametrize("file, message", [
+    (None, "does not exist"), ("notes.txt", "is not a SavedModel: it has no saved_model.pb"),
+    ("model.ckpt-best.index", "has weights and is not a SavedModel: set --init_checkpoint instead of --saved_model"),
+    ("saved_model.pb", "cannot be loaded as a SavedModel: ")])
+def test_the_error_for_a_path_without_a_saved_model_says_what_is_there(tmp_path, file, message):
+    path = tmp_path / "x"
+    if file:
+        path.mkdir()
+        (path / file).write_text("damaged")
+    with pytest.raises(ValueError, match=f"^{path} {message}"):
+        model_of_saved_model("x", str(path))
 
 
 def test_the_script_serves_until_it_is_interrupted(served):

@@ -59,6 +59,11 @@ def test_a_text_without_a_mask_is_refused(tokenizer, model):
         fill_masks(model, tokenizer, "nothing here")
 
 
+def test_a_list_of_texts_is_refused(tokenizer, model):
+    with pytest.raises(ValueError, match="text must be a string: call fill_masks once for each text. Received: list"):
+        fill_masks(model, tokenizer, ["a [MASK]"])
+
+
 def test_a_model_without_the_head_is_refused(tokenizer, model):
     with pytest.raises(ValueError, match='model="pretrainer".*Received: AlbertModel'):
         fill_masks(model.albert, tokenizer, "a [MASK]")
