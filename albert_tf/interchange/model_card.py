@@ -151,6 +151,8 @@ def write_model_card(directory: str, card: ModelCard) -> None:
     base = _card_of(card.base_model) if card.base_model else ""
     fields = {**_fields_of(base, _OF_THE_WEIGHTS if card.is_conversion else ["language"]),
               **_fields_of(present, _OF_THE_USER)}
+    if "model-index" not in fields and card.is_conversion:
+        fields.pop("metrics", None)  # names without values
     more = _sections_of(base, model_name(card.base_model)) if card.is_conversion and card.base_model else ""
     write_text(path, card.text(os.path.basename(os.path.abspath(directory)), fields, more))
 

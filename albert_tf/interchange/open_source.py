@@ -98,8 +98,8 @@ def checkpoint_prefix(path: str) -> str:
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
                          "checkpoint without .index, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
-                         f"or the name of a model that comes with the package ({', '.join(shipped_models())}). docs/weights.md says "
-                         "where to download weights")
+                         f"or the name of a model that comes with the package ({', '.join(shipped_models())}). "
+                         "docs/weights.md says where to download weights")
     if len(prefixes) > 1:
         raise ValueError(f"several checkpoints in {path}, choose one: {', '.join(map(os.path.basename, prefixes))}")
     return prefixes[0]
