@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from albert_tf.modeling.attention import masked_softmax, masked_softmax_in_training
 
+pytestmark = pytest.mark.both_stacks
+
 DROPOUTS = pytest.mark.parametrize("dropout", [(), ([3, 4], 0.25)], ids=["no dropout", "dropout"])
 
 
