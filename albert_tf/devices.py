@@ -1,11 +1,11 @@
 """The one decision that depends on the kind of device: whether XLA compiles whole steps. All packages ask it here.
 
-|                                                        | CPU, GPU              | TPU                       |
-|--------------------------------------------------------|-----------------------|---------------------------|
-| chains of element-wise operations (modeling/fused.py)  | XLA compiles each one | parts of the step         |
-| graphs for batches of several lengths (on_batches)     | one                   | one for each length       |
-| steps between two returns to the host (training/run.py)| 1                     | up to iterations_per_loop |
-| first program that XLA compiles on the host (flags.py) | at the start          | none                      |
+On a TPU it does, and on a CPU or a GPU it does not. So:
+
+- chains of element-wise operations (modeling/fused.py) are parts of the step; otherwise XLA compiles each one
+- batches of several lengths have a graph for each length (training/batch_functions.py); otherwise one for all
+- up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
+- no program is compiled for the host at the start (flags.py); otherwise one is
 """
 
 from __future__ import annotations
