@@ -31,9 +31,9 @@ _MARK = "<!-- Written by albert_tf, which replaces this file. Remove this line t
 _OF_THE_USER = ("license", "language")
 # Fields that describe the weights in every format.
 _OF_THE_WEIGHTS = ("license", "language", "datasets", "metrics", "model-index")
-# What one does with a model and its tokenizer, by the name of the head.
-_USE = dict(pretrainer=['albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")'],
-            classifier=['albert_tf.classify_texts(model, tokenizer, ["A text."])'])
+# A line of Python that uses a model and its tokenizer, by the name of the head.
+_USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
+            classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
 _PLACEHOLDERS = dict(license="# license: to be chosen by you", language="# language: that of the text, for example en")
 
 
@@ -104,7 +104,7 @@ class ModelCard:
         folder = _json(name)
         if self.loaded_by:
             lines += ["", "```python", *_loading(self.loaded_by, folder), "```", "", "With albert_tf:"]
-        use = [line.format(folder=folder) for line in _USE.get(self.head.name, ())]
+        use = [_USE[self.head.name]] if self.head.name in _USE else []
         return [*lines, "", "```python", "import albert_tf", "",
                 f"model = albert_tf.from_pretrained({folder}, model={_json(self.head.name)})",
                 f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]

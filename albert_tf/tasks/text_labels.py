@@ -45,7 +45,7 @@ def classify_texts(
       albert_tf.classify_texts(model, tokenizer, ["A quiet day."])[0][0].name
     """
     if not isinstance(model, AlbertClassifier):
-        raise ValueError(f'the model must be a classifier: from_pretrained(path, model="classifier"). Received: '
+        raise ValueError('the model must be a classifier: from_pretrained(path, model="classifier"). Received: '
                          f"{type(model).__name__}")
     if model.num_labels == 1:
         raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')

@@ -18,6 +18,7 @@ results as a dict of floats.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import Any, Callable, Protocol
 
@@ -117,7 +118,7 @@ class FineTuning:
         self._served_path: str | None = None  # the path of its weights
 
     def train(
-        self, table: FeatureTable, evaluate: Evaluate | None = None, before_run: BeforeRun | None = None,
+        self, table: FeatureTable, evaluate: Evaluate | None = None, before_run: BeforeRun = lambda directory: None,
         after_run: AfterRun | None = None
     ) -> None:
         """Trains every run to its end, continuing from its latest checkpoint.
@@ -125,7 +126,8 @@ class FineTuning:
         Args:
           table: the training examples.
           evaluate: evaluates each checkpoint when it is saved (see the module's description); None for no evaluation.
-          before_run, after_run: called before and after each run (see BeforeRun and AfterRun); None for no call.
+          before_run: called before each run (see BeforeRun).
+          after_run: called after each run (see AfterRun); None for no call.
         """
         if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
@@ -137,12 +139,9 @@ class FineTuning:
                 return lambda context: training_batches(
                     table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context)
 
-            def before_steps(directory=directory):
-                if before_run is not None:
-                    before_run(directory)
-
             options = dataclasses.replace(self.options.run, output_dir=directory)
-            trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator, before_steps)
+            trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,
+                            functools.partial(before_run, directory))
             self._finish(directory, evaluator)
             if after_run is not None and is_chief(self.strategy):
                 after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
