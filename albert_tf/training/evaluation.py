@@ -64,11 +64,11 @@ class Evaluator:
         return len(self._history) - 1 - self._history.index(best) >= self._patience
 
     def log_best(self) -> None:
-        """Logs the best results so far, and where they are."""
+        """Logs the best results so far, and where all results are."""
         best = self.best
         if best is not None:
-            logging.info("best of %d evaluations: step %d: %s; in %s", len(self._history), self.best_step, _shown(best),
-                         os.path.join(self._directory, f"{RESULTS}.txt"))
+            logging.info("best of %d evaluations: step %d: %s; all are in %s", len(self._history), self.best_step,
+                         _shown(best), os.path.join(self._directory, HISTORY))
 
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""

@@ -152,7 +152,7 @@ def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy,
         tables[0], scripted([]))
     assert caplog.messages[-2:] == [
         f"nothing to train: {ending} in {tmp_path}; to train with other flags or data, use another --output_dir",
-        f"best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000; in {tmp_path}/eval_results.txt"]
+        f"best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000; all are in {tmp_path}/eval_history.jsonl"]
     caplog.clear()
     finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.9, 0.6]))  # evaluates all checkpoints once more
     assert "step 4: accuracy 0.9000, loss 0.0000" in caplog.messages
