@@ -80,6 +80,8 @@ class Options:
 
 def options_from_flags() -> Options:
     tuning.set_defaults()
+    if FLAGS.objective != "sts":
+        FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
     if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:

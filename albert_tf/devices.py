@@ -1,11 +1,14 @@
-"""The one decision that depends on the kind of device: whether XLA compiles whole steps. All packages ask it here.
+"""The decisions that depend on the kind of device. All packages ask them here.
 
-On a TPU it does, and on a CPU or a GPU it does not. So:
+XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
 
 - chains of element-wise operations (modeling/fused.py) are parts of the step; otherwise XLA compiles each one
 - batches of several lengths have a graph for each length (training/batch_functions.py); otherwise one for all
 - up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
 - no program is compiled for the host at the start (flags.py); otherwise one is
+
+The cores of a CPU compute parts of a batch at the same time (training/parts.py). A GPU or a TPU core computes a batch
+as a whole.
 """
 
 from __future__ import annotations
@@ -20,3 +23,8 @@ def compiles_whole_steps(strategy: tf.distribute.Strategy | None = None) -> bool
       strategy: the distribution strategy; None for the strategy of the caller's scope or replica.
     """
     return isinstance(strategy or tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+
+
+def is_cpu_alone() -> bool:
+    """Whether this machine computes on its CPU, since it has no GPU."""
+    return not tf.config.list_physical_devices("GPU")

@@ -18,6 +18,7 @@ Only this file and finetuning_flags.py read FLAGS in the package. A script reads
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import sys
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.required_flags import define_required
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import parts
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import OPTIMIZERS
@@ -123,6 +125,9 @@ def define_training_flags(
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
                          "Number of micro-batches into which each device splits its part of a batch. They are computed "
                          "one after the other: more micro-batches need less memory.", *bounds.BATCH_SIZE)
+    flags.DEFINE_integer("cpu_parts", 0, "Number of equal parts of a batch that a CPU computes at the same time. 0: a "
+                         f"part for each core, but at most {parts.MOST_PARTS}; one part with --jit_compile or several "
+                         "devices.", *bounds.WORKERS.at_least(0))
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
                       "instead of keeping them in memory. This needs less memory and more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,
@@ -361,6 +366,8 @@ def set_up() -> tf.distribute.Strategy:
     Raises:
       ValueError: see create_strategy; or a batch size that is used is not a multiple of the number of replicas.
     """
+    if "cpu_parts" in FLAGS:
+        _divide_threads()
     strategy = create_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy,
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
     _check_batch_sizes(strategy.num_replicas_in_sync)
@@ -372,13 +379,32 @@ def set_up() -> tf.distribute.Strategy:
 
 
 def _check_batch_sizes(replicas: int) -> None:
-    for purpose in ("train", "eval", "predict"):
-        name, used = f"{purpose}_batch_size", f"do_{purpose}"
-        micro_batches = FLAGS.gradient_accumulation_steps if purpose == "train" else 1
-        if used in FLAGS and FLAGS[used].value and FLAGS[name].value % (replicas * micro_batches):
+    for name, micro_batches in _used_batch_sizes().items():
+        if FLAGS[name].value % (replicas * micro_batches):
             accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
             raise ValueError(f"--{name} must be a multiple of {replicas} replica(s){accumulation}. "
                              f"Received: {FLAGS[name].value}")
+
+
+def _used_batch_sizes() -> dict[str, int]:
+    """The names of the batch sizes that this run uses, each with its number of micro-batches."""
+    return {f"{purpose}_batch_size": FLAGS.gradient_accumulation_steps if purpose == "train" else 1
+            for purpose in ("train", "eval", "predict") if f"do_{purpose}" in FLAGS and FLAGS[f"do_{purpose}"].value}
+
+
+def _divide_threads() -> None:
+    """Divides the cores among the parts of a batch, if all batches of this run have that many parts."""
+    count = cpu_parts()
+    if all(FLAGS[name].value % (count * micro_batches) == 0 for name, micro_batches in _used_batch_sizes().items()):
+        parts.divide_threads(count)
+
+
+def cpu_parts() -> int:
+    """The number of parts of a batch that are computed at the same time: --cpu_parts, or its default."""
+    if FLAGS.cpu_parts:
+        return FLAGS.cpu_parts
+    one_device = FLAGS.distribution_strategy in ("auto", "one_device") and not FLAGS.use_tpu
+    return 1 if FLAGS.jit_compile or not one_device or "TF_CONFIG" in os.environ else parts.parts_of_cpu()
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
@@ -400,7 +426,7 @@ def command_line() -> str:
 
 def trainer_options(**values) -> TrainerOptions:
     """TrainerOptions from the flags. The arguments are those of from_flags."""
-    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", **values)
+    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", parts=cpu_parts(), **values)
 
 
 def run_options(**values) -> RunOptions:

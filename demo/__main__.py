@@ -124,8 +124,8 @@ def pretrain(
 def fine_tune(task: str, output_dir: str, **weights) -> float:
     """Fine-tunes a model on a task, and returns its accuracy."""
     run_script("run_classifier", task_config=task, data_dir=os.path.dirname(task), output_dir=output_dir, do_train=True,
-               do_eval=True, max_seq_length=64, train_batch_size=32, learning_rate=3e-4, train_step=500, warmup_step=50,
-               save_checkpoints_steps=500, precision="mixed_bfloat16", **weights, **WARNINGS_ONLY)
+               do_eval=True, max_seq_length=64, train_batch_size=32, learning_rate=3e-4, train_step=1000,
+               warmup_step=100, save_checkpoints_steps=1000, precision="mixed_bfloat16", **weights, **WARNINGS_ONLY)
     return read_json_object(os.path.join(output_dir, "eval_results.json"))["eval_accuracy"]
 
 

@@ -19,10 +19,12 @@ class Dropouts:
 
     Args:
       seed: int32 [2]; None for no dropout (inference).
+      part: int32 scalar, the number of these rows among equal parts of a batch. A part has the masks that its rows have
+        in the whole batch.
     """
 
-    def __init__(self, seed):
-        self._seed = seed
+    def __init__(self, seed, part=0):
+        self._seed, self._part = seed, part
         self._site = 0
 
     @property
@@ -32,14 +34,14 @@ class Dropouts:
 
     def of_layer(self, number: int) -> Dropouts:
         """The dropouts of an encoder layer, with the same masks each time that the layer is computed."""
-        return type(self)(None if self._seed is None else self._seed + [1 + number, 0])
+        return type(self)(None if self._seed is None else self._seed + [1 + number, 0], self._part)
 
     def site(self, rate: float) -> tuple:
-        """Seed and rate of the next site, as arguments of `dropped`; () for no dropout. Each call is a new site."""
+        """Seed, part and rate of the next site, as arguments of `dropped`; () for no dropout. A call is a new site."""
         if self._seed is None or not rate:
             return ()
         self._site += 1
-        return self._seed + [0, self._site], tf.constant(rate, tf.float32)
+        return tf.concat([self._seed + [0, self._site], [self._part]], axis=0), tf.constant(rate, tf.float32)
 
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
         """Applies dropout to x. Each call is a new site with its own mask."""
@@ -48,13 +50,19 @@ class Dropouts:
 
 
 def dropouts(inputs: dict, training) -> Dropouts:
-    """The dropouts of a call of a model. The seed is inputs["dropout_seed"], int32 [2], or random if there is none."""
+    """The dropouts of a call of a model.
+
+    Args:
+      inputs: the model's inputs. dropout_seed, int32 [2], is random if it is absent. dropout_part, an int32 scalar, is
+        the number of these rows among equal parts of a batch, 0 if it is absent.
+      training: whether there is any dropout.
+    """
     if not training:
         return Dropouts(None)
     seed = inputs.get("dropout_seed")
     if seed is None:
         seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    return Dropouts(tf.convert_to_tensor(seed))
+    return Dropouts(tf.convert_to_tensor(seed), inputs.get("dropout_part", 0))
 
 
 def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None = None) -> tf.Tensor:
@@ -62,7 +70,7 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
 
     Args:
       x: float32, any shape.
-      seed: int32 [2]; None for no dropout.
+      seed: int32 [3], two words of a seed and the number of the part (see Dropouts); None for no dropout.
       rate: float32 scalar, the probability that a value becomes 0. Other values are divided by 1 - rate. None for no
         dropout.
     """
@@ -80,8 +88,9 @@ _fused_rounded_once = fused(_rounded_once)
 
 
 def _random_bits(seed, shape):
-    """Random uint32 of a shape: a hash of the seed's two words and the position of each value."""
-    positions = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
+    """Random uint32 of a shape: a hash of the seed's two words and the position of each value in the whole batch."""
+    size = tf.reduce_prod(shape)
+    positions = tf.reshape(tf.range(size) + seed[2] * size, shape)
     bits = tf.zeros([], tf.uint32)
     for word in (seed[0], seed[1], positions):
         bits = _mixed(tf.bitwise.bitwise_xor(bits, tf.bitcast(word, tf.uint32)))

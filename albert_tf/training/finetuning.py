@@ -274,7 +274,7 @@ class FineTuning:
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self.strategy, batch_size, self.options.buckets,
-                         self.options.trainer.jit_compile)
+                         self.options.trainer.jit_compile, self.options.trainer.parts)
 
     def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
         _check_fine_tuned(self._weights.load(model, path), path)

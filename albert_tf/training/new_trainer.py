@@ -20,7 +20,7 @@ class TrainerOptions:
     Args:
       optimizer: "lamb" or "adamw".
       learning_rate, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
-      random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary: see Trainer.
+      random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
     """
 
@@ -35,6 +35,7 @@ class TrainerOptions:
     jit_compile: bool = False
     loss_scaling: bool = False
     shapes_vary: bool = False
+    parts: int = 1
 
 
 def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions) -> Trainer:
@@ -56,7 +57,7 @@ def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOp
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
-                          options.loss_scaling, options.shapes_vary)
+                          options.loss_scaling, options.shapes_vary, options.parts)
         optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,
                                      options.num_warmup_steps, options.start_warmup_step, options.poly_power)
         trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else steps_per_execution(run, strategy))

@@ -9,6 +9,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import evaluation_batches
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.training.batch_functions import on_batches
+from albert_tf.training.parts import in_parts
 
 
 class Predictor:
@@ -20,12 +21,14 @@ class Predictor:
       batch_size: examples of a batch, over all replicas.
       buckets: the result of length_buckets.bucket_lengths.
       jit_compile: whether to compile the graph with XLA.
+      parts: the largest number of parts of a batch that are computed at the same time (parts.py).
     """
 
     def __init__(self, task: PredictingTask, strategy: tf.distribute.Strategy, batch_size: int,
-                 buckets: tuple[int, ...], jit_compile: bool = False):
+                 buckets: tuple[int, ...], jit_compile: bool = False, parts: int = 1):
         self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
-        self._outputs = tf.function(self._outputs_of_replica, autograph=False, jit_compile=jit_compile or None)
+        self._parts = parts
+        self._outputs = tf.function(self._outputs_of_part, autograph=False, jit_compile=jit_compile or None)
         self._outputs_on_replicas = on_batches(self._run, strategy, jit_compile)
 
     def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
@@ -49,8 +52,8 @@ class Predictor:
         return predictions
 
     def _run(self, batch):
-        return self._strategy.run(self._outputs, (batch,))
+        return self._strategy.run(in_parts, (self._outputs, batch, self._parts))
 
-    def _outputs_of_replica(self, batch):
+    def _outputs_of_part(self, batch):
         outputs = self._task.predictions(self._task.model(batch, training=False))
         return dict(outputs, example=batch["example"])

@@ -2,7 +2,8 @@
 
 A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
-depend on the number of micro-batches or replicas.
+depend on the number of micro-batches or replicas. On a CPU a micro-batch is split again, into parts that are computed
+at the same time (parts.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.tasks.task import EvaluatedTask, Task
 from albert_tf.training.batch_functions import on_batches
+from albert_tf.training.parts import equal_parts, in_parts
 
 CLIP_NORM = 1.0
 # A run does not recover after this many consecutive steps with gradients that are not finite.
@@ -30,6 +32,7 @@ class Trainer(keras.Model):
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
       shapes_vary: whether batches have several lengths (see on_batches).
+      parts: the largest number of parts of a micro-batch that are computed at the same time.
 
     Example::
 
@@ -41,7 +44,8 @@ class Trainer(keras.Model):
     train_function: Callable | None  # Keras' own
 
     def __init__(self, task: Task, random_seed: int = 0, gradient_accumulation_steps: int = 1,
-                 jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False):
+                 jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
+                 parts: int = 1):
         # float32, since under mixed_float16 Keras would wrap the optimizer in its own loss scaling.
         super().__init__(dtype="float32")
         self.task = task
@@ -50,8 +54,9 @@ class Trainer(keras.Model):
         self.gradient_accumulation_steps = gradient_accumulation_steps
         # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
         # meanwhile.
-        self._gradients = tf.function(self._gradients_of_micro_batch, autograph=False, jit_compile=jit_compile or None)
-        self._jit_compile, self._shapes_vary = jit_compile, shapes_vary
+        self._gradients = tf.function(self._gradients_of_part, autograph=False, jit_compile=jit_compile or None)
+        self._outputs = tf.function(lambda batch: self.model(batch, training=False), autograph=False)
+        self._jit_compile, self._shapes_vary, self._parts = jit_compile, shapes_vary, parts
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # each replica returns the results of the whole batch
         self.skipped_in_a_row = _counter("skipped_in_a_row")
@@ -111,19 +116,19 @@ class Trainer(keras.Model):
 
     def test_step(self, batch):
         """Adds a batch to the task's metrics."""
-        cast(EvaluatedTask, self.task).update_metrics(batch, self.model(batch, training=False))
+        cast(EvaluatedTask, self.task).update_metrics(batch, in_parts(self._outputs, batch, self._parts))
         return {}
 
     def _accumulated(self, batch, normalizers, replica_id):
         """The gradients and losses, summed over the micro-batches."""
         count, step = self.gradient_accumulation_steps, self.optimizer.iterations
         if count == 1:
-            return self._gradients(batch, normalizers, _dropout_seed(self._seed, step, replica_id))
+            return self._sums_over_parts(batch, normalizers, _dropout_seed(self._seed, step, replica_id))
         micro_batches = {name: _split(name, tensor, count) for name, tensor in batch.items()}
 
         def of_micro_batch(i):
             seed = _dropout_seed(self._seed, step, replica_id * count + i)
-            return self._gradients({name: tensor[i] for name, tensor in micro_batches.items()}, normalizers, seed)
+            return self._sums_over_parts({name: tensor[i] for name, tensor in micro_batches.items()}, normalizers, seed)
 
         def add(i, gradients, losses):
             more_gradients, more_losses = of_micro_batch(i)
@@ -134,9 +139,16 @@ class Trainer(keras.Model):
             lambda i, *_: i < count, add, (1, *of_micro_batch(0)), parallel_iterations=1)
         return gradients, losses
 
-    def _gradients_of_micro_batch(self, batch, normalizers, seed):
+    def _sums_over_parts(self, micro_batch, normalizers, seed):
+        """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
+        gradients, losses = zip(*(self._gradients(part, normalizers, seed, tf.constant(number))
+                                  for number, part in enumerate(equal_parts(micro_batch, self._parts))))
+        return ([tf.add_n(of_parts) for of_parts in zip(*gradients)],
+                {name: tf.add_n([of_part[name] for of_part in losses]) for name in losses[0]})
+
+    def _gradients_of_part(self, batch, normalizers, seed, part):
         with tf.GradientTape() as tape:
-            outputs = self.model(dict(batch, dropout_seed=seed), training=True)
+            outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
             total, losses = self.task.loss(outputs, batch, normalizers)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables

@@ -16,6 +16,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.tasks.squad import SpanTask
+from albert_tf.training import parts
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.workers.serving import serve
@@ -27,11 +28,13 @@ BASE = WORKLOADS["albert_base"]
 def make_step():
     precision, what = sys.argv[1:3]
     jit_compile = "--jit_compile" in sys.argv
+    count = 1 if jit_compile or what != "step" else parts.parts_of_cpu()
+    parts.divide_threads(count)
     keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
     optimizer = create_optimizer("adamw", learning_rate=1e-4, num_train_steps=10000, num_warmup_steps=0)
     if what == "step":
-        return whole_step(WORKLOADS[sys.argv[3]], float(sys.argv[4]), optimizer, jit_compile)
+        return whole_step(WORKLOADS[sys.argv[3]], float(sys.argv[4]), optimizer, jit_compile, count)
     return _encoder_step(optimizer, what, jit_compile)
 
 
@@ -57,12 +60,12 @@ def random_batch(workload: Workload) -> dict:
     )
 
 
-def whole_step(workload: Workload, dropout: float, optimizer, jit_compile: bool):
+def whole_step(workload: Workload, dropout: float, optimizer, jit_compile: bool, count: int = 1):
     """A function that does a training step and waits for its loss."""
     values = dict(with_dropout(workload.config, dropout), model_type="albert" if workload.predictions else "bert")
     config = AlbertConfig.from_dict(values)
     task = PretrainingTask(AlbertPretrainer(config)) if workload.predictions else SpanTask(AlbertSpan(config))
-    trainer = Trainer(task, jit_compile=jit_compile)
+    trainer = Trainer(task, jit_compile=jit_compile, parts=count)
     trainer.compile(optimizer=optimizer)
     batches = iter(tf.data.Dataset.from_tensors(random_batch(workload)).repeat())
     train = trainer.make_train_function()

@@ -54,6 +54,14 @@ def test_masks_are_a_function_of_seed_and_site():
     np.testing.assert_array_equal(masks(sites=2, layer=3), masks(sites=2, layer=3))
 
 
+def test_a_part_of_a_batch_has_the_masks_that_its_rows_have_in_the_whole_batch():
+    whole, *in_parts = (
+        dropouts.of_layer(1)(tf.ones([SHAPE[0] // parts, SHAPE[1]]), 0.3)
+        for dropouts, parts in [(Dropouts(tf.constant([1, 2])), 1),
+                                *((Dropouts(tf.constant([1, 2]), part), 4) for part in range(4))])
+    np.testing.assert_array_equal(tf.concat(in_parts, axis=0), whole)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_gradient_has_the_mask_of_the_values(dtype):
     x = tf.cast(tf.ones(SHAPE), dtype)

@@ -50,7 +50,8 @@ class StepLogs(keras.callbacks.Callback):
 
 # Accumulation and XLA end before the optimizer, so that they are the same for both optimizers.
 @pytest.mark.parametrize("name, arguments", [
-    ("lamb", {}), ("lamb", dict(gradient_accumulation_steps=2)), ("lamb", dict(jit_compile=True)), ("adamw", {}),
+    ("lamb", {}), ("lamb", dict(gradient_accumulation_steps=2)), ("lamb", dict(jit_compile=True)),
+    ("lamb", dict(parts=2)), ("adamw", {}),
     pytest.param("adamw", dict(gradient_accumulation_steps=2), marks=pytest.mark.slow),
     pytest.param("adamw", dict(jit_compile=True), marks=pytest.mark.slow)], ids=str)
 def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments):
@@ -101,6 +102,17 @@ def test_dropout_is_a_function_of_seed_and_step(golden, initial):
     batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
     losses = [new_trainer(dropped, random_seed=seed).fit(batch, verbose=0).history["loss"] for seed in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_parts_of_a_batch_that_are_computed_at_the_same_time_have_the_dropout_of_the_whole_batch(golden, initial):
+    config, values = initial
+    dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
+    batches = batches_of(np.load(golden / "training_lamb.npz")).take(3)
+    whole, in_parts = (new_trainer(dropped, parts=parts) for parts in (1, 2))
+    losses = [trainer.fit(batches, verbose=0).history["loss"] for trainer in (whole, in_parts)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    for ours, expected in zip(in_parts.model.trainable_variables, whole.model.trainable_variables):
+        np.testing.assert_allclose(ours, expected, atol=1e-4 if "self/key/bias" not in ours.name else 1e-2)
 
 
 @pytest.mark.parametrize("scale, expected", [(2.0, 4.0), (3.0, 6.0)])
