@@ -1,12 +1,14 @@
-"""The decision by the kind of device. No test machine has a TPU: another strategy takes its place."""
+"""The decisions by the kind of device. No test machine has a TPU: another strategy takes its place."""
 
 import pytest
 import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
+from script_process import arguments_of
 
 from albert_tf import devices, flags as shared, quiet
+from albert_tf.training import parts
 
 
 def test_no_other_module_asks_for_the_kind_of_device():
@@ -38,3 +40,25 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
         flags.FLAGS(["run_race.py", "--data_dir=race", "--output_dir=out"])
         assert shared.set_up() is strategy
     assert compiled == [True] * (not tpu)
+
+
+@pytest.mark.parametrize("values, environment, has_gpu, expected", [
+    ({}, {}, False, [3]), (dict(train_batch_size=16), {}, False, []),
+    (dict(do_eval=True, eval_batch_size=8), {}, False, []), (dict(cpu_parts=2), {}, False, [2]),
+    (dict(jit_compile=True), {}, False, [1]), (dict(distribution_strategy="mirrored"), {}, False, [1]),
+    (dict(use_tpu=True), {}, False, [1]), ({}, dict(TF_CONFIG="{}"), False, [1]), ({}, {}, True, [1])], ids=str)
+def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
+        values, environment, has_gpu, expected, monkeypatch):
+    divided = []
+    monkeypatch.setattr(parts, "divide_threads", divided.append)
+    monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
+    monkeypatch.setattr(shared, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(quiet, "start_xla", lambda: None)
+    for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
+        monkeypatch.setenv(name, value)
+    with loaded("run_race.py"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race.py", *arguments_of(dict(dict(
+            data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
+        shared.set_up()
+        assert shared.trainer_options().parts == (expected or [3])[0]
+    assert divided == expected

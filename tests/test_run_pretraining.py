@@ -20,6 +20,7 @@ from albert_tf.data.pretraining.neighbour_baseline import neighbour_baseline
 from albert_tf.data.records import check_records
 from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.interchange.open_source import open_source
+from albert_tf.training import parts, trainer
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",
@@ -200,6 +201,20 @@ def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, gold
     first_loss, = re.findall(r"step 1 of 1, loss ([\d.]+)", caplog.text)
     expected = scores_of(from_pretrained(str(checkpoint), model="pretrainer"), records)
     assert float(first_loss) == pytest.approx(expected["masked_lm_loss"] + expected["sentence_order_loss"], abs=1e-4)
+
+
+def test_a_batch_in_parts_is_trained_and_evaluated_as_a_whole(runs, monkeypatch):
+    """With dropout of 0.1, whose masks must be those of the whole batch."""
+    numbers, results, of = [], [], parts.equal_parts
+    for module in (trainer, parts):
+        monkeypatch.setattr(module, "equal_parts", lambda *arguments: numbers.append(of(*arguments)) or numbers[-1])
+    for count in (1, 2):
+        with loaded("run_pretraining.py") as run:
+            assert run(**runs.flags | dict(cpu_parts=count, num_train_steps=3, do_eval=True,
+                                           output_dir=runs.folder / f"{count} parts")) == 0
+        results.append(results_of(runs.folder / f"{count} parts"))
+    assert results[1] == pytest.approx(results[0], rel=1e-4)
+    assert {len(split) for split in numbers} == {1, 2}
 
 
 @pytest.mark.long

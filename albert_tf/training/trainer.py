@@ -54,7 +54,10 @@ class Trainer(keras.Model):
         self.gradient_accumulation_steps = gradient_accumulation_steps
         # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
         # meanwhile.
-        self._gradients = tf.function(self._gradients_of_part, autograph=False, jit_compile=jit_compile or None)
+        self._gradients = tf.function(
+            self._gradients_of_part, autograph=False, jit_compile=jit_compile or None,
+            # TensorFlow optimizes one graph for all parts. This takes 1.4 of 9 seconds off the first step.
+            experimental_attributes={"_noinline": True} if parts > 1 else None)
         self._outputs = tf.function(lambda batch: self.model(batch, training=False), autograph=False)
         self._jit_compile, self._shapes_vary, self._parts = jit_compile, shapes_vary, parts
         self.loss_scale = LossScale() if loss_scaling else None
