@@ -394,12 +394,12 @@ def _used_batch_sizes() -> dict[str, int]:
 
 def _divide_threads() -> None:
     """Divides the cores among the parts of a batch, if all batches of this run have that many parts."""
-    count = cpu_parts()
+    count = _cpu_parts()
     if all(FLAGS[name].value % (count * micro_batches) == 0 for name, micro_batches in _used_batch_sizes().items()):
         parts.divide_threads(count)
 
 
-def cpu_parts() -> int:
+def _cpu_parts() -> int:
     """The number of parts of a batch that are computed at the same time: --cpu_parts, or its default."""
     if FLAGS.cpu_parts:
         return FLAGS.cpu_parts
@@ -426,7 +426,7 @@ def command_line() -> str:
 
 def trainer_options(**values) -> TrainerOptions:
     """TrainerOptions from the flags. The arguments are those of from_flags."""
-    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", parts=cpu_parts(), **values)
+    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", parts=_cpu_parts(), **values)
 
 
 def run_options(**values) -> RunOptions:
