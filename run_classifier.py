@@ -17,7 +17,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, start
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
@@ -101,7 +101,7 @@ def options_from_flags() -> Options:
 def main():
     options = options_from_flags()
     task = options.task
-    strategy = shared.set_up()
+    strategy = start.set_up()
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)

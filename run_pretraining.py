@@ -21,7 +21,7 @@ from albert_tf import cli  # isort: split
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared
+from albert_tf import bounds, flags as shared, start
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
@@ -104,7 +104,7 @@ def options_from_flags() -> Options:
 
 def main():
     options = options_from_flags()
-    strategy = shared.set_up()
+    strategy = start.set_up()
     config = shared.config()
     vocabulary = shared.starting_vocabulary()
     if vocabulary:

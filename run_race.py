@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, start
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.race import NUM_CHOICES
@@ -98,7 +98,7 @@ def options_from_flags() -> Options:
 
 def main():
     options = options_from_flags()
-    strategy = shared.set_up()
+    strategy = start.set_up()
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)

@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared
+from albert_tf import finetuning_flags as tuning, flags as shared, start
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
@@ -94,7 +94,7 @@ def options_from_flags() -> Options:
 
 def main():
     options = options_from_flags()
-    strategy = shared.set_up()
+    strategy = start.set_up()
     config, vocabulary = shared.config(), shared.vocabulary()
     pooling = shared.sentence_pooling()
     tokenizer = vocabulary.tokenizer()

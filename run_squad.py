@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras, start
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
@@ -147,7 +147,7 @@ def main():
     options = options_from_flags()
     files = surveys(options)
     options = complete(options, files)
-    strategy = shared.set_up()
+    strategy = start.set_up()
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)

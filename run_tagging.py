@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, start
 from albert_tf.data.tagged_text import (
     Columns,
     TaggedText,
@@ -117,7 +117,7 @@ class Data:
 
 def main():
     options = options_from_flags()
-    strategy = shared.set_up()
+    strategy = start.set_up()
     config, vocabulary, data = shared.config(), shared.vocabulary(), read_data(options)
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)

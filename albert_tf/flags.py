@@ -1,6 +1,7 @@
 """The flags that scripts share, and functions that turn their values into objects.
 
-Only this file and finetuning_flags.py read FLAGS in the package. A script reads its flags in one function::
+In the package, flags are read only here, in finetuning_flags.py, in start.py, and where the command line itself is
+handled (cli.py, help.py). A script reads its flags in one function::
 
     @dataclasses.dataclass(frozen=True)
     class Options:
@@ -18,15 +19,13 @@ Only this file and finetuning_flags.py read FLAGS in the package. A script reads
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import sys
 from typing import Any, TypeVar
 
-import tensorflow as tf
 from absl import flags
 
-from albert_tf import bounds, console, devices, help, keras, quiet
+from albert_tf import bounds, console, help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
@@ -41,6 +40,7 @@ from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.required_flags import define_required
+from albert_tf.start import cpu_parts
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import parts
 from albert_tf.training.checkpoints import best_or_latest
@@ -48,7 +48,7 @@ from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import OPTIMIZERS
 from albert_tf.training.run import RunOptions
 from albert_tf.training.several_runs import best_run
-from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy
+from albert_tf.training.strategy import STRATEGIES
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -326,12 +326,12 @@ def pooling_arguments(model: str) -> dict[str, Any]:
 
 
 def default_length(largest: int) -> int:
-    """The default of --max_seq_length in a fine-tuning script. It can be called before set_up.
+    """The default of --max_seq_length in a fine-tuning script. It can be called before start.set_up.
 
     It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
     that of the weights that predict. If these have no length, it is `largest`, or max_position_embeddings if that is
-    smaller. A config that cannot be read is not an error here but in `config`, which is called after set_up has checked
-    the flags.
+    smaller. A config that cannot be read is not an error here but in `config`, which is called after start.set_up has
+    checked the flags.
     """
     used = _run() or (None if FLAGS.do_train else next(iter(FLAGS.ensemble_checkpoints), starting_point()))
     stored = _open(used).max_seq_length if used else None
@@ -360,53 +360,6 @@ def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
                          f"{config.max_position_embeddings}: set it to that number or less")
 
 
-def set_up() -> tf.distribute.Strategy:
-    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
-
-    Raises:
-      ValueError: see create_strategy; or a batch size that is used is not a multiple of the number of replicas.
-    """
-    if "cpu_parts" in FLAGS:
-        _divide_threads()
-    strategy = create_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy,
-                               TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
-    _check_batch_sizes(strategy.num_replicas_in_sync)
-    if not devices.compiles_whole_steps(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
-        quiet.start_xla()
-    keras.utils.set_random_seed(FLAGS.random_seed)
-    keras.mixed_precision.set_global_policy(FLAGS.precision)
-    return strategy
-
-
-def _check_batch_sizes(replicas: int) -> None:
-    for name, micro_batches in _used_batch_sizes().items():
-        if FLAGS[name].value % (replicas * micro_batches):
-            accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
-            raise ValueError(f"--{name} must be a multiple of {replicas} replica(s){accumulation}. "
-                             f"Received: {FLAGS[name].value}")
-
-
-def _used_batch_sizes() -> dict[str, int]:
-    """The names of the batch sizes that this run uses, each with its number of micro-batches."""
-    return {f"{purpose}_batch_size": FLAGS.gradient_accumulation_steps if purpose == "train" else 1
-            for purpose in ("train", "eval", "predict") if f"do_{purpose}" in FLAGS and FLAGS[f"do_{purpose}"].value}
-
-
-def _divide_threads() -> None:
-    """Divides the cores among the parts of a batch, if all batches of this run have that many parts."""
-    count = _cpu_parts()
-    if all(FLAGS[name].value % (count * micro_batches) == 0 for name, micro_batches in _used_batch_sizes().items()):
-        parts.divide_threads(count)
-
-
-def _cpu_parts() -> int:
-    """The number of parts of a batch that are computed at the same time: --cpu_parts, or its default."""
-    if FLAGS.cpu_parts:
-        return FLAGS.cpu_parts
-    one_device = FLAGS.distribution_strategy in ("auto", "one_device") and not FLAGS.use_tpu
-    return 1 if FLAGS.jit_compile or not one_device or "TF_CONFIG" in os.environ else parts.parts_of_cpu()
-
-
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
     """Makes an options dataclass from the flags that have the names of its fields.
 
@@ -426,7 +379,7 @@ def command_line() -> str:
 
 def trainer_options(**values) -> TrainerOptions:
     """TrainerOptions from the flags. The arguments are those of from_flags."""
-    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", parts=_cpu_parts(), **values)
+    return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", parts=cpu_parts(), **values)
 
 
 def run_options(**values) -> RunOptions:

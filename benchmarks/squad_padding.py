@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli, flags as shared, keras
+from albert_tf import cli, flags as shared, keras, start
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
@@ -46,7 +46,7 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, tokenizer, version = shared.set_up(), shared.vocabulary().tokenizer(), survey(FLAGS.train_file).version
+    strategy, tokenizer, version = start.set_up(), shared.vocabulary().tokenizer(), survey(FLAGS.train_file).version
     task = new_task(version)
     with tempfile.TemporaryDirectory() as folder:
         train = training_table(source(FLAGS.train_file, tokenizer, is_training=True), folder)

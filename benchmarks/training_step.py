@@ -7,6 +7,8 @@ The environment needs torch and transformers. Both programs use two threads, and
 trainer.
 """
 
+import functools
+
 from absl import flags
 
 from albert_tf import cli
@@ -20,6 +22,7 @@ flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloa
                         "May be repeated.")
 define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
 flags.DEFINE_bool("xla", False, "Whether to measure our program with --jit_compile too.")
+flags.DEFINE_bool("one_part", False, "Whether to measure our program with --cpu_parts=1 too.")
 flags.DEFINE_bool("cpu_time", False, "Whether to measure CPU time on one thread instead of elapsed time on two, for a "
                   "machine that does other work at the same time.")
 flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
@@ -34,19 +37,20 @@ WANTED = {("albert_base", False, "float32"): 1.3, ("albert_base", False, "bfloat
 
 
 def main():
-    print_head(["ours", *["ours, XLA"] * FLAGS.xla, PEER])
+    variants = {"ours": [], **({"ours, one part": ["--cpu_parts=1"]} if FLAGS.one_part else {}),
+                **({"ours, XLA": ["--jit_compile"]} if FLAGS.xla else {})}
+    print_head([*variants, PEER])
     for name in FLAGS.workload:
         for precision in FLAGS.precision:
-            measure(name, precision)
+            measure(name, precision, variants)
 
 
-def measure(name: str, precision: str) -> None:
-    arguments = (precision, "step", name, str(FLAGS.dropout))
-    workers = {"ours": lambda: Worker("ours", *arguments, cpu_time=FLAGS.cpu_time)}
-    if FLAGS.xla:
-        workers["ours, XLA"] = lambda: Worker("ours", *arguments, "--jit_compile", cpu_time=FLAGS.cpu_time)
-    workers[PEER] = lambda: Worker("hugging_face", precision, name, str(FLAGS.dropout), python=FLAGS.peer_python,
-                                   cpu_time=FLAGS.cpu_time)
+def measure(name: str, precision: str, variants: dict[str, list[str]]) -> None:
+    """Measures our program with the arguments of each variant, and the peer, and prints the row of the table."""
+    workers = {variant: functools.partial(Worker, "ours", precision, "step", name, str(FLAGS.dropout), *arguments,
+                                          cpu_time=FLAGS.cpu_time) for variant, arguments in variants.items()}
+    workers[PEER] = functools.partial(Worker, "hugging_face", precision, name, str(FLAGS.dropout),
+                                      python=FLAGS.peer_python, cpu_time=FLAGS.cpu_time)
     rates = compare(workers, FLAGS.rounds, FLAGS.seconds, WORKLOADS[name].tokens)
     wanted = WANTED.get((name, FLAGS.dropout > 0, precision))
     print_row(f"{name}, dropout {FLAGS.dropout:g}, {precision}", rates, wanted)

@@ -1,5 +1,7 @@
 """The decisions by the kind of device. No test machine has a TPU: another strategy takes its place."""
 
+import json
+
 import pytest
 import tensorflow as tf
 from absl import flags
@@ -7,8 +9,10 @@ from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 from script_process import arguments_of
 
-from albert_tf import devices, flags as shared, quiet
+from albert_tf import devices, flags as shared, quiet, start
 from albert_tf.training import parts
+
+TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
 
 
 def test_no_other_module_asks_for_the_kind_of_device():
@@ -32,13 +36,13 @@ def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
 @pytest.mark.parametrize("tpu", [False, True])
 def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
-    monkeypatch.setattr(shared, "create_strategy", lambda *_: strategy)
+    monkeypatch.setattr(start, "create_strategy", lambda *_: strategy)
     monkeypatch.setattr(quiet, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
     with loaded("run_race.py"), flagsaver.flagsaver():
         flags.FLAGS(["run_race.py", "--data_dir=race", "--output_dir=out"])
-        assert shared.set_up() is strategy
+        assert start.set_up() is strategy
     assert compiled == [True] * (not tpu)
 
 
@@ -46,19 +50,20 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     ({}, {}, False, [3]), (dict(train_batch_size=16), {}, False, []),
     (dict(do_eval=True, eval_batch_size=8), {}, False, []), (dict(cpu_parts=2), {}, False, [2]),
     (dict(jit_compile=True), {}, False, [1]), (dict(distribution_strategy="mirrored"), {}, False, [1]),
-    (dict(use_tpu=True), {}, False, [1]), ({}, dict(TF_CONFIG="{}"), False, [1]), ({}, {}, True, [1])], ids=str)
+    (dict(use_tpu=True), {}, False, [1]), ({}, dict(TF_CONFIG=TWO_WORKERS), False, [1]),
+    ({}, dict(TF_CONFIG="{}"), False, [3]), ({}, {}, True, [1])], ids=str)
 def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
         values, environment, has_gpu, expected, monkeypatch):
     divided = []
     monkeypatch.setattr(parts, "divide_threads", divided.append)
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
-    monkeypatch.setattr(shared, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(start, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(quiet, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
     with loaded("run_race.py"), flagsaver.flagsaver():
         flags.FLAGS(["run_race.py", *arguments_of(dict(dict(
             data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
-        shared.set_up()
+        start.set_up()
         assert shared.trainer_options().parts == (expected or [3])[0]
     assert divided == expected

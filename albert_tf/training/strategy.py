@@ -26,21 +26,33 @@ class TpuAddress:
     master: str | None = None
 
 
-def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.distribute.Strategy:
-    """Makes a distribution strategy by its name in STRATEGIES.
+def resolve_strategy(name: str) -> str:
+    """The strategy that a name in STRATEGIES means on this machine.
 
     "auto" is multi_worker_mirrored if TF_CONFIG has several workers, mirrored if there are several GPUs, and one_device
-    otherwise. "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
+    otherwise. All other names mean themselves. TensorFlow is not initialized, so threads can still be set.
 
     Raises:
-      ValueError: the name is unknown, TF_CONFIG is malformed, or no TPU answers.
+      ValueError: the name is unknown, or TF_CONFIG is malformed.
     """
     if name not in STRATEGIES:
         raise ValueError(f"distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}")
     num_workers = _num_workers() if name in ("auto", "multi_worker_mirrored") else 0
-    if name == "auto":
-        several_gpus = len(tf.config.list_physical_devices("GPU")) > 1
-        name = "multi_worker_mirrored" if num_workers > 1 else "mirrored" if several_gpus else "one_device"
+    if name != "auto":
+        return name
+    several_gpus = len(tf.config.list_physical_devices("GPU")) > 1
+    return "multi_worker_mirrored" if num_workers > 1 else "mirrored" if several_gpus else "one_device"
+
+
+def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.distribute.Strategy:
+    """Makes a distribution strategy by its name in STRATEGIES (see resolve_strategy).
+
+    "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
+
+    Raises:
+      ValueError: see resolve_strategy; or no TPU answers.
+    """
+    name = resolve_strategy(name)
     if name == "tpu":
         return _tpu_strategy(tpu)
     if name == "multi_worker_mirrored":

@@ -1,6 +1,6 @@
 """The measured parts of albert_tf: a whole training step of the trainer, or the encoder of albert_base alone.
 
-    python -m benchmarks.workers.ours float32|bfloat16 step WORKLOAD DROPOUT [--jit_compile]
+    python -m benchmarks.workers.ours float32|bfloat16 step WORKLOAD DROPOUT [--jit_compile|--cpu_parts=1]
     python -m benchmarks.workers.ours float32|bfloat16 forward|training [--jit_compile]
 """
 
@@ -28,7 +28,8 @@ BASE = WORKLOADS["albert_base"]
 def make_step():
     precision, what = sys.argv[1:3]
     jit_compile = "--jit_compile" in sys.argv
-    count = 1 if jit_compile or what != "step" else parts.parts_of_cpu()
+    one_part = jit_compile or what != "step" or "--cpu_parts=1" in sys.argv
+    count = 1 if one_part else parts.parts_of_cpu()
     parts.divide_threads(count)
     keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
