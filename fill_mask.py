@@ -15,6 +15,7 @@ from absl import flags, logging
 from albert_tf import bounds, flags as shared
 from albert_tf.files import check_export
 from albert_tf.interchange.mask_serving import export_mask_filling
+from albert_tf.interchange.served_precision import with_precision
 from albert_tf.json_files import check_characters
 from albert_tf.tasks.fill_mask import fill_masks
 from albert_tf.text.lines import read_standard_input
@@ -22,9 +23,9 @@ from albert_tf.text.lines import read_standard_input
 shared.define_source_flags()
 shared.define_vocabulary_flags()
 flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. Default: "
-                          "the lines of standard input.")
+                          "the lines of standard input; no text with --export_dir.")
 flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to write, instead of filling masks.")
+shared.define_export_flags()
 flags.DEFINE_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of --export_dir "
                      "accepts besides text. Default: the model's max_position_embeddings.", *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
@@ -40,8 +41,8 @@ def main():
     model = shared.pretrained_masked_lm()
     shared.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
-        export_mask_filling(FLAGS.export_dir, model, tokenizer, FLAGS.top_k, FLAGS.max_seq_length,
-                            FLAGS.max_predictions_per_seq)
+        export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,
+                            FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
     texts = FLAGS.text or (() if FLAGS.export_dir else filter(None, map(str.strip, read_standard_input())))
     text = None

@@ -55,7 +55,7 @@ flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A s
                      "windows.", *bounds.CANDIDATES.at_least(2))
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 tuning.define_step_flags(train_step=1000, warmup_step=0)
-tuning.define_export_flag()
+shared.define_export_flags()
 flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
 define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its predictions, for "
              "clients that compare probabilities with it. Default: none.")
@@ -79,7 +79,6 @@ class Options:
     do_eval: bool
     do_predict: bool
     predict_split: str
-    export_dir: str | None
     threshold_to_export: float | None
 
 
@@ -127,10 +126,10 @@ def main():
         probabilities = mean_probabilities(finetuning.predict(table))
         if is_chief(strategy):
             answer(options, each, probabilities)
-    if options.export_dir:
-        model = finetuning.best_model()
-        if is_chief(strategy):
-            export(options, model, tokenizer)
+    has_pairs = any("text_b" in source.columns for source in task.sources.values())
+    tuning.export(finetuning, lambda export_dir, model: export_classification(
+        export_dir, model, tokenizer, options.max_seq_length, has_pairs, task.is_regression,
+        options.threshold_to_export, options.windows))
 
 
 def evaluation(task: Task, tables: GlueTables):
@@ -157,13 +156,6 @@ def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
     write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
     path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
     logging.info("%s: %s %s examples predicted: %s", task.name, f"{len(guids):,}", options.predict_split, path)
-
-
-def export(options: Options, model: AlbertClassifier, tokenizer) -> None:
-    has_pairs = any("text_b" in source.columns for source in options.task.sources.values())
-    export_classification(options.export_dir, model, tokenizer, options.max_seq_length, has_pairs,
-                          options.task.is_regression, options.threshold_to_export, options.windows)
-    logging.info("exported to %s", options.export_dir)
 
 
 if __name__ == "__main__":

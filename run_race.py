@@ -58,7 +58,7 @@ flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question
                      "the last tokens are kept.", *bounds.SEQ_LENGTH)
 define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 tuning.define_step_flags(train_step=12000, warmup_step=1000)
-tuning.define_export_flag()
+shared.define_export_flags()
 FLAGS = flags.FLAGS
 
 
@@ -83,7 +83,6 @@ class Options:
     do_train: bool
     do_eval: bool
     do_predict: bool
-    export_dir: str | None
 
 
 def options_from_flags() -> Options:
@@ -120,10 +119,8 @@ def main():
         probabilities = mean_probabilities(finetuning.predict(to_predict))
         if is_chief(strategy):
             answer(options, tables.examples(options.predict_split), probabilities, finetuning.serving_step())
-    if options.export_dir:
-        model = finetuning.best_model()
-        if is_chief(strategy):
-            export(options, model, tokenizer)
+    tuning.export(finetuning, lambda export_dir, model: export_multiple_choice(
+        export_dir, model, tokenizer, options.max_seq_length, options.max_qa_length))
 
 
 def used_splits(options: Options) -> list[str]:
@@ -148,11 +145,6 @@ def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabil
         results = choice_answers.evaluate(examples, probabilities)
         logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
         write_results(options.output_dir, dict(results, global_step=step), "predict_results")
-
-
-def export(options: Options, model: AlbertMultipleChoice, tokenizer) -> None:
-    export_multiple_choice(options.export_dir, model, tokenizer, options.max_seq_length, options.max_qa_length)
-    logging.info("exported to %s", options.export_dir)
 
 
 if __name__ == "__main__":

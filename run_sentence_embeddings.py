@@ -54,7 +54,7 @@ flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a r
 define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
 define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
 tuning.define_step_flags(train_step=1000, warmup_step=100)
-tuning.define_export_flag()
+shared.define_export_flags()
 FLAGS = flags.FLAGS
 
 
@@ -75,7 +75,6 @@ class Options:
     do_train: bool
     do_eval: bool
     do_predict: bool
-    export_dir: str | None
 
 
 def options_from_flags() -> Options:
@@ -119,11 +118,8 @@ def main():
         cosines = mean_cosines(finetuning.predict(test_table))
         if is_chief(strategy):
             answer(options, cosines)
-    if options.export_dir:
-        model = finetuning.best_model()
-        if is_chief(strategy):
-            export_sentence_encoder(options.export_dir, model, tokenizer, options.max_seq_length)
-            logging.info("exported to %s", options.export_dir)
+    tuning.export(finetuning, lambda export_dir, model: export_sentence_encoder(
+        export_dir, model, tokenizer, options.max_seq_length))
 
 
 def training_pairs(options: Options) -> list[TextPair]:

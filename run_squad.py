@@ -84,8 +84,7 @@ flags.DEFINE_bool("release_compatible", False, "Whether to do as the release: qu
 flags.DEFINE_bool("ask", False, "Whether to answer questions about --context_file that are read from standard input, "
                   "one per line.")
 flags.DEFINE_string("context_file", None, "Path of the text file about which --ask answers questions.")
-flags.DEFINE_string("export_dir", None, "Directory of a SavedModel to export, which accepts question and context as "
-                    "text, or ids. Default: nothing is exported.")
+shared.define_export_flags("question and context as text, ids, or serialized tf.Examples")
 flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
 flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.",
                      *bounds.WORKERS)
@@ -128,7 +127,6 @@ class Options:
     do_predict: bool
     ask: bool
     context_file: str | None
-    export_dir: str | None
 
 
 def options_from_flags() -> Options:
@@ -169,11 +167,12 @@ def main():
         result_sets = prediction.result_sets(finetuning.predict)
         if is_chief(strategy):
             prediction.write(result_sets, finetuning.serving_step())
-    model = finetuning.best_model() if options.ask or options.export_dir else None
-    if options.ask and is_chief(strategy):
-        ask(options, model, tokenizer)
-    if options.export_dir and is_chief(strategy):
-        export(options, model, tokenizer)
+    if options.ask:
+        model = finetuning.best_model()
+        if is_chief(strategy):
+            ask(options, model, tokenizer)
+    tuning.export(finetuning, lambda export_dir, model: export_question_answering(
+        export_dir, model, tokenizer, options.features, answer_options(options), shortest=beam_width(options)))
 
 
 def surveys(options: Options) -> dict[str, Survey]:
@@ -316,12 +315,6 @@ def ask(options: Options, model: keras.Model, tokenizer) -> None:
         if not question.strip():
             break
         print(describe(reader.ask(question.strip(), text)), flush=True)
-
-
-def export(options: Options, model: keras.Model, tokenizer) -> None:
-    export_question_answering(options.export_dir, model, tokenizer, options.features, answer_options(options),
-                              shortest=beam_width(options))
-    logging.info("exported to %s", options.export_dir)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ flags.DEFINE_bool("label_all_pieces", False, "Whether all pieces of a word have 
                   "prediction is their mean. If false, only the first piece of a word has its tag.")
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 tuning.define_step_flags(train_step=1000, warmup_step=100)
-tuning.define_export_flag("raw text, words, ids, or serialized tf.Examples")
+shared.define_export_flags("raw text, words, ids, or serialized tf.Examples")
 FLAGS = flags.FLAGS
 
 
@@ -81,7 +81,6 @@ class Options:
     do_train: bool
     do_eval: bool
     do_predict: bool
-    export_dir: str | None
 
 
 def options_from_flags() -> Options:
@@ -140,11 +139,7 @@ def main():
         probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
         if is_chief(strategy):
             answer(options, data, probabilities, finetuning.serving_step())
-    if options.export_dir:
-        model = finetuning.best_model()
-        if is_chief(strategy):
-            export_tagging(options.export_dir, model, tokenizer, options.features)
-            logging.info("exported to %s", options.export_dir)
+    tuning.export(finetuning, lambda export_dir, model: export_tagging(export_dir, model, tokenizer, options.features))
 
 
 def read_data(options: Options) -> Data:

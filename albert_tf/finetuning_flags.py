@@ -7,7 +7,7 @@ import pathlib
 from typing import Callable, Collection, Sequence
 
 import tensorflow as tf
-from absl import flags
+from absl import flags, logging
 
 from albert_tf import bounds, help, keras
 from albert_tf.config import AlbertConfig
@@ -25,12 +25,14 @@ from albert_tf.flags import (
 )
 from albert_tf.interchange.label_names import check_label_names, write_label_names
 from albert_tf.interchange.run_card import write_run_card
+from albert_tf.interchange.served_precision import with_precision
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
+from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
 FLAGS = flags.FLAGS
@@ -167,10 +169,19 @@ def define_step_flags(train_step: int, warmup_step: int) -> None:
                          "its peak.", *bounds.STEPS.at_least(0))
 
 
-def define_export_flag(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
-    """Defines --export_dir of a SavedModel that accepts these inputs."""
-    flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
-                        "nothing is exported.")
+def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
+    """Exports the model that predicts to --export_dir, if this flag is set.
+
+    Args:
+      runs: the runs in --output_dir.
+      write: function of a directory and a model that writes the SavedModel.
+    """
+    if not FLAGS.export_dir:
+        return
+    model = runs.best_model()
+    if is_chief(runs.strategy):
+        write(FLAGS.export_dir, with_precision(model, FLAGS.export_precision))
+        logging.info("exported to %s", FLAGS.export_dir)
 
 
 def check_labels(runs: FineTuning, names: Sequence[str]) -> None:

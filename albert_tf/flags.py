@@ -33,6 +33,7 @@ from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
+from albert_tf.interchange.served_precision import SERVED_PRECISIONS
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.unsharing import unshared_config
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
@@ -159,6 +160,17 @@ def define_device_flags() -> None:
     flags.DEFINE_integer("num_tpu_cores", 8,
                          "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can "
                          "set it.", *bounds.DEVICES)
+
+
+@help.group("Export")
+def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
+    """Defines the flags of a SavedModel to export that accepts these inputs."""
+    flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
+                        "nothing is exported.")
+    flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS,
+                      "Data type of the exported model's computations. fastest: float32 or mixed_bfloat16, whichever "
+                      "computes a sentence of 32 tokens faster on this machine. Default: the one of this script's "
+                      "computations.")
 
 
 def starting_point() -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator
 
 from absl import flags
 
-GROUPS = ("Model", "Runs", "Training", "Devices")
+GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
 _GROUP_OF: dict[str, str] = {}  # by the flag's name
 # absl answers --helpshort without the flags of the package, which are most of them.
 _REQUESTS = {"--help", "-help", "-h", "--helpshort", "-helpshort"}

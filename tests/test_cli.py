@@ -203,13 +203,15 @@ def test_help_lists_flags_in_groups_with_their_defaults(request_):
     done = script_process.run("run_squad.py", [request_])
     assert done.returncode == 0, done.stderr
     sections = re.split(r"\n\n(?=[\w ]+:\n|--helpfull)", done.stdout)
-    description, own, model, runs, training, devices, _ = (" ".join(section.split()) for section in sections)
+    description, own, model, runs, training, devices, export, _ = (
+        " ".join(section.split()) for section in sections)
     assert "python run_squad.py --train_file=" in description
     assert own.startswith("This script: --") and " --doc_stride: " in own and "--learning_rate" not in own
     assert model.startswith("Model: --") and " --init_checkpoint: " in model and " --spm_model_file: " in model
     assert runs.startswith("Runs: --") and re.search(r" --num_runs: [^()]*\(default: 1\)", runs)
     assert training.startswith("Training: --") and re.search(r" --learning_rate: [^()]*\(default: 5e-05\)", training)
     assert devices.startswith("Devices: --") and re.search(r" --\[no\]use_tpu: [^()]*\(default: false\)", devices)
+    assert export.startswith("Export: --export_dir: ") and " --export_precision: <float32|" in export
 
 
 def test_help_of_run_glue_has_the_flags_of_run_classifier():

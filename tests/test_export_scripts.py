@@ -137,3 +137,8 @@ def test_a_saved_model_that_fills_masks(run, released, tmp_path):
     served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
     best = served(text=tf.constant(["the [MASK] of"]))["pieces"].numpy()[0, 0, 0].decode()
     assert printed.splitlines()[-1].split()[0] == best.lstrip("\u2581")
+
+
+def test_the_saved_model_computes_in_the_precision_of_its_flag(run, released, tmp_path):
+    run("fill_mask.py", init_checkpoint=released[0], export_dir=tmp_path, export_precision="mixed_bfloat16")
+    assert tf.bfloat16 in {weight.dtype for weight in tf.saved_model.load(str(tmp_path)).weights}

@@ -111,12 +111,12 @@ def test_the_export_tags_words_text_ids_and_examples_as_the_script_does(trained,
     assert [names[i] for i in best] == sum(TAGS, [])
 
 
-def test_a_finished_run_is_exported_without_its_data(script, trained, folder):
+def test_a_finished_run_is_exported_without_its_data_in_another_precision(script, trained, folder):
     script.run(train_file=None, eval_file=None, albert_config_file=None, spm_model_file=None, max_seq_length=None,
-               output_dir=trained, export_dir=folder / "served_later")
-    answer = tf.saved_model.load(str(folder / "served_later")).signatures["serving_default"](
-        text=tf.constant(["Ada lives in Paris."]))
-    assert answer["tags"].shape == [1, 5]
+               output_dir=trained, export_dir=folder / "served_later", export_precision="mixed_bfloat16")
+    served = tf.saved_model.load(str(folder / "served_later"))
+    answer = served.signatures["serving_default"](text=tf.constant(["Ada lives in Paris."]))
+    assert answer["tags"].shape == [1, 5] and tf.bfloat16 in {weight.dtype for weight in served.weights}
 
 
 def test_hugging_faces_folder_is_written_with_the_tags_and_read_again(script, trained, folder):

@@ -1,0 +1,69 @@
+"""The precision of an exported model: the requested one, or the one that is faster on this machine."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange import served_precision
+from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.served_precision import FASTEST, with_precision
+
+pytestmark = pytest.mark.both_stacks
+CONFIG = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                      intermediate_size=32, max_position_embeddings=24)
+INPUTS = dict(input_ids=np.array([[2, 17, 31, 3, 5]], np.int32), input_mask=np.ones([1, 5], np.int32),
+              segment_ids=np.zeros([1, 5], np.int32))
+
+
+@pytest.fixture
+def bfloat16_model():
+    """A model with large random weights that computes in bfloat16, while the policy of new layers is float32."""
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = MODELS["classifier"](CONFIG, num_labels=3)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    for variable in model.variables:
+        variable.assign(tf.random.stateless_normal(variable.shape, [1, 2], stddev=0.3))
+    return model
+
+
+def test_in_float32_its_outputs_are_those_of_a_float32_model_with_the_same_weights(bfloat16_model):
+    expected = MODELS["classifier"](CONFIG, num_labels=3)
+    expected.set_weights(bfloat16_model.get_weights())
+    logits = with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy()
+    np.testing.assert_array_equal(logits, expected(INPUTS)["logits"].numpy())
+    assert np.abs(logits - bfloat16_model(INPUTS)["logits"].numpy()).max() > 1e-5
+    assert keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_without_a_precision_it_is_the_same_model(bfloat16_model):
+    assert with_precision(bfloat16_model, None) is bfloat16_model
+
+
+@pytest.mark.parametrize("faster, dtype", [("float32", "float32"), ("mixed_bfloat16", "bfloat16")])
+def test_the_faster_precision_is_the_one_with_the_shorter_median(faster, dtype, bfloat16_model, monkeypatch):
+    """The slower precision has some short turns."""
+    turns = []
+
+    def seconds(step):
+        turns.append(step)
+        is_faster = (step is turns[0]) == (faster == "float32")
+        return 0.01 if is_faster or len(turns) % 10 < 2 else 0.02
+
+    monkeypatch.setattr(served_precision, "_seconds", seconds)
+    assert with_precision(bfloat16_model, FASTEST).albert.encoder.compute_dtype == dtype
+    assert turns[0::2] == [turns[0]] * 16 and turns[1::2] == [turns[1]] * 16
+
+
+@pytest.mark.parametrize("kind, arguments", [
+    ("encoder", {}), ("pretrainer", {}), ("classifier", dict(num_labels=3)), ("span", {}), ("conditional_span", {}),
+    ("multiple_choice", {}), ("token_classifier", dict(num_labels=3)), ("sentence_encoder", {})])
+def test_every_model_is_measured_and_keeps_its_weights(kind, arguments):
+    model = MODELS[kind](CONFIG, **arguments)
+    fastest = with_precision(model, FASTEST)
+    assert type(fastest) is type(model)
+    for kept, weight in zip(fastest.get_weights(), model.get_weights()):
+        np.testing.assert_array_equal(kept, weight)
