@@ -69,7 +69,7 @@ def test_every_study_is_within_25_minutes_a_model_at_the_small_scale(study):
 
 def test_the_cost_of_a_run_is_that_of_the_formula():
     trial = planned()[0]
-    tokens = 64 * 32 * 4000
+    tokens = 64 * 32 * 2500
     assert training_flops(trial.runs["pretraining"], trial.config) == 6 * tokens * compute_parameters(
         trial.config, share_predicted=20 / 64)
 
@@ -83,7 +83,7 @@ def test_configurations_differ_in_the_varied_settings_only():
     assert len({runs["dev_records"].directory for runs in (none, nsp, sop)}) == 1
     assert nsp["pretraining"].flags["input_file"] == nsp["train_records"].directory + "/train.tfrecord"
     assert len({trial.runs["pretraining"].directory for trial in trials}) == 9
-    base, = (trial for trial in planned("sharing") if (trial.label, trial.seed) == ("128, all shared", 1))
+    base, = (trial for trial in planned("embedding_size") if (trial.label, trial.seed) == ("all shared, 128", 1))
     assert base.runs["pretraining"] == sop["pretraining"]  # studies share models
 
 
