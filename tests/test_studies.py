@@ -68,7 +68,7 @@ def test_every_study_is_within_25_minutes_a_model_at_the_small_scale(study):
 
 
 def test_the_cost_of_a_run_is_that_of_the_formula():
-    trial = planned()[0]
+    trial = planned("dropout")[0]
     tokens = 64 * 32 * 2500
     assert training_flops(trial.runs["pretraining"], trial.config) == 6 * tokens * compute_parameters(
         trial.config, share_predicted=20 / 64)
