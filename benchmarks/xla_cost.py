@@ -141,7 +141,9 @@ def traced_as(form: str) -> Iterator[None]:
 
 def tensorflow_dropout(x, seed=None, rate=None):
     """TensorFlow's dropout, with the arguments of albert_tf.modeling.dropout.dropped."""
-    return x if seed is None else tf.nn.experimental.stateless_dropout(x, float(tf.get_static_value(rate)), seed)
+    if seed is None:
+        return x
+    return tf.nn.experimental.stateless_dropout(x, float(tf.get_static_value(rate)), seed[:2])  # without the part
 
 
 def compiled_costs(task, batch: dict, compiler: str) -> dict[str, float]:
