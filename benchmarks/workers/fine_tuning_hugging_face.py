@@ -12,6 +12,7 @@ import collections
 import csv
 import itertools
 import json
+import os
 import random
 import sys
 
@@ -29,7 +30,7 @@ OVERLAP, N_BEST, MAX_ANSWER = 48, 20, 30  # OVERLAP: number of tokens that two w
 
 def main():
     options = json.loads(sys.argv[1])
-    torch.set_num_threads(2)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     transformers.set_seed(options["seed"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(options["model"])
     task = kind_of(options["task"])(options, tokenizer)
