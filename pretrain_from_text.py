@@ -3,11 +3,13 @@
     python pretrain_from_text.py --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
 
 A recipe is a JSON file: a list of runs of the other scripts, with their flags. Started again, it continues where it
-stopped. training.svg shows the evaluations.
+stopped. training.svg shows the evaluations. The recipe `continued` starts from --init_checkpoint and trains on two
+texts: a new one, and one like that of the earlier pre-training, so that the model keeps what it knows.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 
@@ -28,15 +30,26 @@ RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 define_required("text", "Path of the text to train on, with one sentence per line and a blank line between documents.")
 define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
 define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
+flags.DEFINE_string("init_checkpoint", None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a "
+                    "folder, or a checkpoint. They must have a SentencePiece model.")
+flags.DEFINE_string("earlier_text", None, "Path of a text like the one that --init_checkpoint was trained on, and as "
+                    "long as --text, for the recipe `continued`.")
+flags.DEFINE_string("earlier_dev_text", None, "Path of a text to evaluate on, of the same kind as --earlier_text, for "
+                    "the recipe `continued`.")
 flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a "
                     "JSON file.")
 FLAGS = flags.FLAGS
+PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
 
 
 def main():
-    places = dict(text=FLAGS.text, dev_text=FLAGS.dev_text, output_dir=FLAGS.output_dir)
+    places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
+    recipe = recipe_runs(FLAGS.recipe)
+    for name in PLACES:
+        if name not in places and f"{{{name}}}" in json.dumps(recipe):
+            raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
     runs, stages = ScriptRuns(FLAGS.output_dir), []
-    for run in recipe_runs(FLAGS.recipe):
+    for run in recipe:
         flag_values = {name: filled(value, places) for name, value in run["flags"].items()}
         runs.run(run["script"], **flag_values)
         if run["script"] == "run_pretraining":

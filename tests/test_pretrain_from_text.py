@@ -21,8 +21,9 @@ SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=3, trai
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
 def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
     runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
+    with loaded("pretrain_from_text.py") as pretrain_from_text:
+        assert set(re.findall(r"\{(\w+)\}", json.dumps(runs))) <= {flag.name for flag in pretrain_from_text.flags}
     for run in runs:
-        assert set(re.findall(r"\{(\w+)\}", json.dumps(run["flags"]))) <= {"text", "dev_text", "output_dir"}
         with loaded(f"{run['script']}.py") as script:
             assert set(run["flags"]) <= {flag.name for flag in script.flags}
 
@@ -49,10 +50,20 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
         for _ in range(2):  # the second time, everything is there
             text = str(tmp_path / "text.txt")
             assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, dev_text=text,
+                                      init_checkpoint="albert_tiny_en", earlier_text=text, earlier_dev_text=text,
                                       output_dir=str(tmp_path / "out")) == 0
             assert len(commands) == len(runs)
         model = tmp_path / "out" / recipe
         printed = session.run(script="fill_mask.py", init_checkpoint=model, text="the old [MASK] saw")
     assert "the old" in printed
     curve = (tmp_path / "out/training.svg").read_text()
-    assert all(f">stage {i + 1}<" in curve for i in range(sum(run["script"] == "run_pretraining" for run in runs)))
+    stages = [pathlib.Path(run["flags"]["output_dir"]).name for run in runs
+              if run["script"] == "run_pretraining" and "num_train_steps" in run["flags"]]
+    assert all(f">{stage.replace('_', ' ')}<" in curve for stage in stages)
+
+
+def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
+    with loaded("pretrain_from_text.py") as pretrain_from_text:
+        assert pretrain_from_text(recipe="continued", text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path),
+                                  init_checkpoint="albert_tiny_en", earlier_dev_text="dev.txt") == 1
+    assert "--earlier_text is missing: the recipe continued uses it" in capsys.readouterr().err
