@@ -9,7 +9,6 @@ texts: a new one, and one like that of the earlier pre-training, so that the mod
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 
@@ -21,7 +20,7 @@ import albert_tf
 from albert_tf.json_files import read_json_object
 from albert_tf.line_charts import Curve, Panel, write_charts
 from albert_tf.required_flags import define_required
-from albert_tf.script_runs import ScriptRuns, filled
+from albert_tf.script_runs import ScriptRuns, filled, placeholders
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.evaluation import read_history
 
@@ -45,8 +44,8 @@ PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_te
 def main():
     places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
     recipe = recipe_runs(FLAGS.recipe)
-    for name in PLACES:
-        if name not in places and f"{{{name}}}" in json.dumps(recipe):
+    for name in placeholders(recipe):
+        if name in PLACES and name not in places:
             raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
     runs, stages = ScriptRuns(FLAGS.output_dir), []
     for run in recipe:

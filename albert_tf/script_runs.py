@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -42,6 +43,11 @@ def arguments(flag_values: dict) -> list[str]:
     """
     return [f"--{name}={value}" for name, values in flag_values.items()
             for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
+
+
+def placeholders(value) -> list[str]:
+    """The names in braces, {name}, in the strings of a JSON value, in the order of their first occurrence."""
+    return list(dict.fromkeys(re.findall(r"\{(\w+)\}", json.dumps(value))))
 
 
 def filled(value, places: dict[str, str]):

@@ -9,11 +9,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 from typing import Any, Mapping
 
 from albert_tf.config import AlbertConfig
-from albert_tf.script_runs import filled
+from albert_tf.script_runs import filled, placeholders
 from studies.columns import COLUMNS
 from studies.study import Settings, Study, config_of, flags_of
 
@@ -93,7 +92,7 @@ def _missing(study: Study, data: Data, run: str) -> set[str]:
     """The placeholders of missing data that a run, or a run whose outputs it reads, needs."""
     missing = set()
     for settings in study.configurations.values():
-        for name in _placeholders(flags_of(study, settings, run)):
+        for name in placeholders(flags_of(study, settings, run)):
             if name in study.runs:
                 missing |= _missing(study, data, name)
             elif name not in ("here", "config", "seed"):
@@ -113,7 +112,7 @@ def _trial(study: Study, data: Data, label: str, settings: Settings, seed: int, 
 
     def add(run: str) -> None:
         flags = flags_of(study, settings, run)
-        for other in _placeholders(flags):
+        for other in placeholders(flags):
             if other in study.runs and other not in runs:
                 add(other)
         inputs = {name: place for name, place in data.places.items() if place is not None}
@@ -134,10 +133,6 @@ def _trial(study: Study, data: Data, label: str, settings: Settings, seed: int, 
 
 def _config_file(data: Data, name: str) -> str:
     return os.path.join(data.output_dir, "runs", f"{name}.json")
-
-
-def _placeholders(flags: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(re.findall(r"\{(\w+)\}", json.dumps(flags))))
 
 
 def _named(name: str, content) -> str:
