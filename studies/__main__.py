@@ -106,8 +106,9 @@ def run_study(options: Options, study: Study) -> None:
 
 def run_trial(trial: Trial, runs: ScriptRuns) -> None:
     """Runs those scripts of a trial that have not finished."""
-    tf.io.gfile.makedirs(os.path.dirname(trial.config_file))
-    write_text(trial.config_file, trial.config.to_json_string())
+    for path, config in trial.config_files.items():
+        tf.io.gfile.makedirs(os.path.dirname(path))
+        write_text(path, config.to_json_string())
     for run in trial.runs.values():
         tf.io.gfile.makedirs(run.directory)
         runs.run(run.script, **run.flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from albert_tf.script_runs import ScriptRuns
-from studies.planning import Data, Trial, plan
+from studies.planning import Data, PlannedRun, plan
 from studies.results import training_flops
 from studies.study import read_study, study_names
 
@@ -20,23 +20,22 @@ def descriptions(scale: str, data: Data, finished: ScriptRuns | None) -> Iterato
     """
     for name in study_names():
         study = read_study(name, scale)
-        trials = plan(study, data)
-        runs = {trial.runs["pretraining"].directory: trial for trial in trials}  # some trials share a model
-        costs = [training_flops(trial.runs["pretraining"], trial.config) for trial in runs.values()]
+        runs = {run.directory: (run, trial.config_files[run.flags["albert_config_file"]]) for trial in plan(study, data)
+                for run in trial.runs.values() if run.script == "run_pretraining"}  # some trials share a model
+        costs = [training_flops(run, config) for run, config in runs.values()]
         cost = (f"{len(costs)} trained models ({len(study.configurations)} configurations, seeds {study.seeds}), "
                 f"{sum(costs):.1e} operations in all and {max(costs):.1e} at most for one")
         if study.training_flops_per_second:
             hours, minutes = (value / study.training_flops_per_second for value in (sum(costs) / 3600, max(costs) / 60))
             cost += f": about {hours:.1f} hours, {minutes:.0f} minutes at most for one, and its tasks besides"
         yield (f"{name}: {study.question}\n    paper: {study.paper.finding} ({study.paper.source})\n    cost: {cost}"
-               + _measured(list(runs.values()), finished))
+               + _measured([run for run, _ in runs.values()], finished))
 
 
-def _measured(trials: list[Trial], finished: ScriptRuns | None) -> str:
-    pretraining = [trial.runs["pretraining"] for trial in trials]
+def _measured(pretraining: list[PlannedRun], finished: ScriptRuns | None) -> str:
     seconds = [finished.seconds(run.script, **run.flags) for run in pretraining] if finished else []
     measured = [value for value in seconds if value is not None]
     if not measured:
         return ""
-    return (f"\n    measured: {len(measured)} of {len(trials)} models in {sum(measured) / 3600:.1f} hours, "
+    return (f"\n    measured: {len(measured)} of {len(pretraining)} models in {sum(measured) / 3600:.1f} hours, "
             f"{max(measured) / 60:.0f} minutes at most")

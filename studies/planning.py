@@ -1,6 +1,7 @@
 """Plans the runs of scripts that a study needs, in their order.
 
-A run's directory is named after its flags, so that configurations and studies that need the same run share it.
+A run's directory is named after its script and flags, so that configurations and studies that need the same run share
+it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from studies.columns import COLUMNS
 from studies.study import Settings, Study, config_of, flags_of
 
 RESULTS = "eval_results.json"
+BUILT_IN = ("here", "config", "base_config", "seed")  # placeholders that are neither runs nor the user's data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +44,14 @@ class Trial:
       label: label of the configuration.
       seed: seed of training.
       config: config of the model.
-      config_file: path of the config for the scripts.
+      config_files: the configs that the scripts read, by path.
       runs: the runs by name, each after those whose outputs it reads.
     """
 
     label: str
     seed: int
     config: AlbertConfig
-    config_file: str
+    config_files: dict[str, AlbertConfig]
     runs: dict[str, PlannedRun]
 
 
@@ -95,9 +97,9 @@ def _missing(study: Study, data: Data, run: str) -> set[str]:
         for name in placeholders(flags_of(study, settings, run)):
             if name in study.runs:
                 missing |= _missing(study, data, name)
-            elif name not in ("here", "config", "seed"):
+            elif name not in BUILT_IN:
                 if name not in data.places:
-                    known = ", ".join(["here", "config", "seed", *study.runs, *data.places])
+                    known = ", ".join([*BUILT_IN, *study.runs, *data.places])
                     raise ValueError(f"run {run!r} of scale {study.scale!r} has an unknown placeholder {{{name}}}; "
                                      f"the known ones are {known}")
                 missing |= {name} if data.places[name] is None else set()
@@ -105,10 +107,11 @@ def _missing(study: Study, data: Data, run: str) -> set[str]:
 
 
 def _trial(study: Study, data: Data, label: str, settings: Settings, seed: int, columns: list[str]) -> Trial:
-    config = config_of(study, settings)
-    config_name = _named("config", config.to_dict())
+    configs = {"config": config_of(study, settings), "base_config": config_of(study, {})}
+    config_names = {name: f"{_named('config', config.to_dict())}.json" for name, config in configs.items()}
+    config_files = {name: _path(data, file) for name, file in config_names.items()}
     runs: dict[str, PlannedRun] = {}
-    names: dict[str, str] = {}  # names of the runs' directories and of the config file
+    names: dict[str, str] = {}  # names of the runs' directories
 
     def add(run: str) -> None:
         flags = flags_of(study, settings, run)
@@ -118,21 +121,21 @@ def _trial(study: Study, data: Data, label: str, settings: Settings, seed: int, 
         inputs = {name: place for name, place in data.places.items() if place is not None}
         inputs["seed"] = str(seed)
         # The name depends on the inputs, and not on the folder of the study.
-        read = {**inputs, **names, "config": config_name}
-        names[run] = _named(run, {name: filled(value, read) for name, value in flags.items()})
-        folders = {name: os.path.join(data.output_dir, "runs", folder) for name, folder in names.items()}
-        places = {**inputs, **folders, "here": folders[run], "config": _config_file(data, config_name)}
-        runs[run] = PlannedRun(run, study.runs[run].script,
-                               {name: filled(value, places) for name, value in flags.items()}, folders[run])
+        read, script = {**inputs, **names, **config_names}, study.runs[run].script
+        names[run] = _named(script, {name: filled(value, read) for name, value in flags.items()})
+        folders = {name: _path(data, folder) for name, folder in names.items()}
+        places = {**inputs, **folders, **config_files, "here": folders[run]}
+        flags = {name: filled(value, places) for name, value in flags.items()}
+        runs[run] = PlannedRun(run, script, flags, folders[run])
 
     for run in dict.fromkeys(["pretraining", *(COLUMNS[column].run for column in columns)]):
         if run not in runs:
             add(run)
-    return Trial(label, seed, config, _config_file(data, config_name), runs)
+    return Trial(label, seed, configs["config"], {config_files[name]: configs[name] for name in configs}, runs)
 
 
-def _config_file(data: Data, name: str) -> str:
-    return os.path.join(data.output_dir, "runs", f"{name}.json")
+def _path(data: Data, name: str) -> str:
+    return os.path.join(data.output_dir, "runs", name)
 
 
 def _named(name: str, content) -> str:

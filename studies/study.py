@@ -42,7 +42,11 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a script. In flags, {here} is the run's directory, {RUN} the directory of another run, {text} data."""
+    """A run of a script and its flags, which may have placeholders.
+
+    {here} is the run's directory, {RUN} that of another run, {config} the file of the model's config, {base_config} the
+    file of the scale's config without the settings, {seed} the seed; {text}, {glue_dir} and so on are the user's data.
+    """
 
     script: str
     flags: dict[str, Any]

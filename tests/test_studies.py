@@ -71,7 +71,7 @@ def test_the_cost_of_a_run_is_that_of_the_formula():
     trial = planned("dropout")[0]
     tokens = 64 * 32 * 2500
     assert training_flops(trial.runs["pretraining"], trial.config) == 6 * tokens * compute_parameters(
-        trial.config, share_predicted=20 / 64)
+        trial.config, share_predicted=10 / 64)
 
 
 def test_configurations_differ_in_the_varied_settings_only():
@@ -85,6 +85,19 @@ def test_configurations_differ_in_the_varied_settings_only():
     assert len({trial.runs["pretraining"].directory for trial in trials}) == 9
     base, = (trial for trial in planned("embedding_size") if (trial.label, trial.seed) == ("all shared, 128", 1))
     assert base.runs["pretraining"] == sop["pretraining"]  # studies share models
+
+
+def test_models_of_all_depths_start_from_the_model_of_the_scale():
+    base = planned("dropout")[1]  # without dropout
+    trials = [trial for trial in planned("depth") if trial.seed == base.seed]
+    assert [trial.config.num_hidden_layers for trial in trials] == [1, 3, 6, 12, 24]
+    for trial in trials:
+        start, pretraining = trial.runs["base_pretraining"], trial.runs["pretraining"]
+        assert (start.directory, start.flags) == (base.runs["pretraining"].directory, base.runs["pretraining"].flags)
+        assert pretraining.flags["init_checkpoint"] == start.directory
+        assert trial.config_files[start.flags["albert_config_file"]] == base.config
+        assert trial.config_files[pretraining.flags["albert_config_file"]] == trial.config
+        assert list(trial.runs).index("base_pretraining") < list(trial.runs).index("pretraining")
 
 
 def test_directories_do_not_depend_on_where_the_study_is():
