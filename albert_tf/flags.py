@@ -119,7 +119,9 @@ def define_training_flags(
     """Defines the flags of a training run. The arguments are the script's defaults."""
     define_required("output_dir", "Directory of checkpoints and results. A run that was started there before is "
                     "continued.")
-    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer, without bias correction as in the release.")
+    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "The optimizer.")
+    flags.DEFINE_bool("bias_correction", False, "Whether the optimizer corrects the bias of its moments, as AdamW of "
+                      "PyTorch and of Keras does. The release does not, so its early updates are larger.")
     define_float("learning_rate", learning_rate, "The peak learning rate, after the warm-up.", lower_bound=0.0)
     flags.DEFINE_integer("train_batch_size", train_batch_size, "Number of examples in a training step, summed over all "
                          "devices.", *bounds.BATCH_SIZE)

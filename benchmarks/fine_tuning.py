@@ -69,7 +69,7 @@ def run_ours(task, seed):
         init_checkpoint=FLAGS.model, output_dir=output_dir, seed=seed, do_train=True, max_seq_length=settings.length,
         train_batch_size=settings.batch, learning_rate=settings.learning_rate, train_step=settings.steps,
         warmup_step=settings.steps // 10, save_checkpoints_steps=settings.steps, precision="mixed_bfloat16",
-        verbosity=-1)
+        bias_correction=True, verbosity=-1)  # as PyTorch's AdamW does
     if task.startswith("squad"):
         train, dev = squad_files(task)
         run_script("run_squad", train_file=train, predict_file=dev, do_predict=True, **common)

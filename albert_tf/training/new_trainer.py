@@ -20,6 +20,7 @@ class TrainerOptions:
     Args:
       optimizer: "lamb" or "adamw".
       learning_rate, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
+      bias_correction: see ReleaseOptimizer.
       random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
     """
@@ -29,6 +30,7 @@ class TrainerOptions:
     num_warmup_steps: int = 0
     start_warmup_step: int = 0
     poly_power: float = 1.0
+    bias_correction: bool = False
     random_seed: int = 0
     gradient_accumulation_steps: int = 1
     gradient_checkpointing: bool = False
@@ -59,6 +61,7 @@ def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOp
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
                           options.loss_scaling, options.shapes_vary, options.parts)
         optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,
-                                     options.num_warmup_steps, options.start_warmup_step, options.poly_power)
+                                     options.num_warmup_steps, options.start_warmup_step, options.poly_power,
+                                     bias_correction=options.bias_correction)
         trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else steps_per_execution(run, strategy))
     return trainer

@@ -1,4 +1,4 @@
-"""LAMB and AdamW without bias correction, as in the release (release: lamb_optimizer.py, optimization.py)."""
+"""LAMB and AdamW, by default without bias correction, as in the release (lamb_optimizer.py, optimization.py)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]
 
 @keras.utils.register_keras_serializable(package="albert_tf")
 class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
-    """Adam with decoupled weight decay, without bias correction, and with LAMB's layer adaptation (You et al., 2020).
+    """Adam with decoupled weight decay and LAMB's layer adaptation (You et al., 2020).
 
         m = beta_1 * m + (1 - beta_1) * gradient
         v = beta_2 * v + (1 - beta_2) * gradient ** 2
         update = m / (sqrt(v) + epsilon) + weight_decay * variable
         variable -= learning_rate * norm(variable) / norm(update) * update
+
+    With bias correction, the update of step t (from 1) has m / (1 - beta_1 ** t) and v / (1 - beta_2 ** t) in the place
+    of m and v (Kingma and Ba, 2015). Without it, early updates are larger: three times after 100 steps.
 
     Args:
       learning_rate: a float, or a schedule over the steps.
@@ -34,18 +37,21 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
       exclude_from_weight_decay: regular expressions. Variables whose names match one have no weight decay.
       exclude_from_layer_adaptation: regular expressions. For variables whose names match one, the ratio of norms is 1.
         [".*"] makes the optimizer AdamW.
+      bias_correction: whether to correct the bias of the moments, which start at 0.
     """
 
     def __init__(
         self, learning_rate=0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-6,
         weight_decay: float = 0.01, exclude_from_weight_decay: Sequence[str] = (),
-        exclude_from_layer_adaptation: Sequence[str] = (), name: str = "lamb", **arguments,
+        exclude_from_layer_adaptation: Sequence[str] = (), bias_correction: bool = False, name: str = "lamb",
+        **arguments,
     ):
         super().__init__(name, **arguments)
         self._set_hyper("learning_rate", learning_rate)
         self.beta_1, self.beta_2, self.epsilon, self.weight_decay = beta_1, beta_2, epsilon, weight_decay
         self.exclude_from_weight_decay = list(exclude_from_weight_decay)
         self.exclude_from_layer_adaptation = list(exclude_from_layer_adaptation)
+        self.bias_correction = bias_correction
 
     def build(self, variables: Sequence[tf.Variable]) -> None:
         """Creates the slots of these variables, so that a checkpoint that is restored later can fill them."""
@@ -82,7 +88,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
             super().get_config(), learning_rate=self._serialize_hyperparameter("learning_rate"), beta_1=self.beta_1,
             beta_2=self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay,
             exclude_from_weight_decay=self.exclude_from_weight_decay,
-            exclude_from_layer_adaptation=self.exclude_from_layer_adaptation)
+            exclude_from_layer_adaptation=self.exclude_from_layer_adaptation, bias_correction=self.bias_correction)
 
     def _create_slots(self, var_list):
         for slot in ("m", "v"):  # names in checkpoints
@@ -96,6 +102,11 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                       one_minus_beta_2=1 - self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay)
         apply_state[var_device, var_dtype].update(
             {name: tf.constant(value, var_dtype) for name, value in values.items()})
+        if self.bias_correction:
+            step = tf.cast(self.iterations + 1, tf.float64)
+            apply_state[var_device, var_dtype].update(
+                m_correction=tf.cast(1 / (1 - self.beta_1**step), var_dtype),
+                v_correction=tf.cast(1 / (1 - self.beta_2**step), var_dtype))
 
     def _resource_apply_dense(self, grad, var, apply_state=None):
         place = var.device, var.dtype.base_dtype
@@ -120,7 +131,10 @@ def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool)
     """
     m = m * coefficients["beta_1"] + gradient * coefficients["one_minus_beta_1"]
     v = v * coefficients["beta_2"] + (gradient * gradient) * coefficients["one_minus_beta_2"]
-    update = m / (tf.sqrt(v) + coefficients["epsilon"])
+    corrected_m, corrected_v = m, v
+    if "m_correction" in coefficients:
+        corrected_m, corrected_v = m * coefficients["m_correction"], v * coefficients["v_correction"]
+    update = corrected_m / (tf.sqrt(corrected_v) + coefficients["epsilon"])
     if decays:
         update += coefficients["weight_decay"] * variable
     rate = coefficients["lr_t"]
@@ -154,6 +168,7 @@ def create_optimizer(
     start_warmup_step: int = 0,
     poly_power: float = 1.0,
     weight_decay_rate: float = 0.01,
+    bias_correction: bool = False,
 ) -> ReleaseOptimizer:
     """The release's optimizer with its schedule. It does not clip gradients; the trainer does (global norm 1).
 
@@ -161,6 +176,7 @@ def create_optimizer(
       name: "lamb" (You et al., 2020; pre-training) or "adamw" (fine-tuning).
       learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
       weight_decay_rate: rate of the weight decay of all variables except biases and those of LayerNorms.
+      bias_correction: see ReleaseOptimizer. The release has none.
 
     Raises:
       ValueError: name is unknown, an argument of the schedule is wrong, or weight_decay_rate is negative or not finite.
@@ -171,4 +187,4 @@ def create_optimizer(
     schedule = learning_rate_schedule(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
     return ReleaseOptimizer(
         learning_rate=schedule, weight_decay=weight_decay_rate, name=name, exclude_from_weight_decay=NOT_DECAYED,
-        exclude_from_layer_adaptation=NOT_DECAYED if name == "lamb" else [".*"])
+        exclude_from_layer_adaptation=NOT_DECAYED if name == "lamb" else [".*"], bias_correction=bias_correction)

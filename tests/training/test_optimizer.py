@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.optimizer import ReleaseOptimizer, create_optimizer
 from albert_tf.training.schedule import learning_rate_schedule
 
 pytestmark = pytest.mark.both_stacks
@@ -38,6 +38,31 @@ def test_twelve_steps_as_the_release_takes_them(recorded):
     for variable, key in zip(variables, keys):
         np.testing.assert_allclose(optimizer.get_slot(variable, "m"), numbers["adam_m|" + key], atol=3e-6, rtol=0)
         np.testing.assert_allclose(optimizer.get_slot(variable, "v"), numbers["adam_v|" + key], atol=3e-6, rtol=0)
+
+
+def test_with_bias_correction_steps_are_those_of_keras_adamw(golden):
+    numbers = np.load(golden / "optimizer_adamw.npz")
+    ours, keras_own = variables_of(numbers), variables_of(numbers)
+    # A small epsilon: Keras adds it before the correction of the second moment.
+    optimizers = [ReleaseOptimizer(0.01, epsilon=1e-12, bias_correction=True, exclude_from_layer_adaptation=[".*"]),
+                  keras.optimizers.AdamW(0.01, weight_decay=0.01, epsilon=1e-12)]
+    for step in range(12):
+        gradients = [numbers["grads|" + str(key).replace("/", "|")][step] for key in numbers["names"]]
+        for optimizer, variables in zip(optimizers, (ours, keras_own)):
+            optimizer.apply_gradients(zip(gradients, variables))
+        for one, other in zip(ours, keras_own):
+            np.testing.assert_allclose(one, other, atol=1e-6, rtol=0)
+
+
+def test_bias_correction_makes_the_first_update_of_lamb_and_adamw_as_long_as_the_rate_says():
+    """After one step the corrected moments are the gradient and its square, so that each element moves by the rate."""
+    for name in ("adamw", "lamb"):
+        variable = tf.Variable(tf.ones([4]), name=name)
+        optimizer = create_optimizer(name, learning_rate=1.0, num_train_steps=10, num_warmup_steps=0,
+                                     weight_decay_rate=0.0, bias_correction=True)
+        optimizer.learning_rate = 0.1
+        optimizer.apply_gradients([(tf.constant([3.0, 0.1, 20.0, 1.0]), variable)])
+        np.testing.assert_allclose(variable, np.full(4, 0.9), atol=2e-5)
 
 
 @pytest.mark.parametrize("gradient", [1.0, np.inf, np.nan], ids=str)
