@@ -2,9 +2,12 @@
 
     python pretrain_from_text.py --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
 
-A recipe is a JSON file: a list of runs of the other scripts, with their flags. Started again, it continues where it
-stopped. training.svg shows the evaluations. The recipe `continued` starts from --init_checkpoint and trains on two
-texts: a new one, and one like that of the earlier pre-training, so that the model keeps what it knows.
+A recipe is a JSON file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an
+earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir.
+
+Started again, the script continues where it stopped. training.svg shows the evaluations. The recipe `continued` starts
+from --init_checkpoint and trains on two texts: a new one, and one like that of the earlier pre-training, so that the
+model keeps what it knows.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from albert_tf import cli  # isort: split
 from absl import flags
 
 import albert_tf
-from albert_tf.json_files import read_json_object
+from albert_tf.config import AlbertConfig
+from albert_tf.files import write_text
+from albert_tf.json_files import check_keys, read_json_object
 from albert_tf.line_charts import Curve, Panel, write_charts
 from albert_tf.required_flags import define_required
-from albert_tf.script_runs import ScriptRuns, filled, placeholders
+from albert_tf.script_runs import Run, ScriptRuns, filled, parse_runs, placeholders
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.evaluation import read_history
 
@@ -43,32 +48,41 @@ PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_te
 
 def main():
     places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
-    recipe = recipe_runs(FLAGS.recipe)
-    for name in placeholders(recipe):
+    configs, recipe = read_recipe(FLAGS.recipe)
+    for name in placeholders([run.flags for run in recipe.values()]):
         if name in PLACES and name not in places:
             raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
     runs, stages = ScriptRuns(FLAGS.output_dir), []
-    for run in recipe:
-        flag_values = {name: filled(value, places) for name, value in run["flags"].items()}
-        runs.run(run["script"], **flag_values)
-        if run["script"] == "run_pretraining":
+    for name, config in configs.items():
+        write_text(os.path.join(FLAGS.output_dir, f"{name}.json"), config.to_json_string())
+    for run in recipe.values():
+        flag_values = {name: filled(value, places) for name, value in run.flags.items()}
+        runs.run(run.script, **flag_values)
+        if run.script == "run_pretraining":
             stages.append(flag_values["output_dir"])
             draw_training(stages, os.path.join(FLAGS.output_dir, "training.svg"))
 
 
-def recipe_runs(recipe: str) -> list[dict]:
-    """The runs of a recipe: script, and flags by name.
+def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:
+    """The configs and the runs of a recipe, by name.
 
     Raises:
-      ValueError: there is no such recipe, or it is no list of runs.
+      ValueError: there is no such recipe, or its file is wrong.
     """
     named = RECIPES / f"{recipe}.json"
     path = str(named) if named.is_file() else recipe
-    runs = read_json_object(path).get("runs")
-    if not isinstance(runs, list) or not all(isinstance(run, dict) and isinstance(run.get("script"), str)
-                                             and isinstance(run.get("flags"), dict) for run in runs):
-        raise ValueError(f"{path}: \"runs\" must be a list of objects with \"script\" and \"flags\"")
-    return runs
+    content = check_keys(read_json_object(path), path, dict(runs=dict), dict(configs=dict))
+    configs = {name: _changed_preset(config, f"{path}: configs.{name}")
+               for name, config in content.get("configs", {}).items()}
+    return configs, parse_runs(content["runs"], path)
+
+
+def _changed_preset(content: dict, place: str) -> AlbertConfig:
+    check_keys(content, place, dict(like=str, changes=dict))
+    try:
+        return AlbertConfig.from_dict({**AlbertConfig.preset(content["like"]).to_dict(), **content["changes"]})
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def draw_training(directories: list[str], path: str) -> None:

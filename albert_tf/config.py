@@ -265,5 +265,5 @@ PRESETS = {
     "bert_base": _size(768, 12, 0.1, embedding_size=768, cross_layer_sharing="none"),
     "bert_large": _size(1024, 24, 0.1, embedding_size=1024, cross_layer_sharing="none"),
     # The model that comes with the package (not in the paper). Its initial weights are larger, for the narrow layers.
-    "albert_tiny_en": dict(_size(256, 2, 0.0), vocab_size=8000, max_position_embeddings=256, initializer_range=0.06),
+    "albert_tiny_en": dict(_size(256, 4, 0.0), vocab_size=8000, max_position_embeddings=256, initializer_range=0.06),
 }

@@ -103,6 +103,35 @@ def check_characters(text: str, place: str) -> None:
         raise ValueError(f"{place}: {ascii(half.group())} is half of a surrogate pair, which is not a character")
 
 
+def check_keys(
+    content: Any, place: str, required: dict[str, type], optional: dict[str, type] | None = None
+) -> dict[str, Any]:
+    """Checks the keys of a JSON object, and the types of their values.
+
+    Args:
+      content: the object.
+      place: where it is, for error messages: a path, or a path with keys.
+      required, optional: types of the values by key. The object has all required keys and no others than these.
+
+    Returns:
+      The object.
+
+    Raises:
+      ValueError: the content is not an object; a key is missing or unknown; or a value has another type.
+    """
+    types = {**required, **(optional or {})}
+    if not isinstance(content, dict):
+        raise ValueError(f"{place} must be an object. Received: {content!r}")
+    for key in required.keys() - content.keys():
+        raise ValueError(f"{place}: {key!r} is missing")
+    for key, value in content.items():
+        if key not in types:
+            raise ValueError(f"{place}: unknown key {key!r}; the known ones are {', '.join(types)}")
+        if not isinstance(value, types[key]):
+            raise ValueError(f"{place}: {key!r} must be of type {types[key].__name__}. Received: {value!r}")
+    return content
+
+
 def _whole_number(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits):,} digits")

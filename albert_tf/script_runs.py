@@ -1,7 +1,11 @@
-"""Runs scripts one after the other, as a user would in a terminal."""
+"""Runs scripts one after the other, as a user would in a terminal.
+
+The recipes of pretrain_from_text.py and the scales of studies/ are JSON files of such runs.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -10,13 +14,52 @@ import shlex
 import subprocess
 import sys
 import time
+from typing import Any, Sequence
 
 import tensorflow as tf
 
 from albert_tf.data.tables import read_json_lines
 from albert_tf.files import write_text
+from albert_tf.json_files import check_keys
 
 FINISHED = "finished_runs.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run of a script and its flags, which may have placeholders: {NAME}."""
+
+    script: str
+    flags: dict[str, Any]
+
+
+def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()) -> dict[str, Run]:
+    """Parses runs by name. A run with "like" has the script and flags of an earlier run; its own flags replace them.
+
+    Args:
+      content: {"NAME": {"script": ..., "flags": {...}}, "NAME": {"like": "NAME", "flags": {...}}, ...}
+      place: path of the file for error messages.
+      reserved: names that runs must not have.
+
+    Raises:
+      ValueError: a name is reserved or no word; a key is missing, unknown or of another type; "like" is not the name
+        of an earlier run.
+    """
+    runs: dict[str, Run] = {}
+    for name, run in content.items():
+        of_run = f"{place}: runs.{name}"
+        if not re.fullmatch(r"\w+", name) or name in reserved:
+            other = f" other than {', '.join(reserved)}" if reserved else ""
+            raise ValueError(f"{of_run}: the name of a run must be a word of letters, digits and _{other}")
+        if isinstance(run, dict) and "like" in run:
+            check_keys(run, of_run, dict(like=str, flags=dict))
+            if run["like"] not in runs:
+                raise ValueError(f"{of_run}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
+            earlier = runs[run["like"]]
+            runs[name] = Run(earlier.script, {**earlier.flags, **run["flags"]})
+        else:
+            runs[name] = Run(**check_keys(run, of_run, dict(script=str, flags=dict)))
+    return runs
 
 
 def script_path(script: str) -> str:

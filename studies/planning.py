@@ -15,10 +15,9 @@ from typing import Any, Mapping
 from albert_tf.config import AlbertConfig
 from albert_tf.script_runs import filled, placeholders
 from studies.columns import COLUMNS
-from studies.study import Settings, Study, config_of, flags_of
+from studies.study import BUILT_IN, Settings, Study, config_of, flags_of
 
 RESULTS = "eval_results.json"
-BUILT_IN = ("here", "config", "base_config", "seed")  # placeholders that are neither runs nor the user's data
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,10 @@ its script. In "varies", an axis has labels with settings, or is itself a settin
     }
 
 The study trains all combinations of the axes' values, with each seed.
+
+In the flags of a scale's runs, {here} is the run's directory, {RUN} that of another run, {config} the file of the
+model's config, {base_config} the file of the scale's config without the settings, {seed} the seed; {text}, {glue_dir}
+and so on are the user's data.
 """
 
 from __future__ import annotations
@@ -17,15 +21,16 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import re
 from typing import Any
 
 from albert_tf.config import AlbertConfig
-from albert_tf.json_files import parse_json_object, read_json_object
+from albert_tf.json_files import check_keys, parse_json_object, read_json_object
+from albert_tf.script_runs import Run, parse_runs
 from studies.columns import COLUMNS
 
 FOLDER = pathlib.Path(__file__).parent
 SCALES = tuple(sorted(path.stem for path in (FOLDER / "scales").glob("*.json")))
+BUILT_IN = ("here", "config", "base_config", "seed")  # placeholders that are neither runs nor the user's data
 Settings = dict[str, Any]
 _CONFIG_FIELDS = frozenset(field.name for field in dataclasses.fields(AlbertConfig))
 
@@ -38,18 +43,6 @@ class Paper:
     finding: str
     columns: list[str] = dataclasses.field(default_factory=list)
     rows: list[list | None] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A run of a script and its flags, which may have placeholders.
-
-    {here} is the run's directory, {RUN} that of another run, {config} the file of the model's config, {base_config} the
-    file of the scale's config without the settings, {seed} the seed; {text}, {glue_dir} and so on are the user's data.
-    """
-
-    script: str
-    flags: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,16 +101,16 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     if not path.is_file():
         raise ValueError(f"no study {name!r}: use one of {', '.join(study_names())}, or the path of a study's file")
     scale_path = FOLDER / "scales" / f"{scale}.json"
-    content = _checked(read_json_object(str(path)), str(path),
-                       dict(question=str, paper=dict, columns=list, limits=str, scales=dict))
+    content = check_keys(read_json_object(str(path)), str(path),
+                         dict(question=str, paper=dict, columns=list, limits=str, scales=dict))
     if scale not in content["scales"]:
         raise ValueError(f"{path}: \"scales\" has no {scale!r}, only {', '.join(content['scales'])}")
     place = f"{path}: scales.{scale}"
-    at_scale = _checked(content["scales"][scale], place, dict(varies=dict), dict(settings=dict, seeds=list))
-    of_scale = _checked(read_json_object(str(scale_path)), str(scale_path),
-                        dict(about=str, seeds=list, config=dict, runs=dict),
-                        dict(training_flops_per_second=float, measured_on=str))
-    runs = _runs(of_scale["runs"], str(scale_path))
+    at_scale = check_keys(content["scales"][scale], place, dict(varies=dict), dict(settings=dict, seeds=list))
+    of_scale = check_keys(read_json_object(str(scale_path)), str(scale_path),
+                          dict(about=str, seeds=list, config=dict, runs=dict),
+                          dict(training_flops_per_second=float, measured_on=str))
+    runs = parse_runs(of_scale["runs"], str(scale_path), BUILT_IN)
     for column in content["columns"]:
         if column not in COLUMNS:
             raise ValueError(f"{path}: unknown column {column!r}; the known ones are {', '.join(COLUMNS)}")
@@ -182,24 +175,6 @@ def _label(value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _runs(content: dict, path: str) -> dict[str, Run]:
-    """The runs of a scale. "like" copies script and flags of an earlier run; the run's own flags replace them."""
-    runs: dict[str, Run] = {}
-    for name, run in content.items():
-        place = f"{path}: runs.{name}"
-        if not re.fullmatch(r"\w+", name) or name == "config":
-            raise ValueError(f"{place}: the name of a run must be a word of letters, digits and _ other than config")
-        if "like" in run:
-            run = _checked(run, place, dict(like=str, flags=dict))
-            if run["like"] not in runs:
-                raise ValueError(f"{place}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
-            base = runs[run["like"]]
-            runs[name] = Run(base.script, {**base.flags, **run["flags"]})
-        else:
-            runs[name] = Run(**_checked(run, place, dict(script=str, flags=dict)))
-    return runs
-
-
 def _check_settings(settings: Settings, config: dict, runs: dict[str, Run], place: str) -> None:
     for name in settings:
         owner, dot, key = name.partition(".")
@@ -216,7 +191,7 @@ def _check_settings(settings: Settings, config: dict, runs: dict[str, Run], plac
 
 def _paper(content: dict, path: str, configurations: int) -> Paper:
     place = f"{path}: paper"
-    paper = Paper(**_checked(content, place, dict(source=str, finding=str), dict(columns=list, rows=list)))
+    paper = Paper(**check_keys(content, place, dict(source=str, finding=str), dict(columns=list, rows=list)))
     for row in paper.rows:
         if row is not None and not (isinstance(row, list) and len(row) == 1 + len(paper.columns)):
             raise ValueError(f"{place}: a row must be null, or a label and a number for each of {len(paper.columns)} "
@@ -231,18 +206,3 @@ def _seeds(seeds: list, place: str) -> list[int]:
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
         raise ValueError(f"{place}: seeds must be whole numbers, at least one. Received: {seeds!r}")
     return seeds
-
-
-def _checked(content, place: str, required: dict[str, type], optional: dict[str, type] | None = None) -> dict:
-    """Raises ValueError, with the place in the file, if a key is missing, unknown, or has a value of another type."""
-    types = {**required, **(optional or {})}
-    if not isinstance(content, dict):
-        raise ValueError(f"{place} must be an object. Received: {content!r}")
-    for key in required.keys() - content.keys():
-        raise ValueError(f"{place}: {key!r} is missing")
-    for key, value in content.items():
-        if key not in types:
-            raise ValueError(f"{place}: unknown key {key!r}; the known ones are {', '.join(types)}")
-        if not isinstance(value, types[key]):
-            raise ValueError(f"{place}: {key!r} must be of type {types[key].__name__}. Received: {value!r}")
-    return content

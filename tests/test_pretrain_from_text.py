@@ -1,8 +1,8 @@
 """Pre-training by a recipe: the package's recipes are valid, and lead from a text to a model that loads."""
 
+import dataclasses
 import json
 import pathlib
-import re
 import subprocess
 
 import pytest
@@ -12,20 +12,30 @@ from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
 import albert_tf
+from albert_tf.script_runs import parse_runs, placeholders
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=3, train_batch_size=4, eval_batch_size=4,
                num_train_steps=2, num_warmup_steps=1, save_checkpoints_steps=1, precision="float32", num_workers=1)
 
 
+def read_runs(recipe):
+    return parse_runs(json.loads((RECIPES / f"{recipe}.json").read_text())["runs"], recipe)
+
+
+def layers(directory):
+    return json.loads((directory / "albert_config.json").read_text())["num_hidden_layers"]
+
+
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
 def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
-    runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
+    runs = read_runs(recipe)
     with loaded("pretrain_from_text.py") as pretrain_from_text:
-        assert set(re.findall(r"\{(\w+)\}", json.dumps(runs))) <= {flag.name for flag in pretrain_from_text.flags}
-    for run in runs:
-        with loaded(f"{run['script']}.py") as script:
-            assert set(run["flags"]) <= {flag.name for flag in script.flags}
+        names = {name for run in runs.values() for name in placeholders(run.flags)}
+        assert names <= {flag.name for flag in pretrain_from_text.flags}
+    for run in runs.values():
+        with loaded(f"{run.script}.py") as script:
+            assert set(run.flags) <= {flag.name for flag in script.flags}
 
 
 @pytest.mark.long
@@ -33,13 +43,17 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
 def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch):
     """With a tiny model, two steps in each stage, and one process for all scripts."""
     write_synthetic_text(tmp_path / "text.txt")
-    runs = json.loads((RECIPES / f"{recipe}.json").read_text())["runs"]
-    for run in runs:
-        run["flags"].update({name: value for name, value in SHORTER.items() if name in run["flags"]})
-        if "albert_config_file" in run["flags"]:
-            run["flags"]["albert_config_file"] = str(tmp_path / "config.json")
-    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": 50}))
-    (tmp_path / "recipe.json").write_text(json.dumps(dict(runs=runs)))
+    content = json.loads((RECIPES / f"{recipe}.json").read_text())
+    for config in content.get("configs", {}).values():
+        config["changes"] = {**CONFIG, "vocab_size": 50, **config["changes"]}
+    runs = read_runs(recipe)
+    for run in runs.values():
+        run.flags.update({name: value for name, value in SHORTER.items() if name in run.flags})
+        if run.flags.get("albert_config_file") == recipe:
+            run.flags["albert_config_file"] = str(tmp_path / "config.json")
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": 50, "num_hidden_layers": 4}))
+    content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
+    (tmp_path / "recipe.json").write_text(json.dumps(content))
     commands = []
     with ScriptSession() as session, loaded("pretrain_from_text.py") as pretrain_from_text:
         def run_in_session(command):
@@ -57,9 +71,10 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
         printed = session.run(script="fill_mask.py", init_checkpoint=model, text="the old [MASK] saw")
     assert "the old" in printed
     curve = (tmp_path / "out/training.svg").read_text()
-    stages = [pathlib.Path(run["flags"]["output_dir"]).name for run in runs
-              if run["script"] == "run_pretraining" and "num_train_steps" in run["flags"]]
-    assert all(f">{stage.replace('_', ' ')}<" in curve for stage in stages)
+    stages = [name for name, run in runs.items() if run.script == "run_pretraining" and "num_train_steps" in run.flags]
+    assert stages and all(f">{stage.replace('_', ' ')}<" in curve for stage in stages)
+    if recipe == "albert_tiny_en":
+        assert [layers(tmp_path / "out" / stage) for stage in stages] == [2, 4, 4]
 
 
 def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
@@ -67,3 +82,21 @@ def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
         assert pretrain_from_text(recipe="continued", text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path),
                                   init_checkpoint="albert_tiny_en", earlier_dev_text="dev.txt") == 1
     assert "--earlier_text is missing: the recipe continued uses it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content, message", [
+    (dict(), "'runs' is missing"),
+    (dict(runs=[]), "'runs' must be of type dict"),
+    (dict(runs={}, configs=dict(small=dict(like="albert_tiny_en"))), "configs.small: 'changes' is missing"),
+    (dict(runs={}, configs=dict(small=dict(like="none", changes={}))), "configs.small: no preset 'none'"),
+    (dict(runs={}, configs=dict(small=dict(like="albert_tiny_en", changes=dict(heads=2)))),
+     "configs.small: unknown config key: heads"),
+    (dict(runs=dict(first=dict(like="second", flags={}))), "runs.first: \"like\" must be the name of an earlier run"),
+])
+def test_a_wrong_recipe_is_refused_with_its_path_and_key(content, message, tmp_path, capsys):
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(content))
+    with loaded("pretrain_from_text.py") as pretrain_from_text:
+        assert pretrain_from_text(recipe=str(path), text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path)) == 1
+    printed = capsys.readouterr().err
+    assert str(path) in printed and message in printed
