@@ -18,6 +18,7 @@ _GROUP = re.compile(r"/group_\d+/")
 _COUNTERS = ("global_step", "save_counter")
 # The classifiers' variables, whose shapes depend on the number of labels.
 _OF_THE_LABELS = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
+_POSITIONS = "bert/embeddings/position_embeddings"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,8 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
     """Assigns the source's values to a model's variables with the same names, one by one, and logs the report.
 
     A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
+    Positions that the source does not have repeat those that it has, from the first on (Beltagy et al., 2020, section
+    5), so that they can be learned with longer inputs.
 
     Args:
       model: any model of albert_tf.modeling.
@@ -70,7 +73,7 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
     report = matching.report()
     for variable, name in matches:
         if name is not None:
-            variable.assign(source.value(name))
+            variable.assign(_value(source, name, variable.shape))
     logging.info("%s: %s", source.path, report)
     return report
 
@@ -96,7 +99,7 @@ def build_restored(
         # Variables that are not trainable are metrics, or counters of Keras.
         name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
         if name:
-            variable["initial_value"] = lambda: source.value(name)
+            variable["initial_value"] = lambda: _value(source, name, variable["shape"])
         return next_creator(**variable)
 
     with tf.variable_creator_scope(create):
@@ -104,6 +107,16 @@ def build_restored(
     report = matching.report()
     logging.info("%s: %s", source.path, report)
     return made, report
+
+
+def _value(source: Source, name: str, shape) -> tf.Tensor:
+    """The value of a variable with this shape. Missing position embeddings repeat those of the source."""
+    value, length = source.value(name), shape[0] if name == _POSITIONS else None
+    if length is None or length == value.shape[0]:
+        return value
+    logging.warning("%s has %d positions, the model %d: the missing ones start as copies of these, from the first on",
+                    source.path, value.shape[0], length)
+    return tf.gather(value, tf.range(length) % value.shape[0])
 
 
 class _Matching:
@@ -125,7 +138,7 @@ class _Matching:
         theirs, ours = self._source.shapes.get(wanted), list(shape)
         if theirs is None:
             self._not_restored[name] = "missing"
-        elif list(theirs) == ours:
+        elif list(theirs) == ours or (name == _POSITIONS and theirs[0] < ours[0] and list(theirs[1:]) == ours[1:]):
             self._restored.append(name)
             self._used.add(wanted)
             return wanted
