@@ -44,14 +44,15 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     """With a tiny model, two steps in each stage, and one process for all scripts."""
     write_synthetic_text(tmp_path / "text.txt")
     content = json.loads((RECIPES / f"{recipe}.json").read_text())
+    tiny = {**CONFIG, "vocab_size": 50, "num_hidden_layers": 4, "max_position_embeddings": 100}
     for config in content.get("configs", {}).values():
-        config["changes"] = {**CONFIG, "vocab_size": 50, **config["changes"]}
+        config["changes"] = {**tiny, **config["changes"]}
     runs = read_runs(recipe)
     for run in runs.values():
         run.flags.update({name: value for name, value in SHORTER.items() if name in run.flags})
         if run.flags.get("albert_config_file") == recipe:
             run.flags["albert_config_file"] = str(tmp_path / "config.json")
-    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": 50, "num_hidden_layers": 4}))
+    (tmp_path / "config.json").write_text(json.dumps(tiny))
     content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
     (tmp_path / "recipe.json").write_text(json.dumps(content))
     commands = []
