@@ -59,6 +59,8 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
                       "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
+    flags.DEFINE_bool("group_by_length", True, "Whether the examples of a training batch have similar lengths, which "
+                      "saves the time of padding. If false, they are drawn at random, as in the release.")
     flags.DEFINE_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
                          *bounds.BATCH_SIZE)
     flags.DEFINE_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",

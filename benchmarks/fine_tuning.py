@@ -65,11 +65,15 @@ def once(name, run):
 
 def run_ours(task, seed):
     settings, output_dir = SETTINGS[task], os.path.join(FLAGS.output_dir, f"{task}_model_{seed}")
+    warmup = settings.steps // 10
     common = dict(
         init_checkpoint=FLAGS.model, output_dir=output_dir, seed=seed, do_train=True, max_seq_length=settings.length,
-        train_batch_size=settings.batch, learning_rate=settings.learning_rate, train_step=settings.steps,
-        warmup_step=settings.steps // 10, save_checkpoints_steps=settings.steps, precision="mixed_bfloat16",
-        bias_correction=True, verbosity=-1)  # as PyTorch's AdamW does
+        train_batch_size=settings.batch, train_step=settings.steps, warmup_step=warmup,
+        save_checkpoints_steps=settings.steps, precision="mixed_bfloat16", verbosity=-1,
+        # The three differences from Hugging Face's training: the release's decay of the rate is counted from step 0,
+        # Hugging Face's from the end of the warm-up; bias correction; batches of any lengths.
+        learning_rate=settings.learning_rate * settings.steps / (settings.steps - warmup), bias_correction=True,
+        group_by_length=False)
     if task.startswith("squad"):
         train, dev = squad_files(task)
         run_script("run_squad", train_file=train, predict_file=dev, do_predict=True, **common)

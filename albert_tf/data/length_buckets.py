@@ -2,9 +2,9 @@
 
 A padding token costs as much time as any other. So a batch has examples of similar length, and is padded to one of a
 few lengths, the buckets. In training, examples are sorted by length within a window of batches of one epoch
-(length_order.py). Element-wise chains are compiled once per bucket. Which examples a step gets does not depend on the
-buckets: --pad_to_max_length changes the padding and nothing else. As in data/batching.py, the order is a pure function
-of (seed, step).
+(length_order.py), unless --nogroup_by_length asks for random batches. Element-wise chains are compiled once per bucket.
+Which examples a step gets does not depend on the buckets: --pad_to_max_length changes the padding and nothing else. As
+in data/batching.py, the order is a pure function of (seed, step).
 
     buckets = bucket_lengths(max_seq_length)
     training_batches(table, batch_size, buckets, seed, first_step, context)
@@ -38,7 +38,7 @@ def bucket_lengths(max_seq_length: int, pad_to_max_length: bool = False) -> tupl
 
 def training_batches(
     table: FeatureTable, batch_size: int, buckets: tuple[int, ...], seed: int, first_step: int,
-    context: tf.distribute.InputContext,
+    context: tf.distribute.InputContext, group_by_length: bool = True,
 ) -> tf.data.Dataset:
     """An endless data set of batches that begins with the batch of `first_step`. Each epoch has its own order.
 
@@ -51,9 +51,11 @@ def training_batches(
       seed: seed of the order.
       first_step: number of steps that have been done before.
       context: decides which rows of each batch belong to this process and its replicas.
+      group_by_length: whether the examples of a batch have similar lengths. If false, they are drawn at random.
     """
-    order = LengthOrder(table.sizes, batch_size, WINDOW, seed)
-    batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, WINDOW)
+    window = WINDOW if group_by_length else 1
+    order = LengthOrder(table.sizes, batch_size, window, seed)
+    batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, window)
     # With several workers, only a data set of infinite cardinality keeps its static batch size.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return padded_batches(batches, table, batch_size, buckets, context).apply(endless)

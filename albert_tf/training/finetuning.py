@@ -71,6 +71,7 @@ class FineTuningOptions:
       trainer: options of each run's trainer. Its random_seed is replaced by the seed of the run.
       seeds: one seed for each run. Several runs are in output_dir/seed_N.
       buckets: lengths to which batches are padded.
+      group_by_length: whether the examples of a training batch have similar lengths.
       init_checkpoint: path of the initial weights; None for random weights.
       ensemble_checkpoints: paths of checkpoints whose predictions are averaged, instead of using a run's checkpoint.
       eval_batch_size, predict_batch_size: examples of a batch, over all replicas.
@@ -85,6 +86,7 @@ class FineTuningOptions:
     trainer: TrainerOptions
     seeds: tuple[int, ...]
     buckets: tuple[int, ...]
+    group_by_length: bool = True
     init_checkpoint: str | None = None
     ensemble_checkpoints: tuple[str, ...] = ()
     eval_batch_size: int = 8
@@ -137,7 +139,8 @@ class FineTuning:
 
             def batches_from(first_step, seed=seed):
                 return lambda context: training_batches(
-                    table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context)
+                    table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context,
+                    self.options.group_by_length)
 
             options = dataclasses.replace(self.options.run, output_dir=directory)
             trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,

@@ -1,5 +1,7 @@
 """Batches of features: the examples of each step, and their padding."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,8 +23,8 @@ def taken(dataset, count):
     return [{name: values.numpy() for name, values in batch.items()} for batch in dataset.take(count)]
 
 
-def training(examples, count, first_step=0, seed=1, buckets=bucket_lengths(MAX_SEQ_LENGTH), context=ALONE):
-    return taken(training_batches(examples, BATCH, buckets, seed, first_step, context), count)
+def training(examples, count, first_step=0, seed=1, buckets=bucket_lengths(MAX_SEQ_LENGTH), context=ALONE, **grouping):
+    return taken(training_batches(examples, BATCH, buckets, seed, first_step, context, **grouping), count)
 
 
 def test_buckets_end_with_the_longest_length_and_padding_to_it_is_one_bucket():
@@ -55,6 +57,14 @@ def test_padding_changes_nothing_but_the_padding(examples):
 def test_examples_of_one_length_come_together(examples):
     spread = [np.ptp(batch["input_mask"].sum(axis=1)) for batch in training(examples, WINDOW)]
     assert np.mean(spread) < 2  # of four random ones: about 20
+
+
+def test_without_grouping_batches_are_random_and_an_epoch_has_each_example_once(examples):
+    batches = training(examples, COUNT, group_by_length=False)  # BATCH epochs
+    spread = [np.ptp(batch["input_mask"].sum(axis=1)) for batch in batches]
+    assert np.mean(spread) > 10
+    counts = collections.Counter(tuple(row[row > 0]) for batch in batches for row in batch["input_ids"])
+    assert set(counts.values()) == {BATCH} and len(counts) == COUNT
 
 
 def table_of(count):
