@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
+from typing import Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -115,6 +117,7 @@ class EndOnSignal(StepCallback):
     def __init__(self, first_step: int, save, writes: bool):
         super().__init__(first_step)
         self._save, self._writes, self._received = save, writes, False
+        self._saved_step: int | None = None  # in the block of `saved`
 
     def __enter__(self):
         self._previous = signal.signal(signal.SIGTERM, self._receive if self._writes else signal.SIG_IGN)
@@ -123,15 +126,32 @@ class EndOnSignal(StepCallback):
     def __exit__(self, *_):
         signal.signal(signal.SIGTERM, self._previous)
 
-    def _receive(self, *_):
-        self._received = True
+    @contextlib.contextmanager
+    def saved(self, step: int) -> Iterator[None]:
+        """A block in which the signal ends the process at once, since nothing is lost: `step` is saved."""
+        self._saved_step = step
+        try:
+            if self._received:
+                self._end(step)
+            yield
+        finally:
+            self._saved_step = None
 
     def on_step(self, step, logs):
         """Saves and ends the run after a signal."""
         if self._received:
             self._save(step)
-            logging.info("ending after SIGTERM; step %d is saved", step)
-            sys.exit(128 + signal.SIGTERM)
+            self._end(step)
+
+    def _receive(self, *_):
+        self._received = True
+        if self._saved_step is not None:
+            self._end(self._saved_step)
+
+    @staticmethod
+    def _end(step):
+        logging.info("ending after SIGTERM; step %d is saved", step)
+        sys.exit(128 + signal.SIGTERM)
 
 
 class SkippedSteps(StepCallback):

@@ -96,18 +96,20 @@ def train(
             evaluator.log_best()
         return False
 
+    writes = is_chief(strategy)
+    end_on_signal = callbacks.EndOnSignal(first_step, checkpoints.save, writes)
+
     def save(step: int) -> None:
         checkpoints.save(step)
         if evaluator is not None:
-            evaluator(step)
+            with end_on_signal.saved(step):
+                evaluator(step)
             if evaluator.patience_is_over:
                 logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
                 trainer.stop_training = True
 
-    writes = is_chief(strategy)
     if writes:
         before_steps()
-    end_on_signal = callbacks.EndOnSignal(first_step, checkpoints.save, writes)
     step_callbacks = [callbacks.SkippedSteps(first_step),
                       callbacks.Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
                       end_on_signal]

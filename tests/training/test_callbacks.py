@@ -74,6 +74,27 @@ def test_sigterm_saves_the_step_and_ends_the_process():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_sigterm_ends_the_process_during_an_evaluation(when):
+    done = []
+
+    def evaluate(step):
+        if when == "during":
+            os.kill(os.getpid(), signal.SIGTERM)
+        done.append("evaluation")
+
+    def save(step):
+        if when == "before":
+            os.kill(os.getpid(), signal.SIGTERM)
+        done.append(step)
+        with end_on_signal.saved(step):
+            evaluate(step)
+
+    with pytest.raises(SystemExit) as ended, callbacks.EndOnSignal(0, done.append, writes=True) as end_on_signal:
+        fit([1.0] * 8, callbacks.Saving(0, 8, 3, save), end_on_signal)
+    assert done == [3] and ended.value.code == 128 + signal.SIGTERM
+
+
 def test_the_handler_of_sigterm_is_put_back_after_an_error():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), callbacks.EndOnSignal(0, print, writes=True):
