@@ -136,7 +136,6 @@ class ScriptRuns:
     def __init__(self, directory: str):
         tf.io.gfile.makedirs(directory)
         self._path = os.path.join(directory, FINISHED)
-        self._finished = [run for _, run in read_json_lines(self._path)] if tf.io.gfile.exists(self._path) else []
 
     def run(self, script: str, **flag_values) -> None:
         """Runs a script with these flags, unless it has finished with them before.
@@ -149,11 +148,15 @@ class ScriptRuns:
         start = time.monotonic()
         run_script(script, **flag_values)
         seconds = round(time.monotonic() - start, 1)
-        self._finished.append(dict(script=script, arguments=arguments(flag_values), seconds=seconds))
-        write_text(self._path, "".join(json.dumps(run) + "\n" for run in self._finished))
+        # Read again, because another process may have finished a run in the meantime.
+        finished = [*self._finished(), dict(script=script, arguments=arguments(flag_values), seconds=seconds)]
+        write_text(self._path, "".join(json.dumps(run) + "\n" for run in finished))
 
     def seconds(self, script: str, **flag_values) -> float | None:
         """The seconds that a run with these flags took (after its last interruption); None if it has not finished."""
         this = script, arguments(flag_values)
-        return next((run.get("seconds", 0.0) for run in self._finished if (run["script"], run["arguments"]) == this),
+        return next((run.get("seconds", 0.0) for run in self._finished() if (run["script"], run["arguments"]) == this),
                     None)
+
+    def _finished(self) -> list[dict[str, Any]]:
+        return [run for _, run in read_json_lines(self._path)] if tf.io.gfile.exists(self._path) else []

@@ -41,6 +41,15 @@ def test_finished_runs_are_skipped_later_unless_their_flags_change(tmp_path, sta
     assert len(started) == 3
 
 
+def test_two_processes_with_one_folder_keep_each_others_runs(tmp_path, started):
+    first, second = ScriptRuns(str(tmp_path)), ScriptRuns(str(tmp_path))
+    first.run("fill_mask", top_k=1)
+    second.run("fill_mask", top_k=2)
+    first.run("fill_mask", top_k=2)
+    ScriptRuns(str(tmp_path)).run("fill_mask", top_k=1)
+    assert len(started) == 2
+
+
 def test_a_run_that_failed_is_an_error_and_runs_again(tmp_path, started):
     for _ in range(2):
         with pytest.raises(ValueError, match="fill_mask.py ended with status 3"):
