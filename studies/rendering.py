@@ -44,12 +44,11 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
             _plateau(rows)]
     if unmeasured:
         page.append(f"Not measured, because their data are missing: {', '.join(unmeasured)}.")
-    comparisons = _comparisons(rows, columns)
-    if comparisons:
-        page += [f"Differences from {comparisons[0]!r}, with 95 % intervals: over seeds (Welch), or by paired "
-                 "bootstrap over the examples that both models answered, whichever is wider. In bold: intervals "
-                 "without zero.",
-                 markdown_table(["", *(COLUMNS[column].title for column in columns)], comparisons[1])]
+    differences = _differences(study, rows, columns)
+    if differences:
+        page += ["Differences with 95 % intervals: over seeds (Welch), or by paired bootstrap over the examples that "
+                 "both models answered, whichever is wider. In bold: intervals without zero.",
+                 markdown_table(["difference", *(COLUMNS[column].title for column in columns)], differences)]
     page += [f"What this scale cannot tell: {study.limits}", "![results](results.svg)",
              f"Command: `{_command(study)}` with the flags of the data (docs/studies.md)."]
     return page
@@ -114,13 +113,13 @@ def _share_past_plateau(rows: list[Row]) -> str:
     return f"{len(past)} of {len(trained)} configurations that were trained are past it."
 
 
-def _comparisons(rows: list[Row], columns: list[str]) -> tuple[str, list[list[str]]] | None:
-    """The first configuration that has results, and the differences of the others from it."""
-    measured = [row for row in rows if any(row.values.values())]
-    if len(measured) < 2:
-        return None
-    first, *others = measured
-    return first.label, [[row.label, *(_interval(compare(row, first, column)) for column in columns)] for row in others]
+def _differences(study: Study, rows: list[Row], columns: list[str]) -> list[list[str]]:
+    """The configurations that have results, each minus its reference."""
+    measured = {row.label: row for row in rows if any(row.values.values())}
+    pairs = ((measured[label], measured[reference]) for label, reference in study.references.items()
+             if label != reference and {label, reference} <= set(measured))
+    return [[f"{row.label} − {reference.label}", *(_interval(compare(row, reference, column)) for column in columns)]
+            for row, reference in pairs]
 
 
 def _interval(interval: Interval | None) -> str:

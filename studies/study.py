@@ -8,7 +8,9 @@ its script. In "varies", an axis has labels with settings, or is itself a settin
       "config.embedding_size": [64, 128]
     }
 
-The study trains all combinations of the axes' values, with each seed.
+The study trains all combinations of the axes' values, with each seed. "reference" has a label for some axes: each
+configuration is compared with the one that has these labels, and its own labels on the other axes. Without it, each
+is compared with the first.
 
 In the flags of a scale's runs, {here} is the run's directory, {RUN} that of another run, {config} the file of the
 model's config, {base_config} the file of the scale's config without the settings, {seed} the seed; {text}, {glue_dir}
@@ -21,7 +23,7 @@ import dataclasses
 import itertools
 import json
 import pathlib
-from typing import Any
+from typing import Any, Iterable
 
 from albert_tf.config import AlbertConfig
 from albert_tf.json_files import check_keys, parse_json_object, read_json_object
@@ -56,6 +58,7 @@ class Study:
       paper: the paper's answer.
       columns: names of COLUMNS.
       configurations: all settings by label, in the order of the paper's rows.
+      references: for each label the label of the configuration that it is compared with.
       settings: settings of the study that are the same in all configurations.
       overrides: settings of the command line, which replace the study's.
       seeds: the seeds with which each configuration is trained.
@@ -72,6 +75,7 @@ class Study:
     paper: Paper
     columns: list[str]
     configurations: dict[str, Settings]
+    references: dict[str, str]
     settings: Settings
     overrides: Settings
     seeds: list[int]
@@ -106,7 +110,8 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     if scale not in content["scales"]:
         raise ValueError(f"{path}: \"scales\" has no {scale!r}, only {', '.join(content['scales'])}")
     place = f"{path}: scales.{scale}"
-    at_scale = check_keys(content["scales"][scale], place, dict(varies=dict), dict(settings=dict, seeds=list))
+    at_scale = check_keys(content["scales"][scale], place, dict(varies=dict),
+                          dict(reference=dict, settings=dict, seeds=list))
     of_scale = check_keys(read_json_object(str(scale_path)), str(scale_path),
                           dict(about=str, seeds=list, config=dict, runs=dict),
                           dict(training_flops_per_second=float, measured_on=str))
@@ -115,14 +120,15 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
         if column not in COLUMNS:
             raise ValueError(f"{path}: unknown column {column!r}; the known ones are {', '.join(COLUMNS)}")
     common = at_scale.get("settings", {})
-    configurations = {label: {**common, **settings, **(overrides or {})}
-                      for label, settings in _product(at_scale["varies"], place).items()}
+    axes = _axes(at_scale["varies"], place)
+    configurations = {label: {**common, **settings, **(overrides or {})} for label, settings in _product(axes).items()}
     for label, settings in configurations.items():
         _check_settings(settings, of_scale["config"], runs, f"{place} {label!r}")
     paper = _paper(content["paper"], str(path), len(configurations))
     return Study(
-        path.stem, scale, content["question"], content["limits"], paper, content["columns"], configurations, common,
-        overrides or {}, _seeds(at_scale.get("seeds", of_scale["seeds"]), place), of_scale["config"], runs,
+        path.stem, scale, content["question"], content["limits"], paper, content["columns"], configurations,
+        _references(axes, at_scale.get("reference"), place), common, overrides or {},
+        _seeds(at_scale.get("seeds", of_scale["seeds"]), place), of_scale["config"], runs,
         of_scale["about"], of_scale.get("training_flops_per_second"))
 
 
@@ -157,18 +163,38 @@ def _part(settings: Settings, owner: str) -> dict[str, Any]:
     return {name: value for (of, name), value in split.items() if of == owner}
 
 
-def _product(varies: dict, place: str) -> dict[str, Settings]:
-    """All combinations of the axes' labels, and their settings."""
-    axes = []
+def _axes(varies: dict, place: str) -> dict[str, dict[str, Settings]]:
+    """The axes, each with its labels and their settings."""
+    axes = {}
     for axis, levels in varies.items():
         if isinstance(levels, list):
             levels = {_label(value): {axis: value} for value in levels}
         if not isinstance(levels, dict) or not levels or not all(isinstance(level, dict) for level in levels.values()):
             raise ValueError(f"{place}.varies: {axis!r} must be a list of values, or an object of labels and settings")
-        axes.append(levels.items())
-    combinations = itertools.product(*axes)
-    return {", ".join(label for label, _ in levels): {name: value for _, settings in levels
-                                                      for name, value in settings.items()} for levels in combinations}
+        axes[axis] = levels
+    return axes
+
+
+def _product(axes: dict[str, dict[str, Settings]]) -> dict[str, Settings]:
+    """All combinations of the axes' labels, and their settings."""
+    combinations = itertools.product(*(levels.items() for levels in axes.values()))
+    return {_joined(label for label, _ in levels): {name: value for _, settings in levels
+                                                    for name, value in settings.items()} for levels in combinations}
+
+
+def _references(axes: dict[str, dict[str, Settings]], reference: dict[str, str] | None, place: str) -> dict[str, str]:
+    """For the label of each combination, the label of the one that it is compared with."""
+    if reference is None:
+        reference = {axis: next(iter(levels)) for axis, levels in axes.items()}
+    for axis, label in reference.items():
+        if label not in axes.get(axis, {}):
+            raise ValueError(f"{place}.reference: there is no {label!r} in \"varies\" of {axis!r}")
+    return {_joined(labels): _joined(reference.get(axis, label) for axis, label in zip(axes, labels))
+            for labels in itertools.product(*axes.values())}
+
+
+def _joined(labels: Iterable[str]) -> str:
+    return ", ".join(labels)
 
 
 def _label(value) -> str:

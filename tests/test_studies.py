@@ -84,7 +84,15 @@ def test_configurations_differ_in_the_varied_settings_only():
     assert nsp["pretraining"].flags["input_file"] == nsp["train_records"].directory + "/train.tfrecord"
     assert len({trial.runs["pretraining"].directory for trial in trials}) == 9
     base, = (trial for trial in planned("embedding_size") if (trial.label, trial.seed) == ("all shared, 128", 1))
-    assert base.runs["pretraining"] == sop["pretraining"]  # studies share models
+    assert base.runs["pretraining"] == planned("masked_share")[0].runs["pretraining"]  # studies share models
+
+
+def test_a_configuration_is_compared_with_its_reference_or_with_the_first():
+    assert read_study("sharing", "small").references == {
+        f"{size}, {sharing}": f"{size}, not shared" for size in ("256", "128")
+        for sharing in ("all shared", "attention shared", "ffn shared", "not shared")}
+    assert set(read_study("sentence_objective", "paper").references.values()) == {"sop"}
+    assert set(read_study("depth", "small").references.values()) == {"1"}
 
 
 def test_models_of_all_depths_start_from_the_model_of_the_scale():
@@ -136,6 +144,8 @@ def write_study(path, change=lambda content: None, **small):
     (lambda c: c["scales"]["small"].update(settings={"config.depth": 2}), "the config has no field 'depth'"),
     (lambda c: c["scales"]["small"].update(settings={"pretrainig.precision": "float32"}), "'pretrainig.precision'"),
     (lambda c: c["scales"]["small"].update(settings={"config.num_hidden_layers": 0}), "scales.small 'all': num_hidden"),
+    (lambda c: c["scales"]["small"].update(reference={"config.cross_layer_sharing": "most"}), "there is no 'most'"),
+    (lambda c: c["scales"]["small"].update(reference={"sharing": "all"}), "no 'all' in \"varies\" of 'sharing'"),
     (lambda c: c["scales"]["small"].update(seeds=["one"]), "at least one. Received: ['one']"),
     (lambda c: c["paper"].update(columns=["x"], rows=[["a", 1]]), "1 rows for 2 configurations"),
     (lambda c: c["paper"].update(columns=["x"], rows=[["a"], None]), "Received: ['a']"),
@@ -303,7 +313,7 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
                                                             ["another", "81.0"]]
     assert 'pretraining.num_train_steps 2' in page and "--scale=small --set=sst2.warmup_step=1` with" in page
     assert "0 of 2 configurations that were trained are past it" in page
-    assert "Not measured, because their data are missing: SQuAD 1.1 F1." in page and "Differences from 'all'" in page
+    assert "Not measured, because their data are missing: SQuAD 1.1 F1." in page and "| none − all |" in page
     assert (tmp_path / "out/mine.small/results.svg").read_text().count("<polyline") == 3
 
 
