@@ -27,8 +27,8 @@ flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release'
                   "TF-Hub module.")
 flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
 flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides on the head to convert. Default: the "
-                  "kind that the names of the variables tell.")
+flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides which head is converted. Default: "
+                  "inferred from the names of the variables.")
 flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
                     "--init_checkpoint replaces it and --checkpoint_name).")
 flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Name of the checkpoint in --albert_directory.")

@@ -1,4 +1,4 @@
-"""Prints number of variables, compute per token and cost of pre-training of models, with the paper's figures.
+"""Prints the number of variables, the compute per token and the cost of pre-training of models, beside the paper's.
 
 (Lan et al., 2020, tables 1, 3 and 4.)
 

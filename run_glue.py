@@ -2,9 +2,10 @@
 
     python run_glue.py --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
 
-Each task is a run of run_classifier.py in a folder of its own, with the paper's recipe; any flag of that script given
-here wins over the recipes, for all tasks. As in the paper (Lan et al., 2020, section 4.9), RTE, MRPC and STS-B start
-from the model fine-tuned on MNLI, where that is among the tasks. Started again, it goes on where it was.
+Each task is a run of run_classifier.py in a folder of its own, with the paper's recipe. The flags of run_classifier.py
+can be set here for all tasks; they override the recipes. As in the paper (Lan et al., 2020, section 4.9), RTE, MRPC and
+STS-B start from the model that was fine-tuned on MNLI, if MNLI is among the tasks. If the script is started again, it
+continues where it stopped.
 """
 
 from __future__ import annotations

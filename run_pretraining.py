@@ -56,7 +56,8 @@ flags.DEFINE_integer("masked_lm_budget", 0, "The release's flag for --dynamic_ma
                      *bounds.PREDICTIONS.at_least(0))
 flags.DEFINE_bool("do_train", True, "Whether to train.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
-                  "saved. Without it, the checkpoints in --output_dir are, or --init_checkpoint if there are none.")
+                  "saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint if "
+                  "there are none.")
 flags.DEFINE_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
                      *bounds.BATCH_SIZE)
 flags.DEFINE_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are evaluated.",

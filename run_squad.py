@@ -55,7 +55,7 @@ flags.DEFINE_string("train_feature_file", None, "Path of the cached training fea
 flags.DEFINE_string("predict_feature_file", None, "Path of the cached features of --predict_file. Default: a file in "
                     "--cached_dir.")
 flags.DEFINE_string("predict_feature_left_file", None, "Path of a JSON-lines file with the questions of --predict_file "
-                    "and the text offsets of their tokens, which answers are read with. Default: a file next to "
+                    "and the text offsets of their tokens, from which answers are extracted. Default: a file next to "
                     "--predict_feature_file.")
 flags.DEFINE_integer("doc_stride", 128, "Number of pieces from the start of one window of a paragraph to the start of "
                      "the next.", *bounds.SEQ_LENGTH)

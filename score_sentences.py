@@ -44,8 +44,8 @@ flags.DEFINE_string("output_file", None, "Path of a JSON file for the results: {
                     "lines, or with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are "
                     "only printed.")
 flags.DEFINE_bool("within_word_l2r", False, "Whether to mask also the pieces to the right of the scored one in the "
-                  "same word. Without this flag, words of many pieces have too high scores.")
-flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens of a batch, which has masked copies of "
+                  "same word. Without this flag, the scores of words of several pieces are too high.")
+flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens of a batch of masked copies of "
                      "sentences.", *bounds.TOKENS)
 define_engine_flags("Number of processes of Beam's local runner.")
 flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "

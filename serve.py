@@ -31,8 +31,8 @@ flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory 
 flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir), or "
                           "the folder of its numbered versions, of which the latest is served. Its graph runs, so use "
                           "only SavedModels that you trust. Repeat the flag for several models.")
-flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides on their "
-                  "heads. Default: the kind that the names of the variables tell.")
+flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which "
+                  "heads they have. Default: inferred from the names of the variables.")
 shared.define_vocabulary_flags()
 flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
                     "only. There is no password: whoever reaches another address can use the models.")

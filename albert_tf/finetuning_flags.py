@@ -48,8 +48,8 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
     flags.DEFINE_alias("seed", "random_seed")
     flags.DEFINE_bool("do_train", do_train, "Whether to train.")
     flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it "
-                      "is saved. Without it, the checkpoints in --output_dir are, or --init_checkpoint if there are "
-                      "none.")
+                      "is saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint "
+                      "if there are none.")
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint in --output_dir, or its "
                       "latest one, or --init_checkpoint, whichever exists first.")
     flags.DEFINE_integer("max_seq_length", max_seq_length,

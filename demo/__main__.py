@@ -49,7 +49,7 @@ def main() -> None:
     heading(f"1. {MODEL} was pre-trained on novels. It fills masks:")
     fill_masks(MODEL, NOVEL_SENTENCES + DOCUMENTATION_SENTENCES)
 
-    heading("2. Its pre-training goes on, on other text:")
+    heading("2. Its pre-training continues on other text:")
     train_text, dev_text = write_corpus(FLAGS.corpus, folder)
     train_records, dev_records = (write_records(text, vocabulary) for text in (train_text, dev_text))
     continued = os.path.join(folder, "continued")
@@ -65,7 +65,7 @@ def main() -> None:
                           fine_tune(task, os.path.join(folder, "not_pretrained"), albert_config_file=MODEL,
                                     spm_model_file=vocabulary))
 
-    heading("4. From raw text to a vocabulary and the first steps of a model of one's own:")
+    heading("4. From raw text to a vocabulary and the first steps of a new model:")
     own_vocabulary = os.path.join(folder, "vocabulary")
     run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000, **WARNINGS_ONLY)
     own_records = write_records(train_text, f"{own_vocabulary}.model", suffix=".own")
@@ -78,7 +78,7 @@ def main() -> None:
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
     run_script("demo/ask", saved_model=served, text=DOCUMENTATION_SENTENCES)
-    print(f"\nall of it in {(time.time() - started) / 60:.1f} minutes; it is in {folder}")
+    print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
     print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
 
 
