@@ -43,9 +43,9 @@ flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, gl
 flags.DEFINE_string("output_file", None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the "
                     "lines, or with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are "
                     "only printed.")
-flags.DEFINE_bool("within_word_l2r", False, "Whether to mask also the pieces to the right of the scored one in the "
+flags.DEFINE_bool("within_word_l2r", False, "Whether to also mask the pieces to the right of the scored one in the "
                   "same word. Without this flag, the scores of words of several pieces are too high.")
-flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens of a batch of masked copies of "
+flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens in a batch of masked copies of "
                      "sentences.", *bounds.TOKENS)
 define_engine_flags("Number of processes of Beam's local runner.")
 flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
