@@ -6,8 +6,8 @@ A recipe is a JSON file: runs of the other scripts by name, with their flags. A 
 earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir.
 
 If the script is started again, it continues where it stopped. training.svg in --output_dir is a chart of the
-evaluations. The recipe `continued` starts from --init_checkpoint and trains on two texts: a new one, and one like that of
-the earlier pre-training, so that the model keeps what it knows.
+evaluations. The recipe `continued` starts from --init_checkpoint and trains on two texts: a new one, and one like that
+of the earlier pre-training, so that the model keeps what it knows.
 """
 
 from __future__ import annotations
