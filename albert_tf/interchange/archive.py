@@ -22,8 +22,9 @@ from typing import IO, Iterator, NamedTuple, cast
 
 import tensorflow as tf
 
-from albert_tf.interchange import safetensors_folder, tf1
+from albert_tf.interchange import safetensors_folder, sentence_transformers, tf1
 from albert_tf.interchange.error_paths import errors_naming
+from albert_tf.interchange.label_names import LABEL_NAMES
 from albert_tf.interchange.pickles import refuse_pickle_names
 from albert_tf.interchange.vocabulary_files import VOCABULARIES
 from albert_tf.temporary_files import folder_of_this_process
@@ -33,9 +34,11 @@ ENDINGS = (".tar.gz", ".tgz", ".tar")
 _COMPRESSIONS = {b"\x1f\x8b": gzip.GzipFile, b"\xfd7zXZ\x00": lzma.LZMAFile, b"BZh": bz2.BZ2File}
 _INDEX, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
 _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
+# The folders of sentence-transformers for single steps: 0_Transformer, 1_Pooling.
+_STEP_FOLDERS = "[0-9]_*"
 # The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
-_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config.json", *VOCABULARIES, "saved_model.pb",
-           "fingerprint.pb")
+_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config*.json", *VOCABULARIES, LABEL_NAMES,
+           sentence_transformers.MODULES, "saved_model.pb", "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000
@@ -191,8 +194,13 @@ def _checked_name(member: tarfile.TarInfo) -> str:
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a file belongs to a model: its name is one that is read, at the top or in a directory of the archive."""
+    """Whether a file belongs to a model: its name is one that is read, at the top or in a directory of the archive.
+
+    A folder of sentence-transformers for a step, such as 1_Pooling, counts as the directory that it is in.
+    """
     *folders, file_name = name.split("/")
+    if folders and fnmatch.fnmatchcase(folders[-1], _STEP_FOLDERS):
+        folders.pop()
     if folders and folders[-1] in _MODULE_FOLDERS:
         return len(folders) <= 2
     return len(folders) <= 1 and not file_name.startswith(".") and _is_like(file_name, *_NEEDED)

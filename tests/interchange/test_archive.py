@@ -16,9 +16,14 @@ import pytest
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange import archive
+from albert_tf.interchange.conversion import save
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pooling import SentencePooling
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.temporary_files import temporary_path
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -82,6 +87,40 @@ def test_a_released_archive_is_read_as_its_directory(golden, tmp_path, inside):
     vocabulary = open_source(str(tmp_path / "albert.tar.gz")).vocabulary
     assert os.path.basename(vocabulary.spm_model_file) == "30k-clean.model"
     assert vocabulary.tokenizer().vocab["[CLS]"] == 2
+
+
+@pytest.mark.parametrize("inside", ["model", "."])
+@pytest.mark.parametrize("to", ["ours", "hugging_face", "tf_hub"])
+def test_an_archive_has_the_pooling_of_its_folder(sentence_pieces, tmp_path, to, inside):
+    model = AlbertSentenceEncoder(TINY, "max", normalize=True, max_seq_length=5)
+    save(model, str(tmp_path / "model"), to, VocabularyFiles.of(sentence_pieces))
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
+        file.add(tmp_path / "model", inside)
+    assert open_source(str(tmp_path / "model.tar.gz")).sentence_pooling == SentencePooling("max", True, 5)
+
+
+@pytest.mark.parametrize("inside", ["model", "."])
+def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tmp_path, inside):
+    folder = tmp_path / "model"
+    save(AlbertSentenceEncoder(TINY, "cls"), str(folder), "hugging_face")
+    (folder / "0_Transformer").mkdir()
+    for name in ("config.json", "model.safetensors", "sentence_bert_config.json"):
+        (folder / name).rename(folder / "0_Transformer" / name)
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([dict(modules[0], path="0_Transformer"), *modules[1:]]))
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
+        file.add(folder, inside)
+    source = open_source(str(tmp_path / "model.tar.gz"))
+    assert source.sentence_pooling.pooling == "cls" and source.config == TINY
+
+
+def test_an_archive_has_the_names_of_the_labels(tmp_path):
+    model = AlbertClassifier(TINY, 2, label_names=("bad", "good"))
+    save(model, str(tmp_path / "model"), "ours")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
+        file.add(tmp_path / "model", "model")
+    again = albert_tf.from_pretrained(str(tmp_path / "model.tar.gz"), model="classifier")
+    assert again.label_names == ("bad", "good")
 
 
 @pytest.mark.parametrize("bad", [
