@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import tempfile
@@ -109,10 +110,9 @@ def names_of(paths: Iterable[str]) -> list[str]:
         parent, last = os.path.split(path.rstrip("/"))
         if last.isdigit() and parent:
             last = os.path.basename(parent)
-        name = base = re.sub(r"[^\w.-]+", "_", last) or "model"
-        while name in names:
-            name = f"{base}-{sum(other.rpartition('-')[0] == base for other in names) + 2}"
-        names.append(name)
+        base = re.sub(r"[^\w.-]+", "_", last) or "model"
+        numbered = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
+        names.append(next(name for name in numbered if name not in names))
     return names
 
 

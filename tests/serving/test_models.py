@@ -203,6 +203,10 @@ def test_names_are_the_last_parts_of_paths_and_differ():
         "model", "model-2", "model-3", "ä_b.tar.gz", "model-4"]
 
 
+def test_a_name_that_looks_numbered_is_not_given_twice():
+    assert names_of(["a/run", "b/run-3", "c/run", "d/run", "e/run-3"]) == ["run", "run-3", "run-2", "run-4", "run-3-2"]
+
+
 def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):
     export_classification(str(tmp_path / "1"), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
     for path in (tmp_path / "1", tmp_path):  # a version, and the folder of the versions
