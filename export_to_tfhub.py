@@ -29,7 +29,6 @@ from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.source import Source
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -58,9 +57,7 @@ def main():
     check_export(FLAGS.export_path, preprocess_path)
     source = open_source(checkpoint_path(FLAGS.albert_directory, FLAGS.checkpoint_name,
                                          FLAGS["checkpoint_name"].using_default_value))
-    vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file) or source.vocabulary
-    lower = source.vocabulary.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
-    tokenizer = dataclasses.replace(vocabulary, do_lower_case=lower).tokenizer()
+    tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer()
     model = model_of(source, shared.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
     export_encoder(FLAGS.export_path, model, tokenizer)
     write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)

@@ -40,7 +40,6 @@ flags.DEFINE_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65
 flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
 flags.DEFINE_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
 flags.DEFINE_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
-FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    vocabulary = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case)
-    return shared.from_flags(Options, vocabulary=vocabulary)
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags())
 
 
 def main():
@@ -103,8 +101,8 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         if is_hub_module(latest_version(path)):
             raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
         raise
-    tokenizer = options.vocabulary.tokenizer() if options.vocabulary else None
-    return model_of_source(name, source, options.model, tokenizer, options.top_k)
+    source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
+    return model_of_source(name, source, options.model, options.top_k)
 
 
 if __name__ == "__main__":

@@ -276,11 +276,14 @@ def starting_vocabulary() -> VocabularyFiles:
     return _vocabulary(starting_point())
 
 
+def vocabulary_from_flags() -> VocabularyFiles:
+    """What the flags of the vocabulary set, for VocabularyFiles.replaced_by; empty if none is set."""
+    return VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case)
+
+
 def _vocabulary(path: str | None) -> VocabularyFiles:
     stored = _open(path).vocabulary if path else VocabularyFiles()
-    lower = stored.do_lower_case if FLAGS.do_lower_case is None else FLAGS.do_lower_case
-    from_user = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, lower)
-    return from_user if from_user else dataclasses.replace(stored, do_lower_case=lower)
+    return stored.replaced_by(vocabulary_from_flags())
 
 
 def head_of_weights() -> str | None:

@@ -57,6 +57,11 @@ class VocabularyFiles:
         return cls(spm_model_file=path if tokenizer.sp_model else None,
                    vocab_file=None if tokenizer.sp_model else path, do_lower_case=tokenizer.do_lower_case)
 
+    def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
+        """What the user sets, and for the rest these: each of the file and the casing can be set without the other."""
+        lower = self.do_lower_case if user.do_lower_case is None else user.do_lower_case
+        return dataclasses.replace(user if user else self, do_lower_case=lower)
+
     def tokenizer(self) -> FullTokenizer:
         """The tokenizer of these files. If no casing is stored, it lower-cases text, as all released models do.
 

@@ -38,9 +38,7 @@ from albert_tf.text.tokenization import FullTokenizer
 SENTENCE_ORDER, LAYER_DISTANCES = "sentence_order", "layer_distances"
 
 
-def model_of_source(
-    name: str, source: Source, model: str | None = None, tokenizer: FullTokenizer | None = None, top_k: int = 5
-) -> ServedModel:
+def model_of_source(name: str, source: Source, model: str | None = None, top_k: int = 5) -> ServedModel:
     """A model with all signatures that its head allows.
 
     These are the signatures of the SavedModel that the head's script exports. In addition, a pre-trained model predicts
@@ -48,15 +46,14 @@ def model_of_source(
 
     Args:
       name: name of the model in URLs.
-      source: the weights.
+      source: the weights and their vocabulary.
       model: the kind of model (see from_pretrained); None for the kind that its variables tell.
-      tokenizer: the model's tokenizer; None for the vocabulary that comes with the weights.
       top_k: number of pieces per mask.
 
     Raises:
       ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
     """
-    tokenizer = tokenizer or source.vocabulary.tokenizer()
+    tokenizer = source.vocabulary.tokenizer()
     built, report = build(source, model or kind_of(source))
     signatures: dict[str, Signature] = {}
     export = _EXPORTS.get(head_of(built).name)

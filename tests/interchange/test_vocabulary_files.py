@@ -38,3 +38,12 @@ def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
     (tmp_path / "tokenizer_config.json").write_text(text)
     with pytest.raises(ValueError, match="tokenizer_config.json line 1: not JSON"):
         vocabulary_in(str(tmp_path))
+
+
+@pytest.mark.parametrize("user, expected", [
+    (VocabularyFiles(), VocabularyFiles("a.model", None, True)),
+    (VocabularyFiles(do_lower_case=False), VocabularyFiles("a.model", None, False)),
+    (VocabularyFiles(vocab_file="vocab.txt"), VocabularyFiles(None, "vocab.txt", True)),
+    (VocabularyFiles(vocab_file="vocab.txt", do_lower_case=False), VocabularyFiles(None, "vocab.txt", False))])
+def test_a_user_sets_the_file_or_the_casing_or_both(user, expected):
+    assert VocabularyFiles("a.model", None, True).replaced_by(user) == expected
