@@ -60,10 +60,10 @@ class Checkpoints:
             return
         self._write(f"{NAME}-{step}")
         self._saved_step = step
-        saved = numbered(self._directory)
-        latest = os.path.basename(saved[-1])
+        # Checkpoints of later steps are damaged: the run has continued from one before them.
+        saved = [prefix for other, prefix in numbered_by_step(self._directory).items() if other <= step]
         write_text(os.path.join(self._directory, "checkpoint"),
-                   f'model_checkpoint_path: "{latest}"\n')  # TensorFlow's format
+                   f'model_checkpoint_path: "{NAME}-{step}"\n')  # TensorFlow's format
         for old in saved[:-self._keep]:
             _remove(self._directory, f"{os.path.basename(old)}.")
 

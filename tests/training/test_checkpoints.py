@@ -113,6 +113,17 @@ def test_a_damaged_checkpoint_is_passed_over(run, damage):
     np.testing.assert_array_equal(trainer.model.w, np.full(1000, 5.0))
 
 
+def test_a_damaged_checkpoint_of_a_later_step_does_not_count_as_the_latest(run):
+    cut_data(run)
+    trainer, checkpoints = new_run(run, keep=1)
+    assert checkpoints.restore_latest() == 5
+    save_at(trainer, checkpoints, 8)
+    assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-8")
+    assert new_run(run)[1].restore_latest() == 8
+    save_at(trainer, checkpoints, 12)
+    assert [os.path.basename(prefix) for prefix in numbered(str(run))] == ["model.ckpt-12"]
+
+
 @pytest.mark.parametrize("of_the_run", [lambda trainer: trainer.model.w,
                                         lambda trainer: trainer.optimizer.get_slot(trainer.model.w, "m")],
                          ids=["weights", "slots"])
