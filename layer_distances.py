@@ -61,24 +61,29 @@ def main():
         raise ValueError(f"{FLAGS.input_file} has no lines")
     tokenizer, model = shared.vocabulary().tokenizer(), shared.pretrained("encoder")
     shared.check_vocabulary(tokenizer, model.config)
-    rows = rows_of(shared.starting_point(), model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
-    for path in FLAGS.compare_with:
+    name, *other_names = names_of([shared.starting_point(), *FLAGS.compare_with])
+    rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
+    for other_name, path in zip(other_names, FLAGS.compare_with):
         tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)
-        rows += rows_of(path, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
+        rows += rows_of(other_name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
     tf.io.gfile.makedirs(FLAGS.output_dir)
     write_results(FLAGS.output_dir, rows)
     print(table(rows))
 
 
-def rows_of(path: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
-    """The rows of a model. Its name in them is the last part of the path."""
+def names_of(paths: list[str]) -> list[str]:
+    """A name for each model: the last part of its path, or the whole path if another one has the same last part."""
+    names = [os.path.basename(os.path.normpath(path)) for path in paths]
+    return [path if names.count(name) > 1 else name for name, path in zip(names, paths)]
+
+
+def rows_of(name: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
     texts = token_ids(tokenizer, lines, min(max_seq_length, model.config.max_position_embeddings))
     sums, tokens = 0.0, sum(map(len, texts))
     for _, ids in batches_by_length(texts, batch_size):
         measures = layer_distances(model, padded_inputs(ids))
         lengths = ids.row_lengths().numpy().astype(np.float64)
         sums += np.stack([lengths @ measures[name].numpy() for name in ("distances", "angles")], axis=1)  # [layers, 2]
-    name = os.path.basename(os.path.normpath(path))
     logging.info("%s: %s tokens", name, f"{tokens:,}")
     return [Row(name, layer, *map(float, values)) for layer, values in enumerate(sums / tokens, start=1)]
 

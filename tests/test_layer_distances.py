@@ -64,6 +64,16 @@ def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(model
                                [float(row["distance"]) for row in rows[:3]], rtol=1e-5)
 
 
+def test_two_checkpoints_of_the_same_name_are_two_models(models, tmp_path):
+    paths = [str(models / sharing / "model.ckpt-best") for sharing in ("all", "none")]
+    with loaded("layer_distances.py") as run:
+        assert run(init_checkpoint=paths[0], compare_with=paths[1:], input_file=models / "lines.txt",
+                   output_dir=tmp_path) == 0
+    rows = list(csv.DictReader((tmp_path / "layer_distances.csv").open()))
+    assert [row["model"] for row in rows] == [path for path in paths for _ in range(3)]
+    assert (tmp_path / "layer_distances.svg").read_text().count("<polyline") == 4
+
+
 def test_a_text_without_lines_is_refused(models, tmp_path, capsys):
     with loaded("layer_distances.py") as run:
         assert run(init_checkpoint=models / "all", input_file=models / "empty.txt", output_dir=tmp_path) == 1
