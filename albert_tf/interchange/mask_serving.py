@@ -24,7 +24,7 @@ def export_mask_filling(
       export_dir: folder of the SavedModel.
       model: a model with the masked-LM head.
       tokenizer: the model's tokenizer.
-      top_k: number of pieces per mask.
+      top_k: number of pieces per mask; all pieces if there are fewer.
       max_seq_length: number of tokens of the tf.Examples for the signature `examples`; None for
         max_position_embeddings.
       max_predictions_per_seq: number of masked_lm_positions of these tf.Examples.

@@ -114,7 +114,7 @@ def names_of(paths: Iterable[str]) -> list[str]:
 
 
 def _export_masks(folder: str, model: AlbertPretrainer, tokenizer: FullTokenizer, top_k: int) -> None:
-    export_mask_filling(folder, model, tokenizer, min(top_k, model.config.vocab_size))
+    export_mask_filling(folder, model, tokenizer, top_k)
 
 
 def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:

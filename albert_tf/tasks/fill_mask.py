@@ -82,6 +82,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _best(probabilities: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
-    best = np.argsort(-probabilities, kind="stable")[:top_k]
+    # A model may have more rows than pieces, for a round number. They have no text.
+    best = np.argsort(-probabilities[: tokenizer.vocab_size], kind="stable")[:top_k]
     pieces = tokenizer.convert_ids_to_tokens(best.tolist())
     return [Filling(piece, float(probabilities[i])) for piece, i in zip(pieces, best)]

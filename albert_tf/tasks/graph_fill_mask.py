@@ -20,7 +20,7 @@ class GraphMasks(tf.Module):
     Args:
       tokenizer: the model's tokenizer.
       max_seq_length: the largest number of tokens of a text. Further tokens and masks are removed.
-      top_k: number of pieces per mask.
+      top_k: number of pieces per mask; all pieces if there are fewer.
     """
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, top_k: int):
@@ -56,7 +56,8 @@ class GraphMasks(tf.Module):
 
     def fillings(self, outputs: dict) -> dict:
         """The most likely pieces, string [batch, masks, top_k], and their probabilities, from the model's outputs."""
-        probabilities, ids = tf.math.top_k(tf.nn.softmax(outputs["mlm_logits"]), self._top_k)
+        probabilities = tf.nn.softmax(outputs["mlm_logits"])[..., : self._pieces.shape[0]]  # see fill_mask.py
+        probabilities, ids = tf.math.top_k(probabilities, min(self._top_k, probabilities.shape[-1]))
         return dict(pieces=tf.gather(self._pieces, ids), probabilities=probabilities)
 
     def answer(self, texts: dict, inputs: dict, fillings: dict) -> dict:

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.fill_mask import fill_masks, masked_ids
+from albert_tf.tasks.graph_fill_mask import GraphMasks
+from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -52,6 +55,18 @@ def test_the_fillings_are_the_softmax_of_the_masked_lm_logits(tokenizer, model):
         best = np.argsort(-expected)[:3]
         assert [filling.piece for filling in found] == tokenizer.convert_ids_to_tokens(best.tolist())
         np.testing.assert_allclose([filling.probability for filling in found], expected[best], rtol=1e-5)
+
+
+def test_rows_of_the_model_without_a_piece_fill_nothing(tokenizer, model):
+    larger = AlbertPretrainer(model.config.replace(vocab_size=tokenizer.vocab_size + 24))
+    larger.masked_lm.output_bias.assign(tf.range(larger.config.vocab_size, dtype=tf.float32))  # the last rows are best
+    text, last = "return the [MASK] of the [MASK].", tokenizer.convert_ids_to_tokens([tokenizer.vocab_size - 1])
+    assert [mask[0].piece for mask in fill_masks(larger, tokenizer, text, top_k=1)] == 2 * last
+    assert len(fill_masks(larger, tokenizer, text, top_k=10_000)[0]) == tokenizer.vocab_size
+    masks, graph_tokenizer = GraphMasks(tokenizer, 32, top_k=10_000), GraphTokenizer(tokenizer)
+    inputs = masks.pack(graph_tokenizer, tf.constant([text]))
+    pieces = masks.fillings(larger(inputs))["pieces"].numpy()
+    assert pieces.shape == (1, 2, tokenizer.vocab_size) and pieces[0, 0, 0].decode() == last[0]
 
 
 def test_a_text_without_a_mask_is_refused(tokenizer, model):
