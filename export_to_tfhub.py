@@ -59,6 +59,7 @@ def main():
                                          FLAGS["checkpoint_name"].using_default_value))
     tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer()
     model = model_of(source, shared.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
+    shared.check_vocabulary(tokenizer, model.config)
     export_encoder(FLAGS.export_path, model, tokenizer)
     write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
     logging.info("%s: the encoder", FLAGS.export_path)

@@ -63,6 +63,7 @@ def main():
     tokenizer = shared.vocabulary().tokenizer()
     pooling = dataclasses.asdict(shared.sentence_pooling(default="pooler"))
     model = shared.pretrained("sentence_encoder", **pooling)
+    shared.check_vocabulary(tokenizer, model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
     made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))
     if pipeline_options:

@@ -39,6 +39,7 @@ def main():
     check_export(FLAGS.export_dir)
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained_masked_lm()
+    shared.check_vocabulary(tokenizer, model.config)
     shared.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,

@@ -60,7 +60,6 @@ def main():
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
     tokenizer, model = shared.vocabulary().tokenizer(), shared.pretrained("encoder")
-    shared.check_vocabulary(tokenizer, model.config)
     name, *other_names = names_of([shared.starting_point(), *FLAGS.compare_with])
     rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
     for other_name, path in zip(other_names, FLAGS.compare_with):
@@ -78,6 +77,7 @@ def names_of(paths: list[str]) -> list[str]:
 
 
 def rows_of(name: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
+    shared.check_vocabulary(tokenizer, model.config)
     texts = token_ids(tokenizer, lines, min(max_seq_length, model.config.max_position_embeddings))
     sums, tokens = 0.0, sum(map(len, texts))
     for _, ids in batches_by_length(texts, batch_size):

@@ -41,6 +41,7 @@ def main():
     lines = read_lines(FLAGS.input_file)
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling()))
+    shared.check_vocabulary(tokenizer, model.config)
     queries = list(FLAGS.query or map(str.strip, read_standard_input()))
     results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)
     if not any(results):

@@ -96,12 +96,13 @@ def load(options: Options) -> list[ServedModel]:
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
     try:
         source = open_source(path)
-        source.config  # noqa: B018  a TF-Hub module has one, and a SavedModel that a script has exported has none
+        config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none
     except ValueError as error:
         if is_hub_module(latest_version(path)):
             raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
+    shared.check_vocabulary(source.vocabulary.tokenizer(), config)
     return model_of_source(name, source, options.model, options.top_k)
 
 

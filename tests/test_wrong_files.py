@@ -80,6 +80,7 @@ def paths(golden, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wrong_files")
     spm = golden / "tiny_spm/tiny.model"
     save(AlbertPretrainer(CONFIG), str(folder / "model"), "tf1", VocabularyFiles(str(spm)))
+    save(AlbertPretrainer(CONFIG.replace(vocab_size=50)), str(folder / "small_model"), "tf1", VocabularyFiles(str(spm)))
     write_records(folder / "x.tfrecord", 8)
     (folder / "config.json").write_text(CONFIG.replace(vocab_size=VOCAB_SIZE).to_json_string())
     (folder / "text.txt").write_text("A kettle stood on the stove.\nNobody had filled it.\n\nA letter lay there.\n" * 5)
@@ -109,6 +110,19 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
                 assert status == 1 and len(lines) == 1 and "Traceback" not in printed, (name, wrong, printed)
                 assert str(wrong) in lines[0] and len(lines[0]) < len(str(wrong)) + 400, lines[0]
     assert not list(tmp_path.glob("out/*.tfrecord")) and not list(tmp_path.glob("out/model.ckpt*"))
+
+
+@pytest.mark.parametrize("script", [script for script, (base, names) in SCRIPTS.items()
+                                    if "spm_model_file" in names and "{model}" in base.values()])
+def test_a_vocabulary_of_another_model_is_refused(paths, tmp_path, capsys, script):
+    small = dict(paths, model=paths["folder"] / "small_model")
+    base = {name: str(value).format(out=tmp_path / "out", **small) for name, value in SCRIPTS[script][0].items()}
+    if script == "serve.py":
+        base["host"] = "192.0.2.1"  # not an address of this machine, so that nothing is served
+    with loaded(script) as run:
+        assert run(**base) == 1
+    error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert "has 2,000 pieces, but the config's vocab_size is 50: they belong to different models" in error
 
 
 # The flags of each script for what it writes.
