@@ -5,8 +5,8 @@ data/race.py reads RACE. Other data sets are JSON lines, data_dir/SPLIT.jsonl, o
     {"context": "It rained all day.", "question": "The street was _.", "options": ["wet", "dry"], "answer": "A",
      "id": "17", "level": "easy"}
 
-"context", "id" and "level" are optional in every file, "answer" is optional in test.jsonl only. Questions with the same
-level are also scored as a group.
+"context", "id" and "level" are optional in every file, "answer" is optional in test.jsonl only; null is the same as
+no value. Questions with the same level are also scored as a group.
 """
 
 from __future__ import annotations
@@ -120,5 +120,6 @@ def read_json_examples(path: str) -> list[MultipleChoiceExample]:
 
 
 def _json_example(values: dict[str, Any], place: str) -> MultipleChoiceExample:
+    values = {key: value for key, value in values.items() if value is not None}
     return checked_example(place, values.get("id", place), values.get("context", ""), values.get("question"),
                            values.get("options"), values.get("answer"), str(values.get("level", "")))

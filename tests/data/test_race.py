@@ -170,6 +170,13 @@ def test_json_lines(tmp_path):
         MultipleChoiceExample("7", "Rain.", "Why?", ("a", "b", "c"), None, "easy")]
 
 
+def test_a_null_in_json_lines_is_no_value(tmp_path):
+    path = tmp_path / "dev.jsonl"  # as a table with empty cells is written
+    path.write_text('{"id": null, "context": null, "question": "Why?", "options": ["a", "b"], "answer": null, '
+                    '"level": null}\n')
+    assert read_json_examples(str(path)) == [MultipleChoiceExample(f"{path} line 1", "", "Why?", ("a", "b"), None, "")]
+
+
 @pytest.mark.parametrize("line, message", [
     ('{"options": ["a", "b"], "answer": "A"}', "dev.jsonl line 1: the question must be a text. Received: nothing"),
     ('{"question": "why", "answer": "A"}', "line 1: the options must be a list of texts. Received: nothing"),
