@@ -48,6 +48,8 @@ def read_pairs(path: str) -> list[TextPair]:
         if not (row.fields["text_a"].strip() and row.fields["text_b"].strip()):
             raise ValueError(f"{path} line {row.line}: a text is empty")
         pairs.append(TextPair(row.fields["text_a"], row.fields["text_b"]))
+    if not pairs:
+        raise ValueError(f"{path} has no pairs")
     return pairs
 
 

@@ -17,7 +17,7 @@ def test_pairs_are_the_first_two_columns(tmp_path, name, content):
 
 @pytest.mark.parametrize("content, message", [
     ("one\ttwo\nthree\n", "line 2: expected 2 columns, got 1"), ("one\t \n", "line 1: a text is empty"),
-    ("", "a.tsv is empty")])
+    ("", "a.tsv is empty"), ("\n\n", "a.tsv has no pairs")])
 def test_a_wrong_row_is_named(tmp_path, content, message):
     (tmp_path / "a.tsv").write_text(content)
     with pytest.raises(ValueError, match=message):
