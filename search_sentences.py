@@ -23,7 +23,7 @@ shared.define_vocabulary_flags()
 shared.define_pooling_flags(with_normalize=False)
 define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
 flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
-                          "lines of standard input.")
+                          "lines of standard input that are not empty.")
 flags.DEFINE_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
 flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. Default: "
                      "the number stored with the weights, or the model's max_position_embeddings if none is stored.",
@@ -42,7 +42,7 @@ def main():
     tokenizer = shared.vocabulary().tokenizer()
     model = shared.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling()))
     shared.check_vocabulary(tokenizer, model.config)
-    queries = list(FLAGS.query or map(str.strip, read_standard_input()))
+    queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
     results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)
     if not any(results):
         raise ValueError(f"{FLAGS.input_file} has no lines")

@@ -175,6 +175,14 @@ def test_standard_input_that_is_no_utf8_is_refused_by_line(monkeypatch):
         next(lines)
 
 
+def test_an_empty_line_of_standard_input_is_no_query(paths, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a kettle\n\n \n")))
+    with loaded("search_sentences.py") as run:
+        assert run(init_checkpoint=paths["model"], input_file=paths["text"], top_k=1) == 0
+    query, neighbour = capsys.readouterr().out.splitlines()
+    assert query == "a kettle" and neighbour.startswith("    ")
+
+
 @pytest.mark.parametrize("script, values, message", [
     ("run_pretraining.py", dict(train_batch_size=8, gradient_accumulation_steps=3),
      "--train_batch_size must be a multiple of 1 replica(s) times 3 --gradient_accumulation_steps. Received: 8"),
