@@ -223,9 +223,14 @@ def evaluate(
 
 
 def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
-    """Evaluates all model.ckpt-STEP of --output_dir, or if there are none model.ckpt-best or --init_checkpoint."""
+    """Evaluates all model.ckpt-STEP of --output_dir, or if there are none model.ckpt-best or --init_checkpoint.
+
+    Raises:
+      ValueError: there is no checkpoint, or all are damaged.
+    """
     output_dir = options.run.output_dir
     saved = numbered(output_dir) or list(filter(None, [best_or_latest(output_dir)]))
+    num_evaluated = 0
     for prefix in saved:
         try:
             step = checkpoints.restore(prefix)
@@ -233,6 +238,9 @@ def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
             logging.warning("%s; it is not evaluated", error)
             continue
         evaluator(step)
+        num_evaluated += 1
+    if saved and not num_evaluated:
+        raise ValueError(f"no checkpoint in {output_dir} can be read, so none was evaluated")
     if not saved:
         if not options.init_checkpoint:
             raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
