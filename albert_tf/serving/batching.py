@@ -38,9 +38,10 @@ class Batcher:
     """
 
     def __init__(self, batch_size: int = 16, max_waiting: int = 256):
-        self._batch_size = batch_size
-        self._queue: queue.Queue[_Job | None] = queue.Queue(max_waiting)
-        self._put_back: list[_Job] = []
+        self._batch_size, self._max_waiting = batch_size, max_waiting
+        self._waiting: list[_Job] = []  # oldest first
+        self._is_closed = False
+        self._changed = threading.Condition()  # guards both
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
 
@@ -49,42 +50,45 @@ class Batcher:
 
         Raises:
           queue.Full: too many requests are waiting.
+          RuntimeError: the batcher is closed.
         """
-        size = len(next(iter(columns.values())))
-        job = _Job(signature, columns, size, Future())
-        self._queue.put_nowait(job)
+        job = _Job(signature, columns, len(next(iter(columns.values()))), Future())
+        with self._changed:
+            if self._is_closed:
+                raise RuntimeError("the batcher is closed")
+            if len(self._waiting) >= self._max_waiting:
+                raise queue.Full
+            self._waiting.append(job)
+            self._changed.notify()
         return job.result
 
     def close(self) -> None:
         """Ends the thread after all waiting requests have been answered."""
-        self._queue.put(None)
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
         self._thread.join()
 
     def _work(self) -> None:
-        while True:
-            job = self._put_back.pop(0) if self._put_back else self._queue.get()
-            if job is None:
-                return
-            jobs = [job, *self._others_like(job)]
+        while jobs := self._next_jobs():
             self._run(jobs)
 
-    def _others_like(self, job: _Job) -> list[_Job]:
-        """Waiting jobs that can be in the same batch as `job`, as many as fit in it."""
-        waiting, self._put_back = self._put_back, []
-        while not self._queue.empty():
-            other = self._queue.get()
-            if other is None:
-                self._queue.put(None)  # the end comes after all waiting jobs
-                break
-            waiting.append(other)
-        joined, num_free_rows = [], self._batch_size - job.size
-        for other in waiting:
-            if other.key == job.key and other.size <= num_free_rows:
-                joined.append(other)
-                num_free_rows -= other.size
-            else:
-                self._put_back.append(other)
-        return joined
+    def _next_jobs(self) -> list[_Job]:
+        """The oldest waiting job, and others for the same batch, as many as fit in it. No jobs: the batcher is closed.
+
+        Waits for a job.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            jobs, waiting, self._waiting = self._waiting[:1], self._waiting[1:], []
+            num_free_rows = self._batch_size - sum(job.size for job in jobs)
+            for job in waiting:
+                if job.key == jobs[0].key and job.size <= num_free_rows:
+                    jobs.append(job)
+                    num_free_rows -= job.size
+                else:
+                    self._waiting.append(job)
+        return jobs
 
     def _run(self, jobs: list[_Job]) -> None:
         """Sets the results of jobs. If a batch fails, its jobs run one by one, so that one bad row fails alone."""

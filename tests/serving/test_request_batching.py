@@ -91,3 +91,32 @@ def test_too_many_waiting_requests_are_refused(recorder):
     recorder.go.set()
     assert [values(future) for future in (submitted_first, *waiting)] == [[2], [4], [6]]
     batcher.close()
+
+
+def test_requests_that_waited_for_another_batch_still_count_as_waiting():
+    started, go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def run(columns):
+        started.release()
+        assert go.acquire(timeout=60)
+        return dict(y=columns["x"])
+
+    signature = Signature(dict(x=InputSpec("int32", (None,))), run)
+    batcher = Batcher(batch_size=1, max_waiting=2)
+
+    def submit(number):
+        return batcher.submit(signature, dict(x=np.array([number])))
+
+    futures = [submit(1)]
+    assert started.acquire(timeout=60)
+    futures += [submit(2), submit(3)]
+    go.release()
+    assert started.acquire(timeout=60)  # request 2 runs, and request 3 waits on
+    futures.append(submit(4))
+    with pytest.raises(queue.Full):
+        submit(5)
+    go.release(3)
+    assert [values(future) for future in futures] == [[1], [2], [3], [4]]
+    batcher.close()
+    with pytest.raises(RuntimeError, match="the batcher is closed"):
+        submit(6)
