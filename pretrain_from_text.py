@@ -50,7 +50,10 @@ def main():
     places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
     configs, recipe = read_recipe(FLAGS.recipe)
     for name in placeholders([run.flags for run in recipe.values()]):
-        if name in PLACES and name not in places:
+        if name not in PLACES:
+            raise ValueError(f"the recipe {FLAGS.recipe} has an unknown placeholder {{{name}}}; the known ones are "
+                             f"{', '.join(PLACES)}")
+        if name not in places:
             raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
     runs, stages = ScriptRuns(FLAGS.output_dir), []
     for name, config in configs.items():
