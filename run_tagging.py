@@ -35,6 +35,7 @@ from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks import tagging_answers
 from albert_tf.tasks.tagging import TaggingTask
 from albert_tf.tasks.tagging_metrics import best_metric
+from albert_tf.text.lines import uncompressed_name
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import write_results
 from albert_tf.training.finetuning import FineTuningOptions
@@ -174,7 +175,7 @@ def evaluation(data: Data, tables: TaggingTables):
 
 def answer(options: Options, data: Data, probabilities: np.ndarray, step: int) -> None:
     """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
-    ending = os.path.splitext(data.test.path)[1] or ".txt"
+    ending = os.path.splitext(uncompressed_name(data.test.path))[1] or ".txt"
     path = os.path.join(options.output_dir, f"predictions{ending}")
     data.test.write_with_tags(path, tagging_answers.tags_of_sentences(data.test, probabilities, data.label_names))
     logging.info("%s: %s words tagged", path, f"{data.test.num_words:,}")

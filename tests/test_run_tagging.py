@@ -1,5 +1,6 @@
 """run_tagging.py as a user runs it: training, evaluation, prediction and export, of entities and of plain tags."""
 
+import gzip
 import json
 import os
 
@@ -154,6 +155,15 @@ def test_a_sentence_longer_than_the_model_is_tagged_whole(script, folder):
                max_seq_length=8, doc_stride=2)
     text = read_tagged_text(str(folder / "windows" / "predictions.conll"))
     assert [list(sentence.words) for sentence in text.sentences] == SENTENCES and text.has_tags
+
+
+def test_predictions_on_a_compressed_file_are_plain_text(script, trained, folder):
+    (folder / "words.conll.gz").write_bytes(gzip.compress((folder / "words.conll").read_bytes()))
+    before = (trained / "predictions.conll").read_text()
+    (trained / "predictions.conll").unlink()
+    script.run(output_dir=trained, do_predict=True, predict_file=folder / "words.conll.gz")
+    assert (trained / "predictions.conll").read_text() == before
+    assert not (trained / "predictions.gz").exists()
 
 
 def test_tags_that_training_never_saw_are_reported(script, folder):

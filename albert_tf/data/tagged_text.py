@@ -16,6 +16,7 @@ from typing import Iterator, NamedTuple, Sequence
 
 from albert_tf.data.tables import existing_lines
 from albert_tf.files import write_text
+from albert_tf.text.lines import uncompressed_name
 
 _DOCUMENT_START = "-DOCSTART-"
 
@@ -98,7 +99,7 @@ def read_tagged_text(path: str, columns: Columns = FIRST_AND_LAST) -> TaggedText
     """Reads a file of tagged words.
 
     Args:
-      path: the file.
+      path: the file, which may be compressed (.gz, .bz2).
       columns: the columns of word and tag. A line with a single column is a word without a tag.
 
     Raises:
@@ -106,7 +107,7 @@ def read_tagged_text(path: str, columns: Columns = FIRST_AND_LAST) -> TaggedText
         do not; file and line are named.
     """
     lines = tuple(existing_lines(path))
-    is_conllu = path.endswith(".conllu")
+    is_conllu = uncompressed_name(path).endswith(".conllu")
     words = (_word(path, number, line, columns, is_conllu) for number, line in enumerate(lines, start=1))
     groups = itertools.groupby(words, key=lambda word: word is _BOUNDARY)
     sentences = [_sentence(path, [word for word in group if isinstance(word, _Word)])

@@ -24,6 +24,11 @@ def is_compressed(path: str) -> bool:
     return os.path.splitext(path)[1] in _DECOMPRESSORS
 
 
+def uncompressed_name(path: str) -> str:
+    """The path of a file without the extension of its compression: a.conllu for a.conllu.gz and for a.conllu."""
+    return os.path.splitext(path)[0] if is_compressed(path) else path
+
+
 def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
     """The lines of a file, or the lines that begin in a range of its bytes.
 

@@ -1,5 +1,7 @@
 """Files of tagged words: reading, writing, and errors."""
 
+import gzip
+
 import pytest
 
 from albert_tf.data.tagged_text import (
@@ -54,6 +56,12 @@ def test_comments_and_multiword_tokens_of_conllu_are_no_words(tmp_path):
     assert words_and_tags(text) == [(("do", "n't", "go"), ("AUX", "PART", "VERB"))]
     text.write_with_tags(str(tmp_path / "b.conllu"), [["X", "Y", "Z"]])
     assert (tmp_path / "b.conllu").read_text() == CONLLU.replace("AUX", "X").replace("PART", "Y").replace("VERB", "Z")
+
+
+def test_a_compressed_file_has_the_format_of_its_content(tmp_path):
+    (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(CONLLU.encode()))
+    text = read_tagged_text(str(tmp_path / "a.conllu.gz"), Columns(1, 3))
+    assert words_and_tags(text) == [(("do", "n't", "go"), ("AUX", "PART", "VERB"))]
 
 
 def test_a_hash_is_a_word_elsewhere(tmp_path):
