@@ -13,6 +13,7 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.interchange.served_weights import made_once
 from albert_tf.interchange.serving import graph
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel
 
 FASTEST = "fastest"
@@ -28,7 +29,13 @@ def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredM
       precision: one of SERVED_PRECISIONS; None for the model's own. FASTEST measures one sentence of 32 tokens on this
         machine in float32 and in bfloat16, in turns, and takes the faster one: bfloat16 is slower on processors
         without instructions for it.
+
+    Raises:
+      ValueError: a precision is set for a model whose encoder is a TF2 module, whose graph has its own.
     """
+    if precision and not isinstance(getattr(model, "albert", model), AlbertModel):
+        raise ValueError("--export_precision cannot be set for a TF-Hub module that runs its own graph, which has its "
+                         "own precision")
     if precision != FASTEST:
         return _computing_in(precision, model) if precision else model
     models = {name: _computing_in(name, model) for name in SERVED_PRECISIONS if name != FASTEST}

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hub_modules import tf2_module
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange import served_precision
+from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.served_precision import FASTEST, with_precision
 
@@ -41,6 +43,14 @@ def test_in_float32_its_outputs_are_those_of_a_float32_model_with_the_same_weigh
 
 def test_without_a_precision_it_is_the_same_model(bfloat16_model):
     assert with_precision(bfloat16_model, None) is bfloat16_model
+
+
+def test_a_module_that_runs_its_own_graph_has_its_own_precision(tmp_path):
+    tf2_module(tmp_path / "module")
+    model = from_pretrained(str(tmp_path / "module"), model="classifier", trust_module=True, num_labels=3)
+    assert with_precision(model, None) is model
+    with pytest.raises(ValueError, match="--export_precision cannot be set for a TF-Hub module"):
+        with_precision(model, "float32")
 
 
 @pytest.mark.parametrize("faster, dtype", [("float32", "float32"), ("mixed_bfloat16", "bfloat16")])
