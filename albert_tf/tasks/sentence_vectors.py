@@ -21,7 +21,7 @@ class SentenceVectorTask(MeanLossTask):
                     nearest to a first text (Henderson et al., 2017). With one text twice in a row, which dropout makes
                     two vectors, it is unsupervised SimCSE (Gao et al., 2021).
 
-    The contrastive objective compares the texts of one micro-batch on one replica.
+    The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica.
 
     Args:
       model: the encoder with its pooling.
