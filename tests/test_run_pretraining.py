@@ -57,7 +57,6 @@ def results_of(directory):
     return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
-@pytest.mark.both_stacks
 def scores_of(model, path):
     """The metrics of all records of a file, as the release defines them (run_pretraining.py, metric_fn)."""
     features = {name: tf.io.FixedLenFeature([size], dtype) for name, size, dtype in (
@@ -76,6 +75,7 @@ def scores_of(model, path):
     return scores
 
 
+@pytest.mark.both_stacks
 def test_evaluation_writes_the_releases_keys_for_each_set(finished):
     results = results_of(finished[1])
     second = {"plain/loss", "plain/masked_lm_accuracy", "plain/masked_lm_loss"}  # made without sentence labels
