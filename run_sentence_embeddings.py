@@ -109,11 +109,9 @@ def main():
     with chief_first(strategy):
         evaluate = evaluation(options, tables) if options.do_eval else None
         test_table = tables.table(scored_pairs(options, "test"), "test") if options.do_predict else None
-    if options.do_train and is_chief(strategy):
-        for directory in finetuning.runs.values():
-            write_pooling(pooling, config, directory)
     training_table = functools.partial(tables.table, training_pairs(options), "train") if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options))
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options),
+                              write_more=lambda directory: write_pooling(pooling, config, directory))
     if test_table is not None:
         cosines = mean_cosines(finetuning.predict(test_table))
         if is_chief(strategy):

@@ -196,6 +196,7 @@ def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
 def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
     evaluate: Evaluate | None, data_files: Collection[str] = (), label_names: Sequence[str] | None = None,
+    write_more: Callable[[str], None] = lambda directory: None,
 ) -> None:
     """Trains and writes the model card of each run, or evaluates existing checkpoints.
 
@@ -207,8 +208,11 @@ def train_and_evaluate(
       data_files: names of the files of training and evaluation data, for the model cards.
       label_names: the labels, in the order of the logits, which are written next to the checkpoints; None if they have
         no names.
+      write_more: function that writes further files about the model to the checkpoints' directory, before the first
+        step.
     """
     def write_inputs(directory: str) -> None:
+        write_more(directory)
         copy_vocabulary(vocabulary, directory, max_seq_length=runs.options.buckets[-1])
         if label_names:
             write_label_names(label_names, directory)

@@ -8,6 +8,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
+from albert_tf.interchange.sentence_transformers import pooling_in
+
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
 TEXTS = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it"]
@@ -70,6 +72,13 @@ def test_the_export_gives_the_vectors_that_extraction_gives(session, trained, fo
     session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
                 output_file=folder / "other.npy", pooling="cls", normalize=False)
     assert not np.allclose(np.linalg.norm(np.load(folder / "other.npy"), axis=1), 1, atol=1e-3)
+
+
+def test_a_finished_run_keeps_its_pooling(run, trained):
+    before = pooling_in(str(trained))
+    assert before.pooling == "max"
+    assert "nothing to train" in run(output_dir=trained, do_train=True, pooling="cls")
+    assert pooling_in(str(trained)) == before
 
 
 def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
