@@ -69,7 +69,10 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     Raises:
       ValueError: there are no weights at the path, or no vocabulary comes with them.
     """
-    return open_source(path, trust_module=True).vocabulary.tokenizer()  # only the vocabulary is read: no graph runs
+    vocabulary = open_source(path, trust_module=True).vocabulary  # only the vocabulary is read: no graph runs
+    if not vocabulary:
+        raise ValueError(f"no vocabulary comes with the weights at {path}: FullTokenizer reads one from a file")
+    return vocabulary.tokenizer()
 
 
 def build(
