@@ -10,9 +10,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.tagged_text import TaggedText
 from albert_tf.data.tagging_features import FIRST_PIECE
 from albert_tf.tasks import tagging_metrics
-from albert_tf.tasks.glue_metrics import check_finite
-
-_LEAST_PROBABILITY = np.finfo(np.float32).tiny
+from albert_tf.tasks.glue_metrics import check_finite, mean_cross_entropy
 
 
 def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
@@ -59,6 +57,5 @@ def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[
     numbers = {name: number for number, name in enumerate(label_names)}
     labels = np.array([numbers.get(tag, -1) for tags in expected for tag in tags])
     known = np.flatnonzero(labels >= 0)
-    right = probabilities[known, labels[known]]
-    loss = float(-np.mean(np.log(np.maximum(right, _LEAST_PROBABILITY)))) if len(known) else 0.0
+    loss = mean_cross_entropy(probabilities[known], labels[known]) if len(known) else 0.0
     return dict(results, eval_loss=loss, loss=loss)
