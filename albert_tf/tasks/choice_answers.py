@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_tf.data.choice_examples import MultipleChoiceExample, letters
 from albert_tf.files import write_text
-from albert_tf.tasks.glue_metrics import mean_cross_entropy
+from albert_tf.tasks.glue_metrics import check_finite, mean_cross_entropy
 
 BEST_METRIC = "eval_accuracy"
 PREDICTIONS = "predictions.jsonl"
@@ -22,7 +22,11 @@ def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarra
     Args:
       examples: the questions, with labels.
       probabilities: [examples, choices], the probability of each choice.
+
+    Raises:
+      ValueError: a probability is NaN or infinite.
     """
+    check_finite(probabilities)
     labels = np.array([example.label for example in examples])
     is_right = probabilities.argmax(axis=1) == labels
     results = {BEST_METRIC: float(is_right.mean())}

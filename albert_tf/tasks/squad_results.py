@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.data.squad.question_windows import read_questions
 from albert_tf.files import write_text, written_whole
+from albert_tf.tasks.glue_metrics import check_finite
 from albert_tf.tasks.squad_answers import Answer, AnswerOptions, answer_question
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
 
@@ -30,12 +31,17 @@ def answers(
       questions_path: path of the questions file (see data/squad/question_windows.py).
       result_sets: for each checkpoint, the candidates of all features in order, by name (see answer_question).
       options: how answers are chosen.
+
+    Raises:
+      ValueError: a score is NaN or infinite.
     """
     row = 0
     for question in read_questions(questions_path):
         rows = range(row, row + len(question.windows))
         of_question = [[{name: values[i] for name, values in results.items()} for i in rows] for results in result_sets]
         row = rows.stop
+        for candidates in (each for of_set in of_question for each in of_set):
+            check_finite(np.concatenate([np.ravel(values) for values in candidates.values()]))
         yield answer_question(question.qas_id, question.paragraph_text, question.windows, of_question, options)
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from albert_tf.data.squad import cache, reading
@@ -61,6 +62,17 @@ def test_a_file_is_parsed_twice_at_most_and_its_features_are_made_once(golden, t
         for _ in range(2):
             assert len(list(answers(questions_path, [], AnswerOptions("1.1")))) == 24
         assert (len(parsed), len(made)) == (times_parsed, 1)
+
+
+def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer, tmp_path):
+    table, questions_path = prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path))
+    rows = len(table)
+    results = dict(start_top_log_probs=[np.zeros(2, np.float32)] * rows, start_top_index=[np.arange(2)] * rows,
+                   end_top_log_probs=[np.zeros(2, np.float32)] * rows, end_top_index=[np.arange(2)] * rows)
+    assert len(list(answers(questions_path, [results], AnswerOptions("1.1")))) == 24
+    results["end_top_log_probs"] = [*results["end_top_log_probs"][:-1], np.array([0, np.nan])]
+    with pytest.raises(ValueError, match="NaN or infinite: training has diverged"):
+        list(answers(questions_path, [results], AnswerOptions("1.1")))
 
 
 def test_features_are_made_once_and_again_if_anything_changes(golden, tokenizer, tmp_path, caplog):

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.tasks.choice_answers import evaluate, write_predictions
@@ -21,6 +22,11 @@ def test_levels_are_scored_apart_and_together():
     assert results == dict(eval_accuracy=1 / 3, middle_accuracy=1.0, high_accuracy=0.0, eval_loss=results["loss"],
                            loss=results["loss"])
     np.testing.assert_allclose(results["loss"], loss)
+
+
+def test_a_model_that_diverged_is_reported():
+    with pytest.raises(ValueError, match="NaN or infinite: training has diverged"):
+        evaluate(EXAMPLES, np.full([3, 3], np.nan))
 
 
 def test_questions_without_levels_have_one_score():
