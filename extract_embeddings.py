@@ -43,7 +43,7 @@ flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. 
                      "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS
-_MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "per_token", "precision")
+_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision")
 _DEFAULT_LENGTH = 512  # tokens
 
 

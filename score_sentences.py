@@ -52,7 +52,7 @@ flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. 
                      "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
 flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
 FLAGS = flags.FLAGS
-_MADE_FROM = ("init_checkpoint", "albert_hub_module_handle", "input_file", "pairs", "within_word_l2r", "precision")
+_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
 
 
 @dataclasses.dataclass(frozen=True)

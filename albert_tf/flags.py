@@ -53,6 +53,9 @@ from albert_tf.training.strategy import STRATEGIES
 
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+# The flags that select a model and its vocabulary, for the manifests of what is computed with it.
+MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
+               "do_lower_case")
 AnyOptions = TypeVar("AnyOptions")
 
 

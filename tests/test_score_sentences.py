@@ -46,6 +46,8 @@ def pairs(scores, tmp_path_factory):
 def test_a_score_for_each_line(script, scores, lines, tmp_path):
     printed = script.run(input_file=lines, output_file=tmp_path / "scores.json")
     np.testing.assert_allclose(json.loads((tmp_path / "scores.json").read_text())["scores"], scores["plain"], atol=1e-4)
+    made_from = json.loads((tmp_path / "scores.json.manifest.json").read_text())["made_from"]
+    assert made_from["spm_model_file"].endswith("tiny.model") and made_from["input_file"] == str(lines)
     rows = [line.split("\t") for line in printed.splitlines() if "\t" in line]
     assert [sentence for _, sentence in rows] == scores["sentences"]
     np.testing.assert_allclose([float(score) for score, _ in rows], scores["plain"], atol=2e-4)
