@@ -69,9 +69,9 @@ def test_every_study_is_within_25_minutes_a_model_at_the_small_scale(study):
 
 def test_the_cost_of_a_run_is_that_of_the_formula():
     trial = planned("dropout")[0]
-    tokens = 64 * 32 * 2500
+    tokens = 32 * 128 * 1200
     assert training_flops(trial.runs["pretraining"], trial.config) == 6 * tokens * compute_parameters(
-        trial.config, share_predicted=10 / 64)
+        trial.config, share_predicted=5 / 32)
 
 
 def test_configurations_differ_in_the_varied_settings_only():
