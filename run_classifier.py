@@ -26,6 +26,7 @@ from albert_tf.data.text_windows import WindowOptions
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.classification_serving import export_classification
+from albert_tf.interchange.long_texts import LongTexts, write_long_texts
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX
 from albert_tf.tasks import glue_metrics
@@ -72,8 +73,7 @@ class Options:
     cached_dir: str
     output_dir: str
     max_seq_length: int
-    windows: WindowOptions
-    window_pooling: str
+    long_texts: LongTexts
     classifier_dropout_prob: float
     do_train: bool
     do_eval: bool
@@ -90,9 +90,9 @@ def options_from_flags() -> Options:
     tuning.check_purpose()
     tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict, "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
-    windows = WindowOptions() if FLAGS.long_texts == "truncate" else WindowOptions(FLAGS.max_windows, FLAGS.doc_stride)
-    window_pooling = "max" if FLAGS.long_texts == "max" else "mean"
-    return shared.from_flags(Options, task=task, windows=windows, window_pooling=window_pooling,
+    is_truncated = FLAGS.long_texts == "truncate"
+    long_texts = LongTexts() if is_truncated else LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
+    return shared.from_flags(Options, task=task, long_texts=long_texts,
                              cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
@@ -104,10 +104,11 @@ def main():
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
-    tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, options.windows)
+    windows = WindowOptions(options.long_texts.max_windows, options.long_texts.doc_stride)
+    tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, windows)
 
     def new_task():
-        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.window_pooling,
+        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels)
         return ClassificationTask(model, task.is_regression)
 
@@ -121,7 +122,8 @@ def main():
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
     data_files = [source.path for split, source in task.sources.items() if split in used]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, task.labels)
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, task.labels,
+                              write_more=lambda directory: write_long_texts(options.long_texts, directory))
     for each, table in to_predict:
         probabilities = mean_probabilities(finetuning.predict(table))
         if is_chief(strategy):
@@ -129,7 +131,7 @@ def main():
     has_pairs = any("text_b" in source.columns for source in task.sources.values())
     tuning.export(finetuning, lambda export_dir, model: export_classification(
         export_dir, model, tokenizer, options.max_seq_length, has_pairs, task.is_regression,
-        options.threshold_to_export, options.windows))
+        options.threshold_to_export, windows))
 
 
 def evaluation(task: Task, tables: GlueTables):

@@ -12,7 +12,10 @@ from script_session import ScriptSession
 from albert_tf.data.glue import convert_examples_to_features, read_examples
 from albert_tf.data.glue_tasks import TASKS
 from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf.interchange.open_source import open_source
 from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.serving.models import model_of_source
+from albert_tf.tasks.text_labels import classify_texts
 from albert_tf.text.tokenization import FullTokenizer
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -322,6 +325,13 @@ def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golde
     model = from_pretrained(str(directory), model="classifier", num_labels=2)
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     expected = np.array([probabilities_by_hand(model, tokenizer, a, b, pooling) for a, b in texts])
+    assert (model.window_pooling, model.max_windows, model.doc_stride, model.max_seq_length) == (pooling, 20, 5, 16)
+    labels = classify_texts(model, tokenizer, *zip(*texts))
+    np.testing.assert_allclose([[dict(row)[name] for name in ("bad", "good")] for row in labels], expected, atol=1e-5)
+    of_weights = model_of_source("reviews", open_source(str(directory)), "classifier")
+    columns = dict(text_a=np.array([a.encode() for a, _ in texts]), text_b=np.array([b.encode() for _, b in texts]))
+    served = of_weights.signatures["serving_default"].run(columns)
+    np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
     np.testing.assert_allclose(np.loadtxt(directory / "test_results.tsv"), expected, atol=1e-5)
     served = tf.saved_model.load(str(folder / f"served_{pooling}")).signatures
     answers = served["serving_default"](text_a=[a for a, _ in texts], text_b=[b for _, b in texts])

@@ -79,6 +79,12 @@ def _label_names(source: Source) -> tuple[str, ...] | None:
     return source.label_names
 
 
+# How an AlbertClassifier reads raw text, as stored with the weights.
+_READING: dict[str, Callable[[Source], Any]] = dict(
+    max_seq_length=lambda source: source.max_seq_length, window_pooling=lambda source: source.long_texts.pooling,
+    max_windows=lambda source: source.long_texts.max_windows, doc_stride=lambda source: source.long_texts.doc_stride)
+
+
 HEADS = (
     Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
     Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
@@ -94,7 +100,7 @@ HEADS = (
          pipeline_tag="fill-mask"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_labels=_num_labels("output_weights"), label_names=_label_names),
+         arguments=dict(num_labels=_num_labels("output_weights"), label_names=_label_names, **_READING),
          pipeline_tag="text-classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,

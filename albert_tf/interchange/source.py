@@ -8,6 +8,7 @@ from typing import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.interchange.long_texts import LongTexts
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.finite_weights import check_finite_weights
 from albert_tf.modeling.pooling import SentencePooling
@@ -30,6 +31,7 @@ class Source:
         then. It is used as the encoder it is, and `read_config` and whoever uses it run its graph.
       max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if it is not
         stored with the weights.
+      long_texts: how a classifier reads longer texts.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Source:
     model: str | None = None
     module: str | None = None
     max_seq_length: int | None = None
+    long_texts: LongTexts = LongTexts()
 
     def value(self, name: str) -> tf.Tensor:
         """The value with a release name.

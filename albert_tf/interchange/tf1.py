@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.label_names import label_names_in
+from albert_tf.interchange.long_texts import long_texts_in
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.sentence_transformers import pooling_in
 from albert_tf.interchange.source import Source
@@ -49,7 +50,8 @@ def tf1_source(prefix: str) -> Source:
     directory = os.path.dirname(prefix)
     return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
                   lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory),
-                  label_names_in(directory), pooling_in(directory), max_seq_length=length_in(directory))
+                  label_names_in(directory), pooling_in(directory), max_seq_length=length_in(directory),
+                  long_texts=long_texts_in(directory))
 
 
 def declared_bytes(prefix: str) -> int:

@@ -26,6 +26,9 @@ class AlbertClassifier(ConfiguredModel):
       classifier_dropout_prob: dropout rate of the pooled output in training.
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
       label_names: the name of each label, in the order of the logits; None if they have no names.
+      max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
+        (None for max_position_embeddings), and the windows of longer texts (see data/text_windows.py). The model itself
+        takes rows of any length.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -36,10 +39,12 @@ class AlbertClassifier(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names")
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_seq_length",
+                 "max_windows", "doc_stride")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
-                 window_pooling: str = "mean", label_names: Sequence[str] | None = None, **kwargs):
+                 window_pooling: str = "mean", label_names: Sequence[str] | None = None,
+                 max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0, **kwargs):
         super().__init__(config, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -48,6 +53,7 @@ class AlbertClassifier(ConfiguredModel):
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
+        self.max_seq_length, self.max_windows, self.doc_stride = max_seq_length, max_windows, doc_stride
         self.built = True
 
     def call(self, inputs, training=False):

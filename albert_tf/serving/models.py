@@ -15,6 +15,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.tagging_features import TaggingFeatureOptions
+from albert_tf.data.text_windows import WindowOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import kind_of
@@ -118,8 +119,9 @@ def _export_masks(folder: str, model: AlbertPretrainer, tokenizer: FullTokenizer
 
 
 def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
-    export_classification(folder, model, tokenizer, model.config.max_position_embeddings, has_pairs=True,
-                          is_regression=model.num_labels == 1)
+    export_classification(folder, model, tokenizer, _row_length(model), has_pairs=True,
+                          is_regression=model.num_labels == 1,
+                          windows=WindowOptions(model.max_windows, model.doc_stride))
 
 
 def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
@@ -142,8 +144,13 @@ def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTo
 
 
 def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, top_k: int) -> None:
+    export_sentence_encoder(folder, model, tokenizer, _row_length(model))
+
+
+def _row_length(model: keras.Model) -> int:
+    """The number of tokens that the model was fine-tuned with, or if that is not stored, its number of positions."""
     positions = model.config.max_position_embeddings
-    export_sentence_encoder(folder, model, tokenizer, min(model.max_seq_length or positions, positions))
+    return min(model.max_seq_length or positions, positions)
 
 
 # By the name of the head; a model without an entry has no signature of its own.

@@ -7,7 +7,9 @@ from typing import NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.text_windows import WindowOptions, WindowPacker
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 _BATCH = 32
@@ -31,8 +33,9 @@ def classify_texts(
       tokenizer: the model's tokenizer.
       texts: raw texts.
       text_pairs: the second text of each, for tasks on pairs; None if there is none.
-      max_seq_length: the largest number of tokens of a text (with its pair); longer ones are truncated. None for the
-        model's max_position_embeddings.
+      max_seq_length: the largest number of tokens of a row. Longer texts are truncated, or split into windows if the
+        model was fine-tuned so (--long_texts). None for the model's max_seq_length, or if it has none, its
+        max_position_embeddings.
 
     Raises:
       ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; texts is a
@@ -54,11 +57,27 @@ def classify_texts(
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
     names = model.label_names or tuple(map(str, range(model.num_labels)))
-    length = max_seq_length or model.config.max_position_embeddings
+    length = max_seq_length or model.max_seq_length or model.config.max_position_embeddings
+    windows = WindowOptions(model.max_windows, model.doc_stride)
     labels: list[list[Label]] = []
     for start in range(0, len(texts), _BATCH):
         rows = slice(start, start + _BATCH)
-        batch = tokenizer(texts[rows], None if text_pairs is None else text_pairs[rows], max_seq_length=length)
+        pairs = None if text_pairs is None else text_pairs[rows]
+        if model.max_windows == 1:
+            batch = tokenizer(texts[rows], pairs, max_seq_length=length)
+        else:
+            batch = _in_windows(tokenizer, texts[rows], pairs, length, windows)
         for row in tf.nn.softmax(tf.cast(model(batch)["logits"], tf.float32)).numpy():
             labels.append([Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")])
     return labels
+
+
+def _in_windows(
+    tokenizer: FullTokenizer, texts: Sequence[str], pairs: Sequence[str] | None, max_seq_length: int,
+    windows: WindowOptions,
+) -> dict[str, np.ndarray]:
+    """The model's inputs for the windows of each text, int32 [texts, windows, seq]."""
+    packer = WindowPacker(PairPacker(tokenizer, max_seq_length), windows)
+    encoded = zip(tokenizer.encode_batch(list(texts)), tokenizer.encode_batch(list(pairs or [""] * len(texts))))
+    rows = [packer.pack(ids_a.tolist(), ids_b.tolist()) for ids_a, ids_b in encoded]
+    return {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
