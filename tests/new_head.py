@@ -5,4 +5,4 @@ ARGUMENTS = dict(num_labels=3, label_names=None, pooling="mean", normalize=True,
 
 
 def new_head(head, config):
-    return head.model(config, **{name: ARGUMENTS[name] for name in head.arguments})
+    return head.model(config, **{name: ARGUMENTS[name] for name in head.arguments if name in ARGUMENTS})
