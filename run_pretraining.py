@@ -97,6 +97,8 @@ class Options:
 
 
 def options_from_flags() -> Options:
+    if not (FLAGS.do_train or FLAGS.do_eval):
+        raise ValueError("nothing to do: set --do_train or --do_eval")
     return shared.from_flags(
         Options, run=shared.run_options(), trainer=shared.trainer_options(), init_checkpoint=shared.starting_point(),
         eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],

@@ -21,6 +21,7 @@ from albert_tf import cli
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import find_task
 from albert_tf.data.tagged_text import label_names, read_tagged_text
+from albert_tf.files import write_text
 from albert_tf.json_files import read_json_object
 from albert_tf.required_flags import define_required
 from albert_tf.script_runs import run_script
@@ -58,8 +59,7 @@ def once(name, run):
         os.makedirs(FLAGS.output_dir, exist_ok=True)
         started = time.time()
         score = run()
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(dict(score=score, seconds=time.time() - started), file)
+        write_text(path, json.dumps(dict(score=score, seconds=time.time() - started)))
     found = read_json_object(path)
     return found["score"], found["seconds"]
 

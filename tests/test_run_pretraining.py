@@ -295,6 +295,8 @@ def mistakes(runs, golden):
             dict(albert_config_file=runs.write_config("large.json", vocab_size=70), init_checkpoint=released),
             "bert/embeddings/word_embeddings"),
         "no init checkpoint": (dict(init_checkpoint=runs.folder / "nowhere"), "nowhere"),
+        "neither training nor evaluation": (
+            dict(do_train=False, do_eval=False), "nothing to do: set --do_train or --do_eval"),
         "nothing to evaluate": (dict(do_train=False, do_eval=True), "there is no checkpoint to evaluate"),
         "a batch that cannot be divided": (
             dict(gradient_accumulation_steps=3), "train_batch_size must be a multiple of"),

@@ -17,6 +17,8 @@ from albert_tf.files import written_whole
 from albert_tf.interchange.archive import ENDINGS, check_archive
 from albert_tf.interchange.error_paths import errors_naming
 
+_TIMEOUT = 60.0  # seconds without any data
+
 
 def is_url(path: str) -> bool:
     """Whether a path is a URL."""
@@ -33,7 +35,7 @@ def downloaded(url: str) -> str:
       url: URL of a .tar.gz file or of a TF-Hub module.
 
     Raises:
-      ValueError: there is no archive at the URL, it is damaged, or there is no network.
+      ValueError: there is no archive at the URL, it is damaged, there is no network, or the server does not answer.
     """
     directory = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
     path = os.path.join(directory, f"{hashlib.sha1(url.encode()).hexdigest()}.tar.gz")
@@ -59,5 +61,5 @@ def _archive_url(url: str) -> str:
 
 
 def _download(url: str, path: str) -> None:
-    with urllib.request.urlopen(url) as response, tf.io.gfile.GFile(path, "wb") as file:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, tf.io.gfile.GFile(path, "wb") as file:
         shutil.copyfileobj(response, file)

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import socket
 import tarfile
 import threading
 
@@ -45,6 +46,16 @@ def test_a_model_is_downloaded_once(tmp_path, golden, server, inside):
 def test_a_url_that_has_nothing_is_one_clear_error(server):
     with pytest.raises(ValueError, match=f"{server[1]}/nothing cannot be downloaded: .*404"):
         albert_tf.from_pretrained(f"{server[1]}/nothing")
+
+
+def test_a_server_that_does_not_answer_is_one_clear_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(download, "_TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/model.tar.gz"
+        with pytest.raises(ValueError, match=f"{url} cannot be downloaded: .*timed out"):
+            open_source(url)
 
 
 def test_a_fetched_archive_with_a_member_that_leads_out_is_refused(tmp_path, server):
