@@ -22,13 +22,13 @@ from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
-from albert_tf.data.text_windows import WindowOptions
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.classification_serving import export_classification
-from albert_tf.interchange.long_texts import LongTexts, write_long_texts
+from albert_tf.interchange.label_names import write_label_names
+from albert_tf.interchange.long_texts import write_long_texts
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.pooling import MEAN_OR_MAX
+from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities, write_answers, write_predictions
@@ -104,7 +104,7 @@ def main():
     config, vocabulary = shared.config(), shared.vocabulary()
     tokenizer = vocabulary.tokenizer()
     shared.check_vocabulary(tokenizer, config)
-    windows = WindowOptions(options.long_texts.max_windows, options.long_texts.doc_stride)
+    windows = options.long_texts.windows
     tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, windows)
 
     def new_task():
@@ -119,11 +119,16 @@ def main():
         evaluate = evaluation(task, tables) if options.do_eval else None
         # Raises an error that names the missing checkpoint.
         to_predict = tables.with_companions(task, options.predict_split) if options.do_predict else []
+
+    def write_more(directory: str) -> None:
+        write_long_texts(options.long_texts, directory)
+        if task.labels:
+            write_label_names(task.labels, directory)
+
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
     data_files = [source.path for split, source in task.sources.items() if split in used]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, task.labels,
-                              write_more=lambda directory: write_long_texts(options.long_texts, directory))
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, write_more)
     for each, table in to_predict:
         probabilities = mean_probabilities(finetuning.predict(table))
         if is_chief(strategy):

@@ -23,7 +23,7 @@ from albert_tf.flags import (
     trainer_options,
     weights_reader,
 )
-from albert_tf.interchange.label_names import check_label_names, write_label_names
+from albert_tf.interchange.label_names import check_label_names
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.served_precision import with_precision
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
@@ -195,7 +195,7 @@ def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
 
 def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
-    evaluate: Evaluate | None, data_files: Collection[str] = (), label_names: Sequence[str] | None = None,
+    evaluate: Evaluate | None, data_files: Collection[str] = (),
     write_more: Callable[[str], None] = lambda directory: None,
 ) -> None:
     """Trains and writes the model card of each run, or evaluates existing checkpoints.
@@ -206,16 +206,12 @@ def train_and_evaluate(
       training_table: function that makes the training table; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
-      label_names: the labels, in the order of the logits, which are written next to the checkpoints; None if they have
-        no names.
       write_more: function that writes further files about the model to the checkpoints' directory, before the first
         step.
     """
     def write_inputs(directory: str) -> None:
         write_more(directory)
         copy_vocabulary(vocabulary, directory, max_seq_length=runs.options.buckets[-1])
-        if label_names:
-            write_label_names(label_names, directory)
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         options = runs.options

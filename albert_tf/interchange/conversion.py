@@ -17,7 +17,7 @@ from albert_tf.interchange.heads import head_of, head_of_variables
 from albert_tf.interchange.hub.writing import export_encoder
 from albert_tf.interchange.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.interchange.label_names import write_label_names
-from albert_tf.interchange.long_texts import LongTexts, write_long_texts
+from albert_tf.interchange.long_texts import write_long_texts
 from albert_tf.interchange.model_card import ModelCard, write_model_card
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.sentence_transformers import write_pooling
@@ -162,7 +162,7 @@ def _save_checkpoint(
     if isinstance(model, AlbertSentenceEncoder):
         write_pooling(model.sentence_pooling, model.config, output_dir)
     if isinstance(model, AlbertClassifier):
-        write_long_texts(LongTexts(model.window_pooling, model.max_windows, model.doc_stride), output_dir)
+        write_long_texts(model.long_texts, output_dir)
     label_names = getattr(model, "label_names", None)
     if label_names:
         write_label_names(label_names, output_dir)

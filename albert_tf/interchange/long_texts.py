@@ -16,18 +16,9 @@ import tensorflow as tf
 from albert_tf import bounds
 from albert_tf.files import write_text
 from albert_tf.json_files import check_keys, read_json_object
-from albert_tf.modeling.pooling import MEAN_OR_MAX
+from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 
 LONG_TEXTS = "long_texts.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class LongTexts:
-    """The arguments of AlbertClassifier that describe windows: window_pooling, max_windows and doc_stride."""
-
-    pooling: str = "mean"
-    max_windows: int = 1
-    doc_stride: int = 0
 
 
 def long_texts_in(directory: str) -> LongTexts:

@@ -8,10 +8,9 @@ from typing import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.long_texts import LongTexts
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.finite_weights import check_finite_weights
-from albert_tf.modeling.pooling import SentencePooling
+from albert_tf.modeling.pooling import LongTexts, SentencePooling
 
 
 @dataclasses.dataclass(frozen=True)

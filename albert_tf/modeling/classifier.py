@@ -13,7 +13,7 @@ from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import as_rows, side_by_side
 from albert_tf.modeling.labels import checked_label_names
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.pooling import MEAN_OR_MAX, mean_or_max
+from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, mean_or_max
 
 
 @register
@@ -55,6 +55,11 @@ class AlbertClassifier(ConfiguredModel):
         self.label_names = checked_label_names(label_names, num_labels)
         self.max_seq_length, self.max_windows, self.doc_stride = max_seq_length, max_windows, doc_stride
         self.built = True
+
+    @property
+    def long_texts(self) -> LongTexts:
+        """The constructor's arguments for texts that are longer than a row."""
+        return LongTexts(self.window_pooling, self.max_windows, self.doc_stride)
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

@@ -7,6 +7,8 @@ from typing import Mapping
 
 import tensorflow as tf
 
+from albert_tf.data.text_windows import WindowOptions
+
 
 @dataclasses.dataclass(frozen=True)
 class SentencePooling:
@@ -15,6 +17,20 @@ class SentencePooling:
     pooling: str = "mean"
     normalize: bool = False
     max_seq_length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class LongTexts:
+    """How a text that is longer than a row is classified; the fields are AlbertClassifier's arguments for it."""
+
+    pooling: str = "mean"
+    max_windows: int = 1
+    doc_stride: int = 0
+
+    @property
+    def windows(self) -> WindowOptions:
+        """How the text is split."""
+        return WindowOptions(self.max_windows, self.doc_stride)
 
 
 MEAN_OR_MAX = ("mean", "max")

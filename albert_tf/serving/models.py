@@ -15,7 +15,6 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.tagging_features import TaggingFeatureOptions
-from albert_tf.data.text_windows import WindowOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import kind_of
@@ -120,8 +119,7 @@ def _export_masks(folder: str, model: AlbertPretrainer, tokenizer: FullTokenizer
 
 def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
     export_classification(folder, model, tokenizer, _row_length(model), has_pairs=True,
-                          is_regression=model.num_labels == 1,
-                          windows=WindowOptions(model.max_windows, model.doc_stride))
+                          is_regression=model.num_labels == 1, windows=model.long_texts.windows)
 
 
 def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:

@@ -5,6 +5,7 @@ Only the best text and the null score of each question are kept in memory.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from typing import Iterable, Iterator, Mapping, Sequence
@@ -35,13 +36,13 @@ def answers(
     Raises:
       ValueError: a score is NaN or infinite.
     """
+    for of_window in itertools.chain.from_iterable(values for results in result_sets for values in results.values()):
+        check_finite(of_window)
     row = 0
     for question in read_questions(questions_path):
         rows = range(row, row + len(question.windows))
         of_question = [[{name: values[i] for name, values in results.items()} for i in rows] for results in result_sets]
         row = rows.stop
-        for candidates in (each for of_set in of_question for each in of_set):
-            check_finite(np.concatenate([np.ravel(values) for values in candidates.values()]))
         yield answer_question(question.qas_id, question.paragraph_text, question.windows, of_question, options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -58,26 +58,26 @@ def classify_texts(
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
     names = model.label_names or tuple(map(str, range(model.num_labels)))
     length = max_seq_length or model.max_seq_length or model.config.max_position_embeddings
-    windows = WindowOptions(model.max_windows, model.doc_stride)
     labels: list[list[Label]] = []
     for start in range(0, len(texts), _BATCH):
         rows = slice(start, start + _BATCH)
         pairs = None if text_pairs is None else text_pairs[rows]
-        if model.max_windows == 1:
-            batch = tokenizer(texts[rows], pairs, max_seq_length=length)
-        else:
-            batch = _in_windows(tokenizer, texts[rows], pairs, length, windows)
+        batch = _inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows)
         for row in tf.nn.softmax(tf.cast(model(batch)["logits"], tf.float32)).numpy():
             labels.append([Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")])
     return labels
 
 
-def _in_windows(
+def _inputs(
     tokenizer: FullTokenizer, texts: Sequence[str], pairs: Sequence[str] | None, max_seq_length: int,
     windows: WindowOptions,
-) -> dict[str, np.ndarray]:
-    """The model's inputs for the windows of each text, int32 [texts, windows, seq]."""
+) -> Mapping[str, np.ndarray]:
+    """The model's inputs, int32 [texts, seq], or for texts that are split [texts, windows, seq]."""
+    if windows.max_windows == 1:
+        return tokenizer(texts, pairs, max_seq_length=max_seq_length)
     packer = WindowPacker(PairPacker(tokenizer, max_seq_length), windows)
     encoded = zip(tokenizer.encode_batch(list(texts)), tokenizer.encode_batch(list(pairs or [""] * len(texts))))
     rows = [packer.pack(ids_a.tolist(), ids_b.tolist()) for ids_a, ids_b in encoded]
-    return {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
+    inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
+    is_window = inputs["input_mask"].any(axis=(0, 2))  # others are padding in all texts
+    return {name: values[:, is_window] for name, values in inputs.items()}

@@ -7,8 +7,9 @@ import pytest
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.conversion import save
 from albert_tf.interchange.from_pretrained import from_pretrained
-from albert_tf.interchange.long_texts import LONG_TEXTS, LongTexts, long_texts_in, write_long_texts
+from albert_tf.interchange.long_texts import LONG_TEXTS, long_texts_in, write_long_texts
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pooling import LongTexts
 
 
 def test_what_is_written_is_read_and_a_single_window_needs_no_file(tmp_path):
