@@ -22,7 +22,7 @@ from albert_tf.array_files import array_writer, write_array
 from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
 from albert_tf.files import expand_globs
-from albert_tf.manifests import check_output, write_manifest
+from albert_tf.manifests import check_output, written_with_manifest
 from albert_tf.progress import progress
 from albert_tf.required_flags import define_required
 from albert_tf.tasks.embeddings import embed, token_ids
@@ -77,19 +77,22 @@ def main():
     rows = token_ids(tokenizer, lines, length)
     row_splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     height = int(row_splits[-1]) if FLAGS.per_token else len(rows)
-    with array_writer(FLAGS.output_file, (height, model.config.hidden_size)) as write:
-        with progress("embedding", len(rows), " lines") as done:
-            for vectors in embed(model, rows, FLAGS.batch_size):
-                if FLAGS.per_token:
-                    write(row_splits[vectors.text], vectors.tokens)
-                else:
-                    write(vectors.text, vectors.pooled[None])
-                done(1)
-    if FLAGS.per_token:
-        write_array(row_splits_file, row_splits)
-        write_array(input_ids_file, np.concatenate(rows))
-    write_manifest(FLAGS.output_file, made_from)
+    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
+        if FLAGS.per_token:
+            write_array(row_splits_file, row_splits)
+            write_array(input_ids_file, np.concatenate(rows))
+        write_vectors(temporary, model, rows, (height, model.config.hidden_size), row_splits)
     logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
+
+
+def write_vectors(path: str, model, rows: list, shape: tuple[int, int], row_splits: np.ndarray) -> None:
+    with array_writer(path, shape) as write, progress("embedding", len(rows), " lines") as done:
+        for vectors in embed(model, rows, FLAGS.batch_size):
+            if FLAGS.per_token:
+                write(row_splits[vectors.text], vectors.tokens)
+            else:
+                write(vectors.text, vectors.pooled[None])
+            done(1)
 
 
 if __name__ == "__main__":

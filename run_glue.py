@@ -59,6 +59,9 @@ class Options:
 
 
 def options_from_flags() -> Options:
+    for name in ("do_train", "do_eval"):
+        if FLAGS[name].present and not FLAGS[name].value:
+            raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")
     present = [flag for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
     flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
     weights = {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}
@@ -99,9 +102,10 @@ def arguments(options: Options, name: str) -> list[str]:
 
 
 def starting_point(options: Options, name: str) -> dict[str, str]:
-    """The flag of the initial weights: for some tasks the best model of MNLI, if there is one."""
+    """The flag of the initial weights: for some tasks the best model of MNLI, if it has results."""
     mnli = os.path.join(options.output_dir, "mnli")
-    return dict(init_checkpoint=best_run(mnli)) if name in FROM_MNLI and tf.io.gfile.exists(mnli) else options.weights
+    has_results = tf.io.gfile.exists(os.path.join(mnli, f"{RESULTS}.json"))
+    return dict(init_checkpoint=best_run(mnli)) if name in FROM_MNLI and has_results else options.weights
 
 
 def score(options: Options, name: str) -> float:

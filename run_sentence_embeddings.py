@@ -79,7 +79,7 @@ class Options:
 
 def options_from_flags() -> Options:
     tuning.set_defaults()
-    if FLAGS.objective != "sts":
+    if FLAGS.objective != "sts" and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     check_export(FLAGS.export_dir)
     tuning.check_purpose()

@@ -17,6 +17,17 @@ def run(golden, **flags):
     return script_process.run("run_glue.py", flags)
 
 
+def arguments_of_tasks(tmp_path, flags):
+    """The arguments with which run_glue.py starts RTE's and CoLA's runs."""
+    (tmp_path / "arguments_of.py").write_text(
+        f"import json, sys; sys.path.insert(0, {str(script_process.REPOSITORY)!r}); import run_glue; "
+        "run_glue.FLAGS(sys.argv); options = run_glue.options_from_flags(); "
+        "print(json.dumps({name: run_glue.arguments(options, name) for name in ('rte', 'cola')}))")
+    done = script_process.run(tmp_path / "arguments_of.py", flags)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.both_stacks
 @pytest.mark.long
 def test_all_tasks_of_a_folder_are_run_and_our_row_follows_the_papers(golden, tmp_path):
@@ -39,14 +50,9 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
     """Also: MNLI's weights override a TF-Hub module, and each export has its own folder."""
     (tmp_path / "mnli").mkdir()
     (tmp_path / "mnli" / "eval_runs.json").write_text(json.dumps(dict(best_run="seed_8")))
+    (tmp_path / "mnli" / "eval_results.json").write_text("{}")
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
-    (tmp_path / "arguments_of.py").write_text(
-        f"import json, sys; sys.path.insert(0, {str(script_process.REPOSITORY)!r}); import run_glue; "
-        "run_glue.FLAGS(sys.argv); options = run_glue.options_from_flags(); "
-        "print(json.dumps({name: run_glue.arguments(options, name) for name in ('rte', 'cola')}))")
-    done = script_process.run(tmp_path / "arguments_of.py", given)
-    assert done.returncode == 0, done.stderr
-    arguments = json.loads(done.stdout)
+    arguments = arguments_of_tasks(tmp_path, given)
     shared = {"--data_dir=glue", "--seed=7", "--random_seed=7", "--do_train", "--do_eval"}
     assert set(arguments["rte"]) == shared | {
         "--task_name=rte", "--recipe=rte", f"--output_dir={tmp_path}/rte", "--export_dir=served/rte",
@@ -54,6 +60,17 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
     assert set(arguments["cola"]) == shared | {
         "--task_name=cola", "--recipe=cola", f"--output_dir={tmp_path}/cola", "--export_dir=served/cola",
         "--albert_hub_module_handle=module"}
+
+
+def test_a_run_of_mnli_without_results_gives_no_weights(tmp_path):
+    (tmp_path / "mnli").mkdir()
+    given = dict(data_dir="glue", output_dir=tmp_path, init_checkpoint="given")
+    assert "--init_checkpoint=given" in arguments_of_tasks(tmp_path, given)["rte"]
+
+
+def test_a_run_without_training_is_refused(golden, tmp_path):
+    done = run(golden, data_dir=golden / "glue", output_dir=tmp_path / "runs", do_train=False)
+    assert done.returncode == 1 and "--nodo_train is for run_classifier.py" in done.stderr
 
 
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):

@@ -17,7 +17,7 @@ import tensorflow as tf
 from albert_tf import bounds
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_name, write_text
-from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
+from albert_tf.interchange.vocabulary_files import length_in
 from albert_tf.json_files import read_json_list, read_json_object
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 
@@ -108,16 +108,12 @@ def _modules(folder: str) -> list[dict[str, str]]:
 
 
 def _max_seq_length(folder: str) -> int | None:
-    """The largest number of tokens of a text, from sentence_bert_config.json or (version 6) the tokenizer's config.
-
-    None if there is no limit. (The tokenizer then has a huge number.)
-    """
-    for name, key in ((_LENGTH, "max_seq_length"), (TOKENIZER_CONFIG, "model_max_length")):
-        path = os.path.join(folder, name)
-        length = read_json_object(path).get(key) if tf.io.gfile.exists(path) else None
-        if isinstance(length, int) and bounds.SEQ_LENGTH.lower <= length <= bounds.SEQ_LENGTH.upper:
-            return length
-    return None
+    """The largest number of tokens of a text, from sentence_bert_config.json or (version 6) the tokenizer's config."""
+    path = os.path.join(folder, _LENGTH)
+    length = read_json_object(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
+    if isinstance(length, int) and bounds.SEQ_LENGTH.lower <= length <= bounds.SEQ_LENGTH.upper:
+        return length
+    return length_in(folder)
 
 
 def _pooling(path: str) -> str:

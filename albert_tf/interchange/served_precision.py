@@ -34,7 +34,7 @@ def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredM
       ValueError: a precision is set for a model whose encoder is a TF2 module, whose graph has its own.
     """
     if precision and not isinstance(getattr(model, "albert", model), AlbertModel):
-        raise ValueError("--export_precision cannot be set for a TF-Hub module that runs its own graph, which has its "
+        raise ValueError("the precision cannot be set for a TF-Hub module that runs its own graph, which has its "
                          "own precision")
     if precision != FASTEST:
         return _computing_in(precision, model) if precision else model

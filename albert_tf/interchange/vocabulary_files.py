@@ -24,6 +24,7 @@ _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
 # Hugging Face's file with the casing. Fine-tuning also writes the length of rows to it, as max_seq_length.
 TOKENIZER_CONFIG = "tokenizer_config.json"
+LENGTH_OF_HUGGING_FACE = "model_max_length"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,12 +118,20 @@ def lower_case_in(directory: str) -> bool | None:
 
 
 def length_in(directory: str) -> int | None:
-    """The value of max_seq_length in a directory's tokenizer_config.json; None if there is none."""
+    """The length of rows in a directory's tokenizer_config.json: max_seq_length, or Hugging Face's model_max_length.
+
+    None if there is neither. transformers writes a huge number for "no limit", which is None too.
+
+    Raises:
+      ValueError: max_seq_length, which this package writes, has no valid value.
+    """
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    length = _stored(path, "max_seq_length")
+    length, bound = _stored(path, "max_seq_length"), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
     if length is not None:
-        bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1).check(f"{path}: max_seq_length", length)
-    return length
+        bound.check(f"{path}: max_seq_length", length)
+        return length
+    theirs = _stored(path, LENGTH_OF_HUGGING_FACE)
+    return theirs if isinstance(theirs, int) and bound.lower <= theirs <= bound.upper else None
 
 
 def _stored(path: str, key: str) -> Any:

@@ -212,10 +212,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _check_host(self) -> None:
         """Rejects requests from the user's browser that come from the page of another site."""
         host = self.headers.get("Host", "")
-        if self.server.is_loopback and not _is_loopback(urlsplit(f"//{host}").hostname or ""):
+        if self.server.is_loopback and not _is_loopback(_name_of(host)):
             raise RequestError(HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address")
         origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{host}":
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):  # https: behind a proxy
             raise RequestError(HTTPStatus.FORBIDDEN, "this server does not answer the pages of other sites")
 
     def _answer(self, make) -> None:
@@ -280,6 +280,14 @@ def _described_signature(signature: Signature) -> dict:
     return dict(labels, view=signature.view, inputs={
         name: dict(dtype=spec.dtype, shape=list(spec.shape), optional=spec.default is not None)
         for name, spec in signature.inputs.items()})
+
+
+def _name_of(host: str) -> str:
+    """The name or address in a Host header, without its port; "" if it has none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # for instance "["
+        return ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -317,3 +317,19 @@ def test_a_folder_without_weights_is_named(tmp_path):
     (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="hf has no model.safetensors"):
         albert_tf.from_pretrained(str(folder))
+
+
+def test_how_a_classifier_reads_texts_survives_a_round_trip(golden, tmp_path):
+    reading = dict(max_seq_length=5, window_pooling="max", max_windows=3, doc_stride=1)
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm" / "tiny.model"))
+    save_hugging_face(MODELS["classifier"](TINY, 2, **reading), str(tmp_path), vocabulary)
+    again = albert_tf.from_pretrained(str(tmp_path), model="classifier").get_config()
+    assert {name: again[name] for name in reading} == reading
+
+
+@pytest.mark.parametrize("length", [10**30, 7, "5", None])
+def test_a_length_that_does_not_fit_the_model_is_not_taken(golden, tmp_path, length):
+    """transformers writes 10**30 for "no limit"; this model has 6 positions."""
+    save_hugging_face(MODELS["classifier"](TINY, 2), str(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(model_max_length=length)))
+    assert albert_tf.from_pretrained(str(tmp_path), model="classifier").max_seq_length is None

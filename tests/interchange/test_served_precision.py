@@ -49,7 +49,7 @@ def test_a_module_that_runs_its_own_graph_has_its_own_precision(tmp_path):
     tf2_module(tmp_path / "module")
     model = from_pretrained(str(tmp_path / "module"), model="classifier", trust_module=True, num_labels=3)
     assert with_precision(model, None) is model
-    with pytest.raises(ValueError, match="--export_precision cannot be set for a TF-Hub module"):
+    with pytest.raises(ValueError, match="the precision cannot be set for a TF-Hub module"):
         with_precision(model, "float32")
 
 

@@ -116,16 +116,18 @@ def test_a_body_without_a_correct_length_is_not_read(server, length, status):
 
 @pytest.mark.parametrize("headers", [
     dict(Host="attacker.example"), dict(Host="attacker.example:8501"), dict(Host="127.0.0.1.attacker.example"),
-    dict(Origin="http://attacker.example"), dict(Origin="null"), dict(Host="localhost", Origin="http://localhost:1")])
+    dict(Host="["), dict(Origin="http://attacker.example"), dict(Origin="null"),
+    dict(Host="localhost", Origin="http://localhost:1")])
 def test_pages_of_other_sites_get_nothing(server, headers):
     status, answer = predict(server, dict(instances=["a"]), **headers)
     assert status == 403 and "this server" in answer["error"]
     assert ask(server, "GET", "/v1/models", **headers)[0].status == 403
 
 
-def test_the_servers_own_page_is_answered(server):
+@pytest.mark.parametrize("scheme", ["http", "https"])  # https if a proxy on this machine adds TLS
+def test_the_servers_own_page_is_answered(server, scheme):
     host = "localhost:{}".format(server.server_address[1])
-    assert predict(server, dict(instances=["a"]), Host=host, Origin=f"http://{host}")[0] == 200
+    assert predict(server, dict(instances=["a"]), Host=host, Origin=f"{scheme}://{host}")[0] == 200
 
 
 def test_the_server_listens_on_the_loopback_address_by_default(server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,11 +15,18 @@ from albert_tf.files import write_text
 from albert_tf.interchange.heads import Head, head_of
 from albert_tf.interchange.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
 from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
+from albert_tf.interchange.long_texts import write_long_texts
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.sentence_transformers import check_pooling_of_sentence_transformers, write_pooling
-from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG, VocabularyFiles, copy_vocabulary
+from albert_tf.interchange.vocabulary_files import (
+    LENGTH_OF_HUGGING_FACE,
+    TOKENIZER_CONFIG,
+    VocabularyFiles,
+    copy_vocabulary,
+)
 from albert_tf.local_copies import written_locally
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
 # The data types of weights, by Hugging Face's names.
@@ -53,7 +61,9 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         check_pooling_of_sentence_transformers(model.pooling)
         write_pooling(model.sentence_pooling, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
-    _save_vocabulary(vocabulary, folder)
+    _save_vocabulary(vocabulary, folder, getattr(model, "max_seq_length", None))
+    if isinstance(model, AlbertClassifier):
+        write_long_texts(model.long_texts, folder)
     with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
         mode = os.stat(temporary).st_mode
         save_file(tensors, temporary, metadata={"format": "pt"})
@@ -91,14 +101,16 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
     return tensors
 
 
-def _save_vocabulary(vocabulary: VocabularyFiles, folder: str) -> None:
-    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, and the casing."""
+def _save_vocabulary(vocabulary: VocabularyFiles, folder: str, max_seq_length: int | None) -> None:
+    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, the casing and the length of rows."""
     if not vocabulary:
         return
     sentencepiece = bool(vocabulary.spm_model_file)
     copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt")
-    values = dict(tokenizer_class="AlbertTokenizer" if sentencepiece else "BertTokenizer",
-                  do_lower_case=vocabulary.do_lower_case is not False)
+    values: dict[str, Any] = dict(tokenizer_class="AlbertTokenizer" if sentencepiece else "BertTokenizer",
+                                  do_lower_case=vocabulary.do_lower_case is not False)
     if sentencepiece:
         values["keep_accents"] = False
+    if max_seq_length:
+        values[LENGTH_OF_HUGGING_FACE] = max_seq_length
     write_text(os.path.join(folder, TOKENIZER_CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
