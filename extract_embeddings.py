@@ -81,18 +81,15 @@ def main():
         if FLAGS.per_token:
             write_array(row_splits_file, row_splits)
             write_array(input_ids_file, np.concatenate(rows))
-        write_vectors(temporary, model, rows, (height, model.config.hidden_size), row_splits)
+        with array_writer(temporary, (height, model.config.hidden_size)) as write:
+            with progress("embedding", len(rows), " lines") as done:
+                for vectors in embed(model, rows, FLAGS.batch_size):
+                    if FLAGS.per_token:
+                        write(row_splits[vectors.text], vectors.tokens)
+                    else:
+                        write(vectors.text, vectors.pooled[None])
+                    done(1)
     logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
-
-
-def write_vectors(path: str, model, rows: list, shape: tuple[int, int], row_splits: np.ndarray) -> None:
-    with array_writer(path, shape) as write, progress("embedding", len(rows), " lines") as done:
-        for vectors in embed(model, rows, FLAGS.batch_size):
-            if FLAGS.per_token:
-                write(row_splits[vectors.text], vectors.tokens)
-            else:
-                write(vectors.text, vectors.pooled[None])
-            done(1)
 
 
 if __name__ == "__main__":
