@@ -17,10 +17,10 @@ from albert_tf.data.squad.feature_block import NO_ANSWER, BlockBuilder, FeatureB
 from albert_tf.data.squad.reading import SquadExample
 from albert_tf.data.windows import windows
 from albert_tf.data.worker_pool import worker_pool
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer
 
 FIRST_UNIQUE_ID = 1000000000
-SPECIAL_TOKENS = 3
 # The number of questions of a worker's task.
 _CHUNK = 256
 
