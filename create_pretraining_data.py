@@ -71,7 +71,7 @@ def main():
                              FLAGS.favor_shorter_ngram, FLAGS.do_whole_word_mask, FLAGS.do_permutation)
     options = CreationOptions(segments, masking, FLAGS.dupe_factor, FLAGS.random_seed)
     input_files = expand_globs(FLAGS.input_file)
-    outputs = list(filter(None, FLAGS.output_file.split(",")))
+    outputs = list(filter(None, map(str.strip, FLAGS.output_file.split(","))))
     if not outputs:
         raise ValueError(f"--output_file must name at least one file. Received: {FLAGS.output_file}")
     output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]

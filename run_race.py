@@ -30,7 +30,7 @@ from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.glue_answers import mean_probabilities
-from albert_tf.training.evaluation import write_results
+from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
@@ -143,7 +143,7 @@ def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabil
                  options.output_dir)
     if all(example.label is not None for example in examples):
         results = choice_answers.evaluate(examples, probabilities)
-        logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        logging.info("%s", shown(results))
         write_results(options.output_dir, dict(results, global_step=step), "predict_results")
 
 

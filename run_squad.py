@@ -35,7 +35,7 @@ from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_reader import SquadReader, describe
 from albert_tf.tasks.squad_results import Results, answers
 from albert_tf.text.lines import read_lines, read_standard_input
-from albert_tf.training.evaluation import write_results
+from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions, Predictions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
@@ -159,7 +159,8 @@ def main():
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, squad_results.BEST_METRIC)
     with chief_first(strategy):
         prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
-    evaluate = prediction.evaluate if prediction and prediction.dataset else None
+    is_scored = prediction is not None and prediction.dataset and (options.do_train or options.do_eval)
+    evaluate = prediction.evaluate if is_scored else None
     training = functools.partial(training_features, options, files, tokenizer) if options.do_train else None
     used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
     tuning.train_and_evaluate(finetuning, vocabulary, training, evaluate, [*map(os.path.basename, used)])
@@ -289,7 +290,7 @@ class Prediction:
         results = self._results(squad_results.write_n_best(output_dir, self._answers(result_sets)))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
-            logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+            logging.info("%s", shown(scores))
             if not (self._options.do_train or self._options.do_eval):
                 write_results(output_dir, dict(scores, global_step=step))
             threshold = scores.get("null_score_diff_threshold")

@@ -38,7 +38,7 @@ from albert_tf.tasks.tagging import TaggingTask
 from albert_tf.tasks.tagging_metrics import best_metric
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.evaluation import write_results
+from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
@@ -183,7 +183,7 @@ def answer(options: Options, data: Data, probabilities: np.ndarray, step: int) -
     logging.info("%s: %s words tagged", path, f"{data.test.num_words:,}")
     if data.test.has_tags:
         results = tagging_answers.evaluate(data.test, probabilities, data.label_names)
-        logging.info("%s", ", ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        logging.info("%s", shown(results))
         write_results(options.output_dir, dict(results, global_step=step), "predict_results")
 
 

@@ -29,7 +29,7 @@ from albert_tf import bounds, console, help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.files import check_directory
 from albert_tf.finite import define_float
-from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.from_pretrained import build, warn_of_random_parts
 from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
@@ -241,7 +241,9 @@ def pretrained(model: str, **arguments) -> keras.Model:
     Args:
       model, arguments: see from_pretrained.
     """
-    return _pretrained(model, **arguments)[0]
+    built, report = _pretrained(model, **arguments)
+    warn_of_random_parts(model, report, str(starting_point()))
+    return built
 
 
 def pretrained_masked_lm() -> AlbertPretrainer:

@@ -37,5 +37,5 @@ def _of_classifier(run: PlannedRun) -> np.ndarray | None:
         return None
     with tf.io.gfile.GFile(path) as file:
         probabilities = np.array(list(csv.reader(file, delimiter="\t")), np.float64)
-    labels = [task.labels.index(example.label) for example in read_examples(task, run.flags["data_dir"], "dev")]
+    labels = [task.label_id(example.label) for example in read_examples(task, run.flags["data_dir"], "dev")]
     return 100.0 * (probabilities.argmax(axis=1) == labels)

@@ -79,7 +79,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
 
 def test_no_output_is_left_if_one_cannot_be_written(tmp_path, text):
     (tmp_path / "b.tfrecord").mkdir()
-    done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord")
+    done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord, {tmp_path}/b.tfrecord")
     assert done.returncode == 1
     assert "b.tfrecord" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
     assert leftovers(tmp_path) == {"b.tfrecord"}

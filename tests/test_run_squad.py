@@ -103,6 +103,16 @@ def test_a_second_run_predicts_the_same_from_the_best_checkpoint(run, script, go
     assert second == pytest.approx({name: first[name] for name in second})
 
 
+def test_predicting_another_file_leaves_the_evaluations_of_a_run_alone(run, script, golden, folder):
+    version, directory, _ = run
+    copy = folder / f"{version} copy"
+    shutil.copytree(directory, copy)
+    script.run(predict_file=golden / "squad" / "train.json", output_dir=copy, do_predict=True, squad_version=version)
+    for name in ("eval_history.jsonl", "best_trial.txt", "model.ckpt-best.index"):
+        assert (copy / name).read_bytes() == (directory / name).read_bytes()
+    shutil.rmtree(copy)
+
+
 @pytest.mark.long
 def test_checkpoints_are_averaged(run, script, golden, folder):
     version, directory, _ = run

@@ -24,6 +24,7 @@ SCRIPTS = {
     "fill_mask.py": (dict(text="the [MASK] of"), None),
     "score_sentences.py": (dict(input_file="{folder}/lines.txt"), None),
     "extract_embeddings.py": (dict(input_file="{folder}/lines.txt"), "output_file"),
+    "layer_distances.py": (dict(input_file="{folder}/lines.txt"), "output_dir"),
     "export_to_tflite.py": (dict(precision="float32", max_seq_length=8), "output_dir"),
     "export_to_tfhub.py": ({}, "export_path"),
     "convert_checkpoint.py": (dict(to="hugging_face"), "output_dir"),
@@ -52,6 +53,7 @@ REFUSALS = {
     ("trusted_module", "fill_mask.py"): _NO_PRETRAINER,
     ("trusted_module", "score_sentences.py"): _NO_PRETRAINER,
     ("trusted_module", "run_pretraining.py"): _NO_PRETRAINER,
+    ("trusted_module", "layer_distances.py"): "does not show the inputs of its layers",
     ("trusted_module", "export_to_tfhub.py"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
     ("trusted_module", "convert_checkpoint.py"): "can be used as an encoder, but cannot be converted",
 }

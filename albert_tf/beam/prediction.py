@@ -165,7 +165,7 @@ def _move_shards(job: LineJob, made_from: dict) -> None:
     for shard, path in enumerate(job.output_files):
         source = job.shard_file(shard)
         for name in tf.io.gfile.listdir(os.path.dirname(source)):
-            if name != os.path.basename(source):
+            if name != os.path.basename(source) and not name.startswith("."):  # not what a killed worker left
                 tf.io.gfile.rename(os.path.join(os.path.dirname(source), name),
                                    os.path.join(os.path.dirname(path), name), overwrite=True)
         move_with_manifest(source, path, made_from)

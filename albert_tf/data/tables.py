@@ -18,7 +18,7 @@ from albert_tf.text.lines import read_lines
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
-_JSON_LINES = (".jsonl", ".json")
+JSON_LINES = (".jsonl", ".json")
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
 Column = Union[int, str]
@@ -54,11 +54,11 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
         has more fields than the header, or a line is not UTF-8, CSV or JSON.
     """
     ending = os.path.splitext(path)[1].lower()
-    if ending in _JSON_LINES:
+    if ending in JSON_LINES:
         return _json_rows(path, {field: str(column) for field, column in columns.items()})
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
-    endings = ", ".join([*_DELIMITED, *_JSON_LINES])
+    endings = ", ".join([*_DELIMITED, *JSON_LINES])
     raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
 
 

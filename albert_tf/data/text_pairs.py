@@ -13,14 +13,13 @@ from albert_tf.data.feature_cache import cache_path, cached_table, digest, token
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task
-from albert_tf.data.tables import ShortRow, read_rows
+from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
 from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 # The number of pairs that are tokenized in one call.
 _CHUNK = 1000
-_JSON_LINES = (".jsonl", ".json")
 
 
 class TextPair(NamedTuple):
@@ -39,7 +38,7 @@ def read_pairs(path: str) -> list[TextPair]:
     Raises:
       ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
     """
-    is_json = os.path.splitext(path)[1].lower() in _JSON_LINES
+    is_json = os.path.splitext(path)[1].lower() in JSON_LINES
     columns = dict(text_a="text_a", text_b="text_b") if is_json else dict(text_a=0, text_b=1)
     pairs = []
     for row in read_rows(path, columns, has_header=False):

@@ -51,12 +51,9 @@ def from_pretrained(
 
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
-    head = head_named(model)  # raises for an unknown name before anything is read
+    head_named(model)  # raises for an unknown name before anything is read
     built, report = build(open_source(path, trust_module), model, config, **arguments)
-    random = _random_parts(head, report)
-    if random:
-        logging.warning("the variables of the %s start with random values, since %s has no weights for them",
-                        " and the ".join(random), path)
+    warn_of_random_parts(model, report, path)
     return built
 
 
@@ -136,6 +133,20 @@ def load_source(model: keras.Model, source: Source) -> RestoreReport:
     report = restore(model, source)
     _warn_of_another_config(model.config, source)
     return report
+
+
+def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
+    """Logs a warning if a part on which the model's outputs depend has random values.
+
+    Args:
+      model: the kind of model (see from_pretrained).
+      report: what was restored.
+      path: path of the weights.
+    """
+    random = _random_parts(head_named(model), report)
+    if random:
+        logging.warning("the variables of the %s start with random values, since %s has no weights for them",
+                        " and the ".join(random), path)
 
 
 def _random_parts(head: Head, report: RestoreReport) -> list[str]:

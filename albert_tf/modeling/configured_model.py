@@ -32,6 +32,12 @@ class ConfiguredModel(keras.Model):
         super().__init__(**kwargs)
         self.config = config
 
+    @property
+    def row_length(self) -> int:
+        """The largest number of tokens of a row: the model's max_seq_length if it has one, else all positions."""
+        positions = self.config.max_position_embeddings
+        return min(getattr(self, "max_seq_length", None) or positions, positions)
+
     def build(self, input_shape=None):
         """Does nothing, since the constructor has made all variables."""
         self.built = True

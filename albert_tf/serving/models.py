@@ -18,7 +18,7 @@ from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import kind_of
-from albert_tf.interchange.from_pretrained import build
+from albert_tf.interchange.from_pretrained import build, warn_of_random_parts
 from albert_tf.interchange.heads import head_of
 from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.mask_serving import export_mask_filling
@@ -54,7 +54,9 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
       ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
     """
     tokenizer = source.vocabulary.tokenizer()
-    built, report = build(source, model or kind_of(source))
+    kind = model or kind_of(source)
+    built, report = build(source, kind)
+    warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
     export = _EXPORTS.get(head_of(built).name)
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
@@ -118,7 +120,7 @@ def _export_masks(folder: str, model: AlbertPretrainer, tokenizer: FullTokenizer
 
 
 def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
-    export_classification(folder, model, tokenizer, _row_length(model), has_pairs=True,
+    export_classification(folder, model, tokenizer, model.row_length, has_pairs=True,
                           is_regression=model.num_labels == 1, windows=model.long_texts.windows)
 
 
@@ -142,13 +144,7 @@ def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTo
 
 
 def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, top_k: int) -> None:
-    export_sentence_encoder(folder, model, tokenizer, _row_length(model))
-
-
-def _row_length(model: keras.Model) -> int:
-    """The number of tokens that the model was fine-tuned with, or if that is not stored, its number of positions."""
-    positions = model.config.max_position_embeddings
-    return min(model.max_seq_length or positions, positions)
+    export_sentence_encoder(folder, model, tokenizer, model.row_length)
 
 
 # By the name of the head; a model without an entry has no signature of its own.

@@ -8,9 +8,9 @@ import numpy as np
 
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import SpecialTokens
+from albert_tf.text.sentencepieces import WORD_START
 
 MASK = "[MASK]"
-_WORD_START = "\u2581"
 
 
 class Filling(NamedTuple):
@@ -72,7 +72,7 @@ def masked_ids(tokenizer, text: str) -> list[int]:
 
 def inside_word(tokenizer, piece: str) -> str:
     """The piece without its word-start mark, if the vocabulary has it; "" for a piece that is only the mark."""
-    inside = piece[len(_WORD_START):] if piece.startswith(_WORD_START) else piece
+    inside = piece[len(WORD_START):] if piece.startswith(WORD_START) else piece
     return inside if not inside or inside in tokenizer.vocab else piece
 
 

@@ -19,11 +19,17 @@ def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
     Returns:
       distances, and angles in degrees: float32 [batch, layers] each. Each inner group counts as a layer.
 
+    Raises:
+      ValueError: the model is a TF-Hub module that runs its own graph, which does not show all layers.
+
     Example::
 
       encoder = albert_tf.from_pretrained("albert_base_v2")
       layer_distances(encoder, tokenizer(["A text."]))["distances"]
     """
+    if not isinstance(model, AlbertModel):
+        raise ValueError("the distances between layers need an AlbertModel: a TF-Hub module that runs its own graph "
+                         f"does not show the inputs of its layers. Received: {type(model).__name__}")
     outputs = model(inputs)
     mapping, first = model.encoder.embedding_hidden_mapping_in, outputs["embedding_output"]
     states = [first if mapping is None else mapping(first), *outputs["encoder_outputs"]]

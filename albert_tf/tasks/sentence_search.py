@@ -65,12 +65,11 @@ def unit_vectors_function(
     model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
 ) -> Callable[[Sequence[str]], np.ndarray]:
     """Returns a function from texts to their vectors of length 1, float32 [texts, H]. The model is traced once."""
-    function, config = vectors_function(model), model.config
-    length = min(model.max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
+    function = vectors_function(model)
 
     def unit_vectors(texts: Sequence[str]) -> np.ndarray:
-        vectors = np.zeros([len(texts), config.hidden_size], np.float32)
-        for each in embed_by(function, token_ids(tokenizer, texts, length), batch_size):
+        vectors = np.zeros([len(texts), model.config.hidden_size], np.float32)
+        for each in embed_by(function, token_ids(tokenizer, texts, model.row_length), batch_size):
             vectors[each.text] = each.pooled / max(np.linalg.norm(each.pooled), LEAST_LENGTH)
         return vectors
 

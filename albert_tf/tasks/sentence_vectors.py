@@ -42,10 +42,11 @@ class SentenceVectorTask(MeanLossTask):
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean loss over rows."""
-        first, second = tf.unstack(normalized(outputs["sentence_embedding"]), axis=1)  # [batch, H] each
+        vectors = outputs["sentence_embedding"]  # [batch, 2, H]
         if self._objective == "similarity":
-            losses = tf.square(tf.reduce_sum(first * second, axis=-1) - batch["label_ids"])  # [batch]
+            losses = tf.square(cosines_of_rows(vectors) - batch["label_ids"])  # [batch]
         else:
+            first, second = tf.unstack(normalized(vectors), axis=1)  # [batch, H] each
             cosines = tf.matmul(first, second, transpose_b=True)  # [batch, batch]
             own = tf.range(tf.shape(cosines)[0])
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(own, cosines / self._temperature)

@@ -57,7 +57,7 @@ def classify_texts(
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
     names = model.label_names or tuple(map(str, range(model.num_labels)))
-    length = max_seq_length or model.max_seq_length or model.config.max_position_embeddings
+    length = max_seq_length or model.row_length
     labels: list[list[Label]] = []
     for start in range(0, len(texts), _BATCH):
         rows = slice(start, start + _BATCH)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,7 +142,6 @@ def _origins_of_basic_tokens(text: str, lower: bool) -> list[int]:
     for character in set(text):
         form = wordpiece.clean(character).strip()
         if lower:
-            decomposed = unicodedata.normalize("NFD", form.lower())
-            form = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+            form = wordpiece.without_accents(form.lower())
         size_of[character] = len("".join(form.split()))
     return [i for i, character in enumerate(text) for _ in range(size_of[character])]

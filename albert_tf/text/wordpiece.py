@@ -39,10 +39,14 @@ def basic_tokens(text: str, lower: bool) -> list[str]:
     tokens = []
     for word in cleaned.split():
         if lower:
-            decomposed = unicodedata.normalize("NFD", word.lower())
-            word = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
+            word = without_accents(word.lower())
         tokens += "".join(f" {c} " if _is_punctuation(c) else c for c in word).split()
     return tokens
+
+
+def without_accents(text: str) -> str:
+    """A text without the accents of its letters. Other characters are decomposed too (Unicode NFD)."""
+    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
 def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:

@@ -68,7 +68,7 @@ class Evaluator:
         best = self.best
         if best is not None:
             logging.info("best of %d evaluations: step %d: %s; all are in %s", len(self._history), self.best_step,
-                         _shown(best), os.path.join(self._directory, HISTORY))
+                         shown(best), os.path.join(self._directory, HISTORY))
 
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""
@@ -90,7 +90,7 @@ class Evaluator:
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model's current weights and writes eval_results.txt."""
         results = dict(self._evaluate(), global_step=step)
-        logging.info("step %d: %s", step, _shown(results))
+        logging.info("step %d: %s", step, shown(results))
         if self._writes:
             write_results(self._directory, results)
         return results
@@ -142,8 +142,8 @@ def logged_names(results: Iterable[str]) -> list[str]:
     return [name for name in names if name not in left_out]
 
 
-def _shown(results: dict[str, float]) -> str:
-    """Results for a log line."""
+def shown(results: dict[str, float]) -> str:
+    """Results for a log line: names and values."""
     return ", ".join(f"{name} {results[name]:.4f}" for name in logged_names(results))
 
 

@@ -31,7 +31,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, numbered_by_step, saved_step
-from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_results
+from albert_tf.training.evaluation import Evaluator, best_of, read_history, shown, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
 from albert_tf.training.prediction import Predictor
@@ -255,7 +255,7 @@ class FineTuning:
 
     def _report(self, results: dict[str, float]) -> None:
         results = dict(results, global_step=self.serving_step())
-        logging.info("%s", ", ".join(f"{key} {value:.4f}" for key, value in results.items()))
+        logging.info("%s", shown(results))
         if is_chief(self.strategy):
             write_results(self.options.run.output_dir, results)
 

@@ -117,6 +117,14 @@ def test_an_encoder_without_heads_has_no_signatures_of_heads(tmp_path, model, to
     assert set(hub.load(str(tmp_path / "encoder")).signatures) == {"tokens", "tokenization_info"}
 
 
+def test_a_later_export_keeps_the_card_of_the_folder(tmp_path, model, tokenizer):
+    for text in ("mine", None):
+        export_encoder(str(tmp_path / "module"), model, tokenizer)
+        if text:
+            (tmp_path / "module/README.md").write_text(text)
+    assert (tmp_path / "module/README.md").read_text() == "mine"
+
+
 def test_the_preprocessing_gives_rows_of_128(modules, tokenizer):
     texts = ["The name of the FILE.", "", "a " * 200]
     for found in (hub.load(modules[1])(tf.constant(texts)), hub.KerasLayer(modules[1])(tf.constant(texts))):

@@ -261,3 +261,9 @@ def test_a_port_that_is_taken_is_named(served):
                                   merged=True)
     assert done.returncode == 1
     assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout
+
+
+def test_a_head_with_random_values_is_warned_of(served, caplog):
+    _, _, path = served("pretrainer")
+    model_of_source("answers", open_source(path), "span", top_k=3)
+    assert f"the variables of the span head start with random values, since {path}" in caplog.text

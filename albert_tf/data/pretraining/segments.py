@@ -18,11 +18,10 @@ import numpy as np
 
 from albert_tf import bounds
 from albert_tf.finite import check_finite
+from albert_tf.text.packing import SPECIAL_TOKENS
 
 OBJECTIVES = ("sop", "nsp", "none")
-# [CLS] A [SEP] B [SEP]
-NUM_SPECIALS = 3
-MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(NUM_SPECIALS + 2)
+MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Segmenter:
         self._options = options
         self._starts_word = starts_word
         self._random_sentences = random_sentences
-        self._max_tokens = options.max_seq_length - NUM_SPECIALS  # of A and B together
+        self._max_tokens = options.max_seq_length - SPECIAL_TOKENS  # of A and B together
 
     def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
         """The pairs of a document; None for a chunk that is skipped since it has one word only.

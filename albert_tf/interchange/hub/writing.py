@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_NAME
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.hub.reading import EXTRA_ASSETS
+from albert_tf.interchange.model_card import CARD
 from albert_tf.interchange.sentence_transformers import write_pooling
 from albert_tf.interchange.serving import graph
 from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
@@ -64,6 +65,9 @@ def export_encoder(
         if isinstance(model, AlbertSentenceEncoder):
             write_pooling(model.sentence_pooling, model.config, os.path.join(temporary, EXTRA_ASSETS))
         _write_extra_asset(temporary, TOKENIZER_CONFIG, json.dumps(dict(do_lower_case=tokenizer.do_lower_case)))
+        card = os.path.join(export_path, CARD)
+        if tf.io.gfile.exists(card):  # write_model_card keeps what the user wrote in it
+            tf.io.gfile.copy(card, os.path.join(temporary, CARD))
 
 
 def export_preprocessing(
