@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_windows import is_max_context, windows_of
+from albert_tf.data.graph_windows import is_max_context, slices, windows_of
 from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_packing import with_special_tokens
@@ -69,9 +69,8 @@ def pack_words(
     window_length = tf.fill(tf.shape(pieces.row_lengths()), tf.constant(options.window_length, tf.int64))
     windows = windows_of(pieces.row_lengths(), window_length, options.stride)
     begin = tf.gather(pieces.row_starts(), windows.text) + windows.first  # among the pieces of all texts
-    places = tf.ragged.range(begin, begin + windows.length)
     none = tf.zeros_like(begin)
-    ids, segments = with_special_tokens(tokenizer, places.with_values(tf.gather(pieces.values, places.values)),
+    ids, segments = with_special_tokens(tokenizer, slices(pieces.values, begin, windows.length),
                                         tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), none), has_b=none)
 
     input_ids = ids.to_tensor(tokenizer.pad_id)  # [windows, seq]

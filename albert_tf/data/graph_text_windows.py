@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_windows import windows_of
+from albert_tf.data.graph_windows import slices, windows_of
 from albert_tf.data.text_windows import WindowOptions
 from albert_tf.text.graph_packing import kept_lengths, pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
@@ -41,17 +41,10 @@ def pack_text_windows(
     is_b = tf.gather(has_long_b, text)  # [windows], whether the window is one of the second text
 
     def parts(ids: tf.RaggedTensor, kept_length: tf.Tensor, is_window: tf.Tensor) -> tf.RaggedTensor:
-        begin = tf.where(is_window, first, tf.zeros_like(first))
-        return _slices(ids, text, begin, tf.where(is_window, length, tf.gather(kept_length, text)))
+        begin = tf.gather(ids.row_starts(), text) + tf.where(is_window, first, tf.zeros_like(first))
+        return slices(ids.values, begin, tf.where(is_window, length, tf.gather(kept_length, text)))
 
     rows = pack_ids(tokenizer, max_seq_length, parts(ids_a, length_a, ~is_b), parts(ids_b, length_b, is_b))
     padding = dict(input_ids=tokenizer.pad_id, input_mask=0, segment_ids=0)
     return {name: tf.RaggedTensor.from_value_rowids(rows[name], text, ids_a.nrows()).to_tensor(value)
             for name, value in padding.items()}
-
-
-def _slices(rows: tf.RaggedTensor, row: tf.Tensor, first: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
-    """Values first to first + length - 1 of some rows, int64 [slices] each; a row may be used several times."""
-    begin = tf.gather(rows.row_starts(), row) + first
-    places = tf.ragged.range(begin, begin + length)
-    return places.with_values(tf.gather(rows.values, places.values))

@@ -38,6 +38,17 @@ def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int 
     return GraphWindows(text, first, tf.minimum(tf.gather(window_length, text), tf.gather(num_pieces, text) - first))
 
 
+def slices(values: tf.Tensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
+    """Values begin to begin + length - 1 for each slice, [slices, (values)]. Slices may overlap.
+
+    Args:
+      values: [values].
+      begin, length: int64 [slices].
+    """
+    places = tf.ragged.range(begin, begin + length)
+    return places.with_values(tf.gather(values, places.values))
+
+
 def is_max_context(
     place: tf.Tensor, length: tf.Tensor, in_window: tf.Tensor, piece: tf.Tensor, num_pieces: tf.Tensor
 ) -> tf.Tensor:

@@ -58,10 +58,11 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
     built, report = build(source, kind)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
-    export = _EXPORTS.get(head_of(built).name)
+    exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))
+    export = exports.get(head_of(built).name)
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
-            export(os.path.join(folder, "served"), built, tokenizer, top_k)
+            export(os.path.join(folder, "served"), built, tokenizer)
             signatures.update(_signatures(os.path.join(folder, "served"), tuple(source.label_names or ())))
     encoder = getattr(built, "albert", built)
     if isinstance(built, AlbertPretrainer) and not any("seq_relationship" in name for name in report.not_restored):
@@ -115,16 +116,12 @@ def names_of(paths: Iterable[str]) -> list[str]:
     return names
 
 
-def _export_masks(folder: str, model: AlbertPretrainer, tokenizer: FullTokenizer, top_k: int) -> None:
-    export_mask_filling(folder, model, tokenizer, top_k)
-
-
-def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
+def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
     export_classification(folder, model, tokenizer, model.row_length, has_pairs=True,
                           is_regression=model.num_labels == 1, windows=model.long_texts.windows)
 
 
-def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
+def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
     length = min(model.config.max_position_embeddings, 384)
     max_query_length = min(64, length // 4)
     features = FeatureOptions(length, min(128, (length - max_query_length) // 2), max_query_length, is_training=False)
@@ -132,25 +129,25 @@ def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: Fu
     export_question_answering(folder, model, tokenizer, features, AnswerOptions(version), shortest)
 
 
-def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer, top_k: int) -> None:
+def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
     length = model.config.max_position_embeddings
     export_multiple_choice(folder, model, tokenizer, length, min(128, length // 2))
 
 
-def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer, top_k: int) -> None:
+def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer) -> None:
     if model.label_names is None:
         model.label_names = tuple(f"label {number}" for number in range(model.num_labels))
     export_tagging(folder, model, tokenizer, TaggingFeatureOptions(min(model.config.max_position_embeddings, 512)))
 
 
-def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, top_k: int) -> None:
+def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> None:
     export_sentence_encoder(folder, model, tokenizer, model.row_length)
 
 
-# By the name of the head; a model without an entry has no signature of its own.
+# By the name of the head. A pretrainer's depends on top_k; a model without an entry has no signature of its own.
 _EXPORTS: Mapping[str, Callable] = dict(
-    pretrainer=_export_masks, classifier=_export_classification, multiple_choice=_export_choices,
-    token_classifier=_export_tagging, sentence_encoder=_export_sentences,
+    classifier=_export_classification, multiple_choice=_export_choices, token_classifier=_export_tagging,
+    sentence_encoder=_export_sentences,
     span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
 
 

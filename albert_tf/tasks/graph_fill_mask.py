@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.tasks.fill_mask import MASK, inside_word
-from albert_tf.text.graph_packing import pack_ids
+from albert_tf.text.graph_packing import numbers_in_rows, pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -38,10 +38,10 @@ class GraphMasks(tf.Module):
           is_mask, bool [batch, masks]. Both are padded with zeros for texts that have fewer masks.
         """
         parts = tf.strings.split(text, MASK)  # [batch, (parts)]
-        is_after_mask = _numbers(parts) > 0
+        is_after_mask = numbers_in_rows(parts) > 0
         ids = tokenizer.tokenize(parts.values)  # [parts, (pieces)]
         continues_word = is_after_mask & ~tf.strings.regex_full_match(parts.values, _BEGINS_WITH_SPACE)
-        changes = tf.gather(continues_word, ids.value_rowids()) & (_numbers(ids) == 0)
+        changes = tf.gather(continues_word, ids.value_rowids()) & (numbers_in_rows(ids) == 0)
         changed = tf.where(changes, tf.gather(self._inside_word, ids.values), ids.values)
         ids = tf.ragged.boolean_mask(ids.with_values(changed), ids.with_values(changed != _LEFT_OUT))
         masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.math.count_nonzero(is_after_mask)], tokenizer.mask_id),
@@ -65,11 +65,6 @@ class GraphMasks(tf.Module):
         is_mask = inputs["is_mask"][..., None]
         return dict(pieces=tf.where(is_mask, fillings["pieces"], ""),
                     probabilities=tf.where(is_mask, fillings["probabilities"], 0.0))
-
-
-def _numbers(rows: tf.RaggedTensor) -> tf.Tensor:
-    """The index of each value in its row."""
-    return tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
 
 
 def _id_inside_word(tokenizer: FullTokenizer, piece: str) -> int:

@@ -73,9 +73,13 @@ def with_special_tokens(
 
 def cut(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """The first `lengths` values of each row."""
-    numbers = tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
-    kept = tf.boolean_mask(rows.values, numbers < tf.gather(lengths, rows.value_rowids()))
+    kept = tf.boolean_mask(rows.values, numbers_in_rows(rows) < tf.gather(lengths, rows.value_rowids()))
     return tf.RaggedTensor.from_row_lengths(kept, lengths, validate=False)
+
+
+def numbers_in_rows(rows: tf.RaggedTensor) -> tf.Tensor:
+    """The index of each value in its row, int64 [values]."""
+    return tf.range(tf.size(rows.values, tf.int64)) - tf.gather(rows.row_starts(), rows.value_rowids())
 
 
 def _has_pieces(rows: tf.RaggedTensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ def make_step():
     options = FeatureOptions(int(max_seq_length), int(doc_stride), max_query_length=64, is_training=True)
     source = FeatureSource(path, survey(path).questions, FullTokenizer(spm_model_file=spm_model_file), options,
                            num_workers=_WORKERS)
-    return (lambda: list(source.blocks())) if kind == "memory" else (lambda: to_records(source))
+    return (lambda: list(source.paragraphs_with_features())) if kind == "memory" else (lambda: to_records(source))
 
 
 def to_records(source):

@@ -67,12 +67,8 @@ class FeatureSource(NamedTuple):
         scalars = {name: tf.int32 for name in ("unique_ids", *answer)}
         return FeatureSchema(self.options.max_seq_length, scalars, _TOKEN_PADDING)
 
-    def blocks(self) -> Iterator[FeatureBlock]:
-        """The features in blocks. Logs the ReadingNotes at the end."""
-        return (block for _, block in self.paragraphs_with_features())
-
     def paragraphs_with_features(self) -> Iterator[tuple[list[list[SquadExample]], FeatureBlock]]:
-        """The features in blocks, each with its paragraphs."""
+        """The features in blocks, each with its paragraphs. Logs the ReadingNotes at the end."""
         notes, done = ReadingNotes(), 0
         paragraphs = read_paragraphs(self.input_file, self.options.is_training, self.misplaced_answers, notes)
         with progress("features", self.num_questions, " questions") as update:
@@ -147,7 +143,7 @@ def _make_prediction_files(source: FeatureSource, made_from: dict, questions_pat
 
 def _training_records(source: FeatureSource) -> Iterator[dict]:
     unique_id = FIRST_UNIQUE_ID
-    for block in source.blocks():
+    for _, block in source.paragraphs_with_features():
         yield from _records(source, block, unique_id)
         unique_id += len(block)
     if unique_id == FIRST_UNIQUE_ID:

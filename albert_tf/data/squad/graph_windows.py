@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_windows import is_max_context, windows_of
+from albert_tf.data.graph_windows import is_max_context, slices, windows_of
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.text.graph_packing import cut, with_special_tokens
 from albert_tf.text.graph_tokenization import GraphTokenizer
@@ -58,7 +58,5 @@ def _rows(
     tokenizer: GraphTokenizer, queries: tf.RaggedTensor, pieces: tf.Tensor, begin: tf.Tensor, length: tf.Tensor
 ) -> tf.RaggedTensor:
     """[CLS] query [SEP] window [SEP]: int32 [windows, (tokens)]."""
-    places = tf.ragged.range(begin, begin + length)
-    windows = places.with_values(tf.gather(pieces, places.values))
-    ids, _ = with_special_tokens(tokenizer, queries, windows, has_b=tf.ones_like(begin))
+    ids, _ = with_special_tokens(tokenizer, queries, slices(pieces, begin, length), has_b=tf.ones_like(begin))
     return ids
