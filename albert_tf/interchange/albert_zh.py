@@ -18,9 +18,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.interchange.bert_tf1 import LAYERS
 from albert_tf.interchange.source import Source
 from albert_tf.json_files import read_json_object
+from albert_tf.modeling.block_names import block_scope
 
 _SHARED = "bert/encoder/layer_shared/"
-_BLOCK = "bert/encoder/transformer/group_0/inner_group_0/"
 _WORDS = "bert/embeddings/word_embeddings"
 _PROJECTION = f"{_WORDS}_2"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
@@ -58,7 +58,7 @@ def _release_name(key: str) -> str:
     if not key.startswith(_SHARED):
         return key
     layer, _, variable = key[len(_SHARED):].rpartition("/")
-    return next((f"{_BLOCK}{ours}/{variable}" for ours, theirs in LAYERS.items() if theirs == layer), key)
+    return next((f"{block_scope(0)}/{ours}/{variable}" for ours, theirs in LAYERS.items() if theirs == layer), key)
 
 
 def _config(prefix: str) -> AlbertConfig:

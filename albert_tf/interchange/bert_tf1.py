@@ -12,10 +12,10 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.files import write_text
 from albert_tf.interchange.source import Source
+from albert_tf.modeling.block_names import block_scope, block_variable
 
 CONFIG_NAME, PREFIX = "bert_config.json", "bert_model.ckpt"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
-_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_0/(.+)/(\w+)")
 # The names of a block's layers in ALBERT's release, and in BERT's release.
 LAYERS = {
     "attention_1/self/query": "attention/self/query",
@@ -68,10 +68,13 @@ def release_name_of(key: str) -> str:
     match = _LAYER.fullmatch(key)
     if not match or match[2] not in _OURS:
         return key
-    return f"bert/encoder/transformer/group_{match[1]}/inner_group_0/{_OURS[match[2]]}/{match[3]}"
+    return f"{block_scope(int(match[1]))}/{_OURS[match[2]]}/{match[3]}"
 
 
 def bert_name_of(name: str) -> str:
     """The reverse of release_name_of."""
-    match = _BLOCK.fullmatch(name)
-    return f"bert/encoder/layer_{match[1]}/{LAYERS[match[2]]}/{match[3]}" if match else name
+    block = block_variable(name)
+    if not block:
+        return name
+    layer, _, variable = block.name.rpartition("/")
+    return f"bert/encoder/layer_{block.group}/{LAYERS[layer]}/{variable}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Iterator
 
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.source import Source
+from albert_tf.modeling.block_names import block_scope, block_variable
 
-_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
 # First parts of the variable names in an attention block; all others belong to the feed-forward block.
 _ATTENTION = ("attention_1", "LayerNorm")
 
@@ -39,13 +38,13 @@ def unshared(source: Source) -> Source:
 
 def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
     """The names of a variable's copies, one for each layer that uses it."""
-    match = _BLOCK.fullmatch(name)
-    if not match:
+    in_block = block_variable(name)
+    if not in_block:
         yield name
         return
-    group, inner, variable = int(match[1]), int(match[2]), match[3]
+    group, inner, variable = in_block
     is_attention = variable.partition("/")[0] in _ATTENTION
     blocks = config.attention_blocks if is_attention else config.ffn_blocks
     for layer, of_layer in enumerate(blocks):
         if group * config.inner_group_num + inner in of_layer:
-            yield f"bert/encoder/transformer/group_{layer}/inner_group_{inner}/{variable}"
+            yield f"{block_scope(layer, inner)}/{variable}"

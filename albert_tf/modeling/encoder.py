@@ -7,6 +7,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.attention import AttentionBlock
+from albert_tf.modeling.block_names import block_scope
 from albert_tf.modeling.feed_forward import FeedForwardBlock
 from albert_tf.modeling.layers import Dense
 from albert_tf.modeling.recomputation import recomputed
@@ -80,5 +81,4 @@ class Encoder(keras.layers.Layer):
 
 def _scope(config: AlbertConfig, index: int) -> str:
     """The variable scope of a block in the release. `index` is group * inner_group_num + inner group."""
-    group, inner = divmod(index, config.inner_group_num)
-    return f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+    return block_scope(*divmod(index, config.inner_group_num))

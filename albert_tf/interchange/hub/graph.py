@@ -10,8 +10,8 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.block_names import block_scope, block_variable
 
-_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
 _LAYER = re.compile(r"/transformer/(?:.*/)?layer_(\d+)/")
 # The ops by which activations are recognized, in this order.
 _ACTIVATIONS = (("Erf", "gelu_exact"), ("Relu", "relu"), ("Pow", "gelu"), ("Tanh", "tanh"))
@@ -28,18 +28,17 @@ def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, S
     Raises:
       ValueError: the graph or the variables do not determine the config.
     """
-    blocks = [match.groups() for match in map(_BLOCK.match, shapes) if match]
+    blocks = list(filter(None, map(block_variable, shapes)))
     layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
     try:
         vocab_size, embedding_size = shapes["bert/embeddings/word_embeddings"]
-        first_block = "bert/encoder/transformer/group_0/inner_group_0"
-        hidden_size, intermediate_size = shapes[f"{first_block}/ffn_1/intermediate/dense/kernel"]
+        hidden_size, intermediate_size = shapes[f"{block_scope(0)}/ffn_1/intermediate/dense/kernel"]
         heads, = _numbers_of_heads(graph, hidden_size)
         return AlbertConfig(
             vocab_size=vocab_size, embedding_size=embedding_size, hidden_size=hidden_size,
             intermediate_size=intermediate_size, num_hidden_layers=max(layers) + 1, num_attention_heads=heads,
-            num_hidden_groups=1 + max(int(group) for group, _ in blocks),
-            inner_group_num=1 + max(int(inner) for _, inner in blocks), hidden_act=_activation(graph),
+            num_hidden_groups=1 + max(block.group for block in blocks),
+            inner_group_num=1 + max(block.inner for block in blocks), hidden_act=_activation(graph),
             max_position_embeddings=shapes["bert/embeddings/position_embeddings"][0],
             type_vocab_size=shapes["bert/embeddings/token_type_embeddings"][0])
     except (KeyError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from albert_tf.interchange.heads import DENSE, HEADS, LAYER_NORM
+from albert_tf.modeling.block_names import block_scope, block_variable
 
 # Layers outside the blocks: the release's scope, Hugging Face's layer, the release's names of its weight and bias.
 _OUTSIDE_BLOCKS = {
@@ -13,7 +14,6 @@ _OUTSIDE_BLOCKS = {
     "bert/embeddings/position_embeddings": ("embeddings.position_embeddings", ("", None)),
     "bert/embeddings/LayerNorm": ("embeddings.LayerNorm", LAYER_NORM),
 }
-_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
 
 
 class NameTable:
@@ -44,12 +44,11 @@ class NameTable:
 
     def theirs(self, name: str) -> str | None:
         """Hugging Face's name, in a model with a head, of a variable of the release; None if there is none."""
-        block = _BLOCK.fullmatch(name)
+        block = block_variable(name)
         if not block:
             return self._outside.get(name)
-        group, inner, variable = block.groups()
-        tensor = self._inside.get(variable)
-        return tensor and f"{self._block.format(group=group, inner=inner)}.{tensor}"
+        tensor = self._inside.get(block.name)
+        return tensor and f"{self._block.format(group=block.group, inner=block.inner)}.{tensor}"
 
     def ours(self, key: str, head: str | None = None) -> str | None:
         """The release's name of a tensor of a Hugging Face model with a head; None if there is none.
@@ -63,7 +62,7 @@ class NameTable:
             return self._ours_of_head.get(head or "", {}).get(key) or self._ours_outside.get(key)
         variable = self._ours_inside.get(block["tensor"])
         inner = block.groupdict().get("inner", 0)
-        return variable and f"bert/encoder/transformer/group_{block['group']}/inner_group_{inner}/{variable}"
+        return variable and f"{block_scope(int(block['group']), int(inner))}/{variable}"
 
 
 def _names(layers: dict[str, tuple[str, tuple[str | None, str | None]]]) -> dict[str, str]:
