@@ -11,11 +11,11 @@ import os
 
 from albert_tf import cli  # isort: split
 
-import tensorflow as tf
 from absl import flags
 
-from albert_tf import flags as shared, keras
-from albert_tf.files import check_directory, written_whole
+from albert_tf import flags as shared
+from albert_tf.files import check_directory
+from albert_tf.interchange.exported_outputs import write_and_compare
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.onnx_models.graph import PRECISIONS
 from albert_tf.interchange.onnx_models.writing import check_packages, differences, to_onnx
@@ -39,18 +39,10 @@ def main():
     model = shared.pretrained(FLAGS.model, **shared.pooling_arguments(FLAGS.model))
     check_packages()
     for precision in FLAGS.precision:
-        export(model, precision, os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.onnx"))
-
-
-def export(model: keras.Model, precision: str, path: str) -> None:
-    """Writes one file, and prints its size and differences."""
-    content = to_onnx(model, precision)
-    with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-        file.write(content)
-    print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference from the model's outputs:")
-    length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
-    for name, difference in differences(content, model, length, _COMPARED_PREDICTIONS).items():
-        print(f"    {name:<20}{difference:.2g}")
+        content = to_onnx(model, precision)
+        length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
+        write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.onnx"), content,
+                          differences(content, model, length, _COMPARED_PREDICTIONS))
 
 
 if __name__ == "__main__":

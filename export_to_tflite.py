@@ -11,12 +11,12 @@ import os
 
 from albert_tf import cli  # isort: split
 
-import tensorflow as tf
 from absl import flags
 
 from albert_tf import bounds, flags as shared
-from albert_tf.files import check_directory, written_whole
+from albert_tf.files import check_directory
 from albert_tf.interchange import tflite
+from albert_tf.interchange.exported_outputs import write_and_compare
 from albert_tf.interchange.heads import MODELS
 from albert_tf.required_flags import define_required
 
@@ -41,12 +41,8 @@ def main():
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:
         flatbuffer = tflite.convert(model, precision, **shape)
-        path = os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite")
-        with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(flatbuffer)
-        print(f"{path}: {len(flatbuffer) / 1e6:.1f} MB; largest difference from the model's outputs:")
-        for name, difference in tflite.differences(flatbuffer, model, **shape).items():
-            print(f"    {name:<20}{difference:.2g}")
+        write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite"), flatbuffer,
+                          tflite.differences(flatbuffer, model, **shape))
 
 
 if __name__ == "__main__":

@@ -88,6 +88,12 @@ def write_text(path: str, text: str) -> None:
             file.write(text)
 
 
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes `content` to `path`. The file is never left half written."""
+    with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(content)
+
+
 def expand_globs(patterns: str) -> list[str]:
     """The files of a comma-separated list of paths and globs, in order and without repetitions.
 

@@ -25,7 +25,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import BatchPlace, TextRange, check_complete, numbered, text_ranges
 from albert_tf.data.records import all_or_none
-from albert_tf.files import listed, write_text, written_whole
+from albert_tf.files import listed, write_bytes, write_text
 from albert_tf.json_files import read_json_object
 from albert_tf.local_copies import local_copy
 from albert_tf.manifests import check_output, move_with_manifest
@@ -244,10 +244,9 @@ class WriteBlock(_Stage):
         # Any, since the type checker would confuse an array with the argument allow_pickle, which only NumPy 2 has.
         named_arrays: dict[str, Any] = dict(arrays)
         path = self._job.block_file(place)
-        with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-            content = io.BytesIO()
-            np.savez(content, **named_arrays)
-            file.write(content.getvalue())
+        content = io.BytesIO()
+        np.savez(content, **named_arrays)
+        write_bytes(path, content.getvalue())
         yield shard, BlockFile(place, path, num_lines)
 
 

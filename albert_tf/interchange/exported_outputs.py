@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.files import write_bytes
 
 # The models' outputs that are not exported.
 _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
@@ -40,3 +41,17 @@ def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inpu
     """The largest difference between the results of `run` and those of the model, for each output."""
     expected, actual = exported_outputs(model, inputs), run(inputs)
     return {name: float(np.max(np.abs(actual[name] - tf.cast(expected[name], tf.float32)))) for name in expected}
+
+
+def write_and_compare(path: str, content: bytes, differences: dict[str, float]) -> None:
+    """Writes an exported model, and prints its size and its differences from the original model.
+
+    Args:
+      path: path of the file.
+      content: the exported model.
+      differences: see largest_differences.
+    """
+    write_bytes(path, content)
+    print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference from the model's outputs:")
+    for name, difference in differences.items():
+        print(f"    {name:<20}{difference:.2g}")
