@@ -27,7 +27,7 @@ def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
       encoder = albert_tf.from_pretrained("albert_base_v2")
       layer_distances(encoder, tokenizer(["A text."]))["distances"]
     """
-    if not isinstance(model, AlbertModel):
+    if not hasattr(model, "encoder"):
         raise ValueError("the distances between layers need an AlbertModel: a TF-Hub module that runs its own graph "
                          f"does not show the inputs of its layers. Received: {type(model).__name__}")
     outputs = model(inputs)
