@@ -31,8 +31,9 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks import glue_metrics
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.glue_answers import mean_probabilities, write_answers, write_predictions
+from albert_tf.tasks.glue_answers import write_answers, write_predictions
 from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -130,7 +131,7 @@ def main():
     data_files = [source.path for split, source in task.sources.items() if split in used]
     tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, write_more)
     for each, table in to_predict:
-        probabilities = mean_probabilities(finetuning.predict(table))
+        probabilities = mean_of(finetuning.predict(table), "probabilities")
         if is_chief(strategy):
             answer(options, each, probabilities)
     has_pairs = any("text_b" in source.columns for source in task.sources.values())
@@ -147,7 +148,7 @@ def evaluation(task: Task, tables: GlueTables):
         results = {}
         for each, table in dev_sets:
             label_ids = table.scalars["label_ids"].numpy()
-            of_set = glue_metrics.evaluate(each, mean_probabilities(predict(table)), label_ids)
+            of_set = glue_metrics.evaluate(each, mean_of(predict(table), "probabilities"), label_ids)
             prefix = "" if each is task else f"{each.name}/"
             results.update({prefix + name: value for name, value in of_set.items()})
         return results

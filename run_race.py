@@ -29,9 +29,9 @@ from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.glue_answers import mean_probabilities
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -116,7 +116,7 @@ def main():
     data_files = [tables.name_of(split) for split in ["train"] * options.do_train + ["dev"] * options.do_eval]
     tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
     if to_predict is not None:
-        probabilities = mean_probabilities(finetuning.predict(to_predict))
+        probabilities = mean_of(finetuning.predict(to_predict), "probabilities")
         if is_chief(strategy):
             answer(options, tables.examples(options.predict_split), probabilities, finetuning.serving_step())
     tuning.export(finetuning, lambda export_dir, model: export_multiple_choice(
@@ -133,7 +133,7 @@ def used_splits(options: Options) -> list[str]:
 def evaluation(options: Options, tables: ChoiceTables):
     """The `evaluate` function of FineTuning."""
     table = tables.table("dev", options.eval_file)
-    return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_probabilities(predict(table)))
+    return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_of(predict(table), "probabilities"))
 
 
 def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:

@@ -31,8 +31,9 @@ from albert_tf.interchange.sentence_transformers import write_pooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.glue_answers import write_answers
 from albert_tf.tasks.glue_metrics import correlations
-from albert_tf.tasks.sentence_vectors import SentenceVectorTask, mean_cosines
+from albert_tf.tasks.sentence_vectors import SentenceVectorTask
 from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -113,7 +114,7 @@ def main():
     tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options),
                               write_more=lambda directory: write_pooling(pooling, config, directory))
     if test_table is not None:
-        cosines = mean_cosines(finetuning.predict(test_table))
+        cosines = mean_of(finetuning.predict(test_table), "cosine")
         if is_chief(strategy):
             answer(options, cosines)
     tuning.export(finetuning, lambda export_dir, model: export_sentence_encoder(
@@ -142,7 +143,7 @@ def evaluation(options: Options, tables: PairTables):
     """The `evaluate` function of FineTuning."""
     pairs = scored_pairs(options, "dev")
     table, expected = tables.table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
-    return lambda predict: correlations(expected, mean_cosines(predict(table)))
+    return lambda predict: correlations(expected, mean_of(predict(table), "cosine"))
 
 
 def answer(options: Options, cosines: np.ndarray) -> None:

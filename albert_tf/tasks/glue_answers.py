@@ -18,11 +18,6 @@ from albert_tf.data.glue_tasks import Task
 from albert_tf.files import write_text
 
 
-def mean_probabilities(predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
-    """The mean of several checkpoints' predictions (Lan et al., 2020, section 4.9): [examples, labels]."""
-    return np.mean([np.stack(of_one["probabilities"]) for of_one in predictions], axis=0)
-
-
 def write_answers(
     directory: str, task: Task, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "", split: str = "test"
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.pooling import normalized
@@ -61,8 +60,3 @@ def cosines_of_rows(vectors: tf.Tensor) -> tf.Tensor:
     """The cosine of the two vectors of each row: [batch, 2, H] to [batch]."""
     first, second = tf.unstack(normalized(vectors), axis=1)
     return tf.reduce_sum(first * second, axis=-1)
-
-
-def mean_cosines(predictions: list[dict[str, list[np.ndarray]]]) -> np.ndarray:
-    """The mean of several checkpoints' predictions, [examples]."""
-    return np.mean([np.stack(of_one["cosine"]) for of_one in predictions], axis=0)

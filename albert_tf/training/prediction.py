@@ -1,6 +1,8 @@
-"""Predictor: the predictions of a model for all examples of a table."""
+"""Predictor: the predictions of a model for all examples of a table; and the mean of several models' predictions."""
 
 from __future__ import annotations
+
+from typing import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -57,3 +59,8 @@ class Predictor:
     def _outputs_of_part(self, batch):
         outputs = self._task.predictions(self._task.model(batch, training=False))
         return dict(outputs, example=batch["example"])
+
+
+def mean_of(predictions: Sequence[dict[str, list[np.ndarray]]], name: str) -> np.ndarray:
+    """The mean of one prediction over several checkpoints (Lan et al., 2020, section 4.9): [examples, ...]."""
+    return np.mean([np.stack(of_one[name]) for of_one in predictions], axis=0)

@@ -7,8 +7,9 @@ import pytest
 
 from albert_tf.data.glue import InputExample
 from albert_tf.data.glue_tasks import TASKS, Task
-from albert_tf.tasks.glue_answers import mean_probabilities, write_answers, write_predictions
+from albert_tf.tasks.glue_answers import write_answers, write_predictions
 from albert_tf.tasks.glue_metrics import evaluate
+from albert_tf.training.prediction import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.
 LABELS = np.array([1, 1, 1, 0, 1])
@@ -58,7 +59,7 @@ def test_the_first_metric_of_each_task_is_that_of_the_papers_table():
 
 def test_an_ensemble_averages_probabilities():
     sets = [dict(probabilities=[np.array([0.2, 0.8])]), dict(probabilities=[np.array([0.6, 0.4])])]
-    np.testing.assert_allclose(mean_probabilities(sets), [[0.4, 0.6]])
+    np.testing.assert_allclose(mean_of(sets, "probabilities"), [[0.4, 0.6]])
 
 
 def test_answers_are_as_the_glue_server_takes_them(tmp_path):

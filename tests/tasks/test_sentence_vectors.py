@@ -10,7 +10,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_search import nearest_lines, unit_vectors_function
-from albert_tf.tasks.sentence_vectors import SentenceVectorTask, mean_cosines
+from albert_tf.tasks.sentence_vectors import SentenceVectorTask
+from albert_tf.training.prediction import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.
 VECTORS = np.array([[[2, 0], [1, 0]], [[0, 1], [3, 0]], [[0.6, 0.8], [1, 0]]], np.float32)
@@ -27,7 +28,7 @@ def test_similarity_is_the_squared_error_of_the_cosine():
     assert loss(task, VECTORS, label_ids=right) == pytest.approx(np.mean([0.25, 0.25, 0.01]), abs=1e-6)
     predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)))["cosine"].numpy()
     np.testing.assert_allclose(predicted, [1, 0, 0.6], atol=1e-6)
-    np.testing.assert_allclose(mean_cosines([dict(cosine=list(predicted)), dict(cosine=[0, 0, 0])]), predicted / 2)
+    np.testing.assert_allclose(mean_of([dict(cosine=list(predicted)), dict(cosine=[0, 0, 0])], "cosine"), predicted / 2)
 
 
 def test_contrastive_is_the_cross_entropy_over_the_second_texts_of_the_batch():
