@@ -77,18 +77,18 @@ def main():
     rows = token_ids(tokenizer, lines, length)
     row_splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     height = int(row_splits[-1]) if FLAGS.per_token else len(rows)
-    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
-        with array_writer(temporary, (height, model.config.hidden_size)) as write:
-            with progress("embedding", len(rows), " lines") as done:
-                for vectors in embed(model, rows, FLAGS.batch_size):
-                    if FLAGS.per_token:
-                        write(row_splits[vectors.text], vectors.tokens)
-                    else:
-                        write(vectors.text, vectors.pooled[None])
-                    done(1)
-            if FLAGS.per_token:
-                write_array(row_splits_file, row_splits)
-                write_array(input_ids_file, np.concatenate(rows))
+    shape = (height, model.config.hidden_size)
+    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _), array_writer(temporary, shape) as write:
+        with progress("embedding", len(rows), " lines") as done:
+            for vectors in embed(model, rows, FLAGS.batch_size):
+                if FLAGS.per_token:
+                    write(row_splits[vectors.text], vectors.tokens)
+                else:
+                    write(vectors.text, vectors.pooled[None])
+                done(1)
+        if FLAGS.per_token:
+            write_array(row_splits_file, row_splits)
+            write_array(input_ids_file, np.concatenate(rows))
     logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
 
 

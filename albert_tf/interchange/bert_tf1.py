@@ -74,7 +74,7 @@ def release_name_of(key: str) -> str:
 def bert_name_of(name: str) -> str:
     """The reverse of release_name_of."""
     block = block_variable(name)
-    if not block:
+    if not block or block.inner:
         return name
     layer, _, variable = block.name.rpartition("/")
     return f"bert/encoder/layer_{block.group}/{LAYERS[layer]}/{variable}"

@@ -111,7 +111,7 @@ def copy_vocabulary(
 def lower_case_in(directory: str) -> bool | None:
     """The value of do_lower_case in a directory's tokenizer_config.json; None if there is none."""
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    lower = _stored(path, "do_lower_case")
+    lower = _stored(path).get("do_lower_case")
     if lower is not None and not isinstance(lower, bool):
         raise ValueError(f"{path}: do_lower_case must be true or false. Received: {reprlib.repr(lower)}")
     return lower
@@ -126,17 +126,17 @@ def length_in(directory: str) -> int | None:
       ValueError: max_seq_length, which this package writes, has no valid value.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    length, bound = _stored(path, "max_seq_length"), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
+    stored, bound = _stored(path), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
+    length, theirs = stored.get("max_seq_length"), stored.get(LENGTH_OF_HUGGING_FACE)
     if length is not None:
         bound.check(f"{path}: max_seq_length", length)
         return length
-    theirs = _stored(path, LENGTH_OF_HUGGING_FACE)
     return theirs if isinstance(theirs, int) and bound.lower <= theirs <= bound.upper else None
 
 
-def _stored(path: str, key: str) -> Any:
-    """The value of a key in a tokenizer_config.json; None if the file or the key does not exist."""
-    return read_json_object(path).get(key) if tf.io.gfile.exists(path) else None
+def _stored(path: str) -> dict[str, Any]:
+    """The content of a tokenizer_config.json; empty if the file does not exist."""
+    return read_json_object(path) if tf.io.gfile.exists(path) else {}
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import albert_tf
 from albert_tf.config import AlbertConfig
+from albert_tf.interchange import bert_tf1
 from albert_tf.interchange.conversion import convert, kind_of
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hugging_face.names import NAMES
@@ -175,3 +176,9 @@ def test_vocabulary_and_casing_come_along(golden, tmp_path):
         '{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
     tokenizer = open_source(str(tmp_path / "cased")).vocabulary.tokenizer()
     assert tokenizer.tokenize("Cat cat") == ["Cat", "cat"]
+
+
+def test_blocks_of_further_inner_groups_have_no_name_in_bert():
+    scope = "bert/encoder/transformer/group_2/inner_group_{}/ffn_1/intermediate/dense/kernel"
+    assert bert_tf1.bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"
+    assert bert_tf1.bert_name_of(scope.format(1)) == scope.format(1)
