@@ -14,14 +14,14 @@ from albert_tf import cli  # isort: split
 
 from absl import flags
 
-from albert_tf import flags as shared
+from albert_tf import model_flags
 from albert_tf.interchange.conversion import FORMATS, convert
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hugging_face.writing import DTYPES
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
-shared.define_pooling_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
+model_flags.define_pooling_flags()
 flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
                   "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or a "
                   "TF-Hub module.")
@@ -39,14 +39,14 @@ FLAGS = flags.FLAGS
 def main():
     if FLAGS.albert_directory:
         FLAGS.init_checkpoint = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-    path, output_dir = shared.starting_point(), FLAGS.output_dir or FLAGS.export_path
+    path, output_dir = model_flags.starting_point(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are required")
-    config, vocabulary = shared.config(), shared.vocabulary()
+    config, vocabulary = model_flags.config(), model_flags.vocabulary()
     if vocabulary:
-        shared.check_vocabulary(vocabulary.tokenizer(), config)
-    convert(shared.weights_reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
-            **shared.pooling_arguments(FLAGS.model))
+        vocabulary.tokenizer(config)  # raises if they belong to different models
+    convert(model_flags.weights_reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
+            **model_flags.pooling_arguments(FLAGS.model))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from albert_tf import cli  # isort: split
 
 from absl import flags
 
-from albert_tf import flags as shared
+from albert_tf import model_flags
 from albert_tf.files import check_directory
 from albert_tf.interchange.exported_outputs import write_and_compare
 from albert_tf.interchange.heads import MODELS
@@ -21,10 +21,10 @@ from albert_tf.interchange.onnx_models.graph import PRECISIONS
 from albert_tf.interchange.onnx_models.writing import check_packages, differences, to_onnx
 from albert_tf.required_flags import define_required
 
-shared.define_source_flags()
+model_flags.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "
                   "of a task, which the weights must have.")
-shared.define_pooling_flags()
+model_flags.define_pooling_flags()
 define_required("output_dir", "Directory of the ONNX files.")
 flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS,
                         "Precision of the weights. One file is written for each. Repeat the flag for several values.")
@@ -36,7 +36,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 def main():
     check_directory(FLAGS.output_dir)
-    model = shared.pretrained(FLAGS.model, **shared.pooling_arguments(FLAGS.model))
+    model = model_flags.pretrained(FLAGS.model, **model_flags.pooling_arguments(FLAGS.model))
     check_packages()
     for precision in FLAGS.precision:
         content = to_onnx(model, precision)

@@ -22,7 +22,7 @@ from albert_tf import cli  # isort: split
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import flags as shared
+from albert_tf import model_flags
 from albert_tf.files import check_export
 from albert_tf.interchange.conversion import write_conversion_card
 from albert_tf.interchange.from_pretrained import build
@@ -44,7 +44,7 @@ flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Defau
 flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
                   "true if nothing is stored.")
 flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-shared.define_pooling_flags("pooler")
+model_flags.define_pooling_flags("pooler")
 define_required("export_path", "Directory of the encoder's module.")
 flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
                     "--export_path with _preprocess appended.")
@@ -57,9 +57,8 @@ def main():
     check_export(FLAGS.export_path, preprocess_path)
     source = open_source(checkpoint_path(FLAGS.albert_directory, FLAGS.checkpoint_name,
                                          FLAGS["checkpoint_name"].using_default_value))
-    tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer()
-    model = model_of(source, shared.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
-    shared.check_vocabulary(tokenizer, model.config)
+    model = model_of(source, model_flags.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
+    tokenizer = source.vocabulary.replaced_by(model_flags.vocabulary_from_flags()).tokenizer(model.config)
     export_encoder(FLAGS.export_path, model, tokenizer)
     write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
     logging.info("%s: the encoder", FLAGS.export_path)

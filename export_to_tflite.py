@@ -13,17 +13,17 @@ from albert_tf import cli  # isort: split
 
 from absl import flags
 
-from albert_tf import bounds, flags as shared
+from albert_tf import bounds, model_flags
 from albert_tf.files import check_directory
 from albert_tf.interchange import tflite
 from albert_tf.interchange.exported_outputs import write_and_compare
 from albert_tf.interchange.heads import MODELS
 from albert_tf.required_flags import define_required
 
-shared.define_source_flags()
+model_flags.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "
                   "of a task, which the weights must have.")
-shared.define_pooling_flags()
+model_flags.define_pooling_flags()
 define_required("output_dir", "Directory of the .tflite files.")
 flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
                         "Precision of the weights. One file is written for each. Repeat the flag for several values.")
@@ -36,8 +36,8 @@ FLAGS = flags.FLAGS
 
 def main():
     check_directory(FLAGS.output_dir)
-    model = shared.pretrained(FLAGS.model, **shared.pooling_arguments(FLAGS.model))
-    shared.check_length(FLAGS.max_seq_length, model.config)
+    model = model_flags.pretrained(FLAGS.model, **model_flags.pooling_arguments(FLAGS.model))
+    model_flags.check_length(FLAGS.max_seq_length, model.config)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:
         flatbuffer = tflite.convert(model, precision, **shape)

@@ -17,7 +17,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, keras
+from albert_tf import bounds, flags as shared, keras, model_flags
 from albert_tf.array_files import array_writer, write_array
 from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
@@ -28,9 +28,9 @@ from albert_tf.required_flags import define_required
 from albert_tf.tasks.embeddings import embed, token_ids
 from albert_tf.text.lines import read_lines
 
-shared.define_source_flags()
-shared.define_vocabulary_flags()
-shared.define_pooling_flags(default="pooler")
+model_flags.define_source_flags()
+model_flags.define_vocabulary_flags()
+model_flags.define_pooling_flags(default="pooler")
 define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a comma-separated list "
                 "of paths and globs.")
 define_required("output_file", "Path of the vectors' file, which must end in .npy.")
@@ -41,9 +41,9 @@ flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BA
 define_engine_flags("Number of processes of Beam's local runner.")
 flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
                      "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
+shared.define_precision_flag()
 FLAGS = flags.FLAGS
-_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision")
+_MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "per_token", "precision")
 _DEFAULT_LENGTH = 512  # tokens
 
 
@@ -60,10 +60,9 @@ def main():
     lines = [] if pipeline_options else list(read_lines(FLAGS.input_file))
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
-    tokenizer = shared.vocabulary().tokenizer()
-    pooling = dataclasses.asdict(shared.sentence_pooling(default="pooler"))
-    model = shared.pretrained("sentence_encoder", **pooling)
-    shared.check_vocabulary(tokenizer, model.config)
+    pooling = dataclasses.asdict(model_flags.sentence_pooling(default="pooler"))
+    model = model_flags.pretrained("sentence_encoder", **pooling)
+    tokenizer = model_flags.vocabulary().tokenizer(model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
     made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))
     if pipeline_options:

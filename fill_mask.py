@@ -12,7 +12,7 @@ from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared
+from albert_tf import bounds, flags as shared, model_flags
 from albert_tf.files import check_export
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.served_precision import with_precision
@@ -20,8 +20,8 @@ from albert_tf.json_files import check_characters
 from albert_tf.tasks.fill_mask import fill_masks
 from albert_tf.text.lines import read_standard_input
 
-shared.define_source_flags()
-shared.define_vocabulary_flags()
+model_flags.define_source_flags()
+model_flags.define_vocabulary_flags()
 flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. Default: "
                           "the lines of standard input; no text with --export_dir.")
 flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
@@ -37,10 +37,9 @@ def main():
     for text in FLAGS.text or ():
         check_characters(text, "--text")
     check_export(FLAGS.export_dir)
-    tokenizer = shared.vocabulary().tokenizer()
-    model = shared.pretrained_masked_lm()
-    shared.check_vocabulary(tokenizer, model.config)
-    shared.check_length(FLAGS.max_seq_length, model.config)
+    model = model_flags.pretrained_masked_lm()
+    tokenizer = model_flags.vocabulary().tokenizer(model.config)
+    model_flags.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,
                             FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)

@@ -22,16 +22,17 @@ import tensorflow as tf
 from absl import flags, logging
 
 import albert_tf
-from albert_tf import bounds, flags as shared, keras
+from albert_tf import bounds, flags as shared, keras, model_flags
 from albert_tf.files import check_directory, write_text
+from albert_tf.interchange.vocabulary_files import check_vocabulary
 from albert_tf.line_charts import Curve, Panel, write_charts
 from albert_tf.required_flags import define_required
 from albert_tf.tasks.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.tasks.layer_distances import layer_distances
 from albert_tf.text.lines import read_lines
 
-shared.define_source_flags()
-shared.define_vocabulary_flags()
+model_flags.define_source_flags()
+model_flags.define_vocabulary_flags()
 define_required("input_file", "Path of a UTF-8 text file, one text per line.")
 define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
 flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
@@ -39,7 +40,7 @@ flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with it
 flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
                      *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
+shared.define_precision_flag()
 FLAGS = flags.FLAGS
 
 
@@ -59,8 +60,8 @@ def main():
     lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
-    tokenizer, model = shared.vocabulary().tokenizer(), shared.pretrained("encoder")
-    name, *other_names = names_of([shared.starting_point(), *FLAGS.compare_with])
+    tokenizer, model = model_flags.vocabulary().tokenizer(), model_flags.pretrained("encoder")
+    name, *other_names = names_of([model_flags.starting_point(), *FLAGS.compare_with])
     rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
     for other_name, path in zip(other_names, FLAGS.compare_with):
         tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)
@@ -77,7 +78,7 @@ def names_of(paths: list[str]) -> list[str]:
 
 
 def rows_of(name: str, model, tokenizer, lines: list[str], max_seq_length: int, batch_size: int) -> list[Row]:
-    shared.check_vocabulary(tokenizer, model.config)
+    check_vocabulary(tokenizer, model.config)
     texts = token_ids(tokenizer, lines, min(max_seq_length, model.config.max_position_embeddings))
     sums, tokens = 0.0, sum(map(len, texts))
     for _, ids in batches_by_length(texts, batch_size):

@@ -17,7 +17,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, start
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
@@ -37,8 +37,8 @@ from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
 tuning.define_finetuning_flags(max_seq_length=512)
 shared.define_device_flags()
@@ -102,9 +102,8 @@ def main():
     options = options_from_flags()
     task = options.task
     strategy = start.set_up()
-    config, vocabulary = shared.config(), shared.vocabulary()
-    tokenizer = vocabulary.tokenizer()
-    shared.check_vocabulary(tokenizer, config)
+    config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    tokenizer = vocabulary.tokenizer(config)
     windows = options.long_texts.windows
     tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, windows)
 

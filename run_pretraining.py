@@ -21,7 +21,7 @@ from albert_tf import cli  # isort: split
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, start
+from albert_tf import bounds, flags as shared, model_flags, start
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.data.pretraining import dynamic_masking, reading
@@ -38,11 +38,11 @@ from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.run import RunOptions, train
 from albert_tf.training.strategy import is_chief
 
-shared.define_model_flags()
+model_flags.define_model_flags()
 shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
                              save_checkpoints_steps=5000)
 shared.define_device_flags()
-shared.define_vocabulary_flags()
+model_flags.define_vocabulary_flags()
 flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs of the training records.")
 flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that --do_eval "
                           "evaluates. Repeat the flag for several sets: each set is evaluated on its own, and the "
@@ -100,20 +100,20 @@ def options_from_flags() -> Options:
     if not (FLAGS.do_train or FLAGS.do_eval):
         raise ValueError("nothing to do: set --do_train or --do_eval")
     return shared.from_flags(
-        Options, run=shared.run_options(), trainer=shared.trainer_options(), init_checkpoint=shared.starting_point(),
-        eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
+        Options, run=shared.run_options(), trainer=shared.trainer_options(),
+        init_checkpoint=model_flags.starting_point(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
         dynamic_masking=FLAGS.dynamic_masking or FLAGS.masked_lm_budget > 0)
 
 
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config = shared.config()
-    vocabulary = shared.starting_vocabulary()
+    config = model_flags.config()
+    vocabulary = model_flags.starting_vocabulary()
     if vocabulary:
-        shared.check_vocabulary(vocabulary.tokenizer(), config)
+        vocabulary.tokenizer(config)  # raises if they belong to different models
     tf.io.gfile.makedirs(options.run.output_dir)
-    shared.check_length(options.max_seq_length, config)
+    model_flags.check_length(options.max_seq_length, config)
     training_files = open_records(options, options.input_file, config) if options.do_train else []
     evaluation_sets = []
     if options.do_eval:
@@ -125,7 +125,7 @@ def main():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
 
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        task, _ = shared.weights_reader(options.init_from_group0).make(new_task, initial_weights(options))
+        task, _ = model_flags.weights_reader(options.init_from_group0).make(new_task, initial_weights(options))
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))

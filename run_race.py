@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, start
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.race import NUM_CHOICES
@@ -35,8 +35,8 @@ from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_size=32, save_checkpoints_steps=100)
 tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
 shared.define_device_flags()
@@ -98,9 +98,8 @@ def options_from_flags() -> Options:
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config, vocabulary = shared.config(), shared.vocabulary()
-    tokenizer = vocabulary.tokenizer()
-    shared.check_vocabulary(tokenizer, config)
+    config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    tokenizer = vocabulary.tokenizer(config)
     tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
                           options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
     num_choices = tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES

@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared, start
+from albert_tf import finetuning_flags as tuning, flags as shared, model_flags, start
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
@@ -37,9 +37,9 @@ from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
-shared.define_pooling_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
+model_flags.define_pooling_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=3e-5, train_batch_size=64, save_checkpoints_steps=100)
 tuning.define_finetuning_flags(max_seq_length=128)
 shared.define_device_flags()
@@ -95,10 +95,9 @@ def options_from_flags() -> Options:
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config, vocabulary = shared.config(), shared.vocabulary()
-    pooling = shared.sentence_pooling()
-    tokenizer = vocabulary.tokenizer()
-    shared.check_vocabulary(tokenizer, config)
+    config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    pooling = model_flags.sentence_pooling()
+    tokenizer = vocabulary.tokenizer(config)
     tables = PairTables(tokenizer, options.max_seq_length, options.cached_dir)
 
     def new_task():

@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras, start
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras, model_flags, start
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions
@@ -40,8 +40,8 @@ from albert_tf.training.finetuning import FineTuningOptions, Predictions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
 tuning.define_finetuning_flags(max_seq_length=384)
 shared.define_device_flags()
@@ -146,9 +146,8 @@ def main():
     files = surveys(options)
     options = complete(options, files)
     strategy = start.set_up()
-    config, vocabulary = shared.config(), shared.vocabulary()
-    tokenizer = vocabulary.tokenizer()
-    shared.check_vocabulary(tokenizer, config)
+    config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    tokenizer = vocabulary.tokenizer(config)
 
     def new_task():
         if options.squad_version == "1.1":
@@ -213,7 +212,7 @@ def squad_version(options: Options, files: dict[str, Survey]) -> str:
     said = sorted({file.version for file in files.values()})
     if not options.squad_version and len(said) > 1:
         raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
-    version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(shared.head_of_weights()))
+    version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(model_flags.head_of_weights()))
     if not version:
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
     logging.info("SQuAD %s", version)

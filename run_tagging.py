@@ -19,7 +19,7 @@ from albert_tf import cli  # isort: split
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, start
+from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
 from albert_tf.data.tagged_text import (
     Columns,
     TaggedText,
@@ -43,8 +43,8 @@ from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
 shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
 tuning.define_finetuning_flags(max_seq_length=128)
 shared.define_device_flags()
@@ -119,9 +119,8 @@ class Data:
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config, vocabulary, data = shared.config(), shared.vocabulary(), read_data(options)
-    tokenizer = vocabulary.tokenizer()
-    shared.check_vocabulary(tokenizer, config)
+    config, vocabulary, data = model_flags.config(), model_flags.vocabulary(), read_data(options)
+    tokenizer = vocabulary.tokenizer(config)
     warn_of_capitals(data, tokenizer)
     tables = TaggingTables(data.label_names, tokenizer, options.features, options.cached_dir)
 
@@ -151,7 +150,7 @@ def read_data(options: Options) -> Data:
         (options.train_file, True), (options.eval_file, options.do_eval), (options.predict_file, options.do_predict)))
     for text in filter(None, (train, dev)):
         text.check_has_tags()
-    known = label_names([train]) if train else shared.label_names()
+    known = label_names([train]) if train else model_flags.label_names()
     for text in filter(None, (dev, test)):
         unknown = sorted(set(label_names([text])) - set(known))
         if unknown:

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, keras
+from albert_tf import bounds, flags as shared, keras, model_flags
 from albert_tf.data.minimal_pairs import read_minimal_pairs
 from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
@@ -34,8 +34,8 @@ from albert_tf.text.lines import read_lines, read_standard_input
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-shared.define_source_flags()
-shared.define_vocabulary_flags()
+model_flags.define_source_flags()
+model_flags.define_vocabulary_flags()
 flags.DEFINE_string("input_file", None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam "
                     "a comma-separated list of paths and globs. Default: standard input.")
 flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, globs and folders with minimal pairs. "
@@ -50,9 +50,9 @@ flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens in a ba
 define_engine_flags("Number of processes of Beam's local runner.")
 flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
                      "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
+shared.define_precision_flag()
 FLAGS = flags.FLAGS
-_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
+_MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +98,8 @@ def main():
 def score_on_beam(options: Options) -> None:
     from albert_tf.beam import line_models
 
-    tokenizer = shared.vocabulary().tokenizer()
-    model = shared.pretrained_masked_lm()
-    shared.check_vocabulary(tokenizer, model.config)
+    model = model_flags.pretrained_masked_lm()
+    tokenizer = model_flags.vocabulary().tokenizer(model.config)
     num_lines = line_models.score_lines(
         expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
         options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options)
@@ -137,9 +136,8 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
-    tokenizer = shared.vocabulary().tokenizer()
-    model = shared.pretrained_masked_lm()
-    shared.check_vocabulary(tokenizer, model.config)
+    model = model_flags.pretrained_masked_lm()
+    tokenizer = model_flags.vocabulary().tokenizer(model.config)
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
                                done)

@@ -12,15 +12,15 @@ from albert_tf import cli  # isort: split
 
 from absl import flags
 
-from albert_tf import bounds, flags as shared, keras
+from albert_tf import bounds, flags as shared, keras, model_flags
 from albert_tf.json_files import check_characters
 from albert_tf.required_flags import define_required
 from albert_tf.tasks.sentence_search import nearest_lines
 from albert_tf.text.lines import read_lines, read_standard_input
 
-shared.define_source_flags()
-shared.define_vocabulary_flags()
-shared.define_pooling_flags(with_normalize=False)
+model_flags.define_source_flags()
+model_flags.define_vocabulary_flags()
+model_flags.define_pooling_flags(with_normalize=False)
 define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
 flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
                           "lines of standard input that are not empty.")
@@ -30,7 +30,7 @@ flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a text
                      *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
 flags.DEFINE_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.", *bounds.BATCH_SIZE)
-flags.DEFINE_enum("precision", "float32", shared.PRECISIONS, "Data type of the model's computations.")
+shared.define_precision_flag()
 FLAGS = flags.FLAGS
 
 
@@ -39,9 +39,8 @@ def main():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = read_lines(FLAGS.input_file)
-    tokenizer = shared.vocabulary().tokenizer()
-    model = shared.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling()))
-    shared.check_vocabulary(tokenizer, model.config)
+    model = model_flags.pretrained("sentence_encoder", **dataclasses.asdict(model_flags.sentence_pooling()))
+    tokenizer = model_flags.vocabulary().tokenizer(model.config)
     queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
     results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)
     if not any(results):

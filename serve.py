@@ -16,7 +16,7 @@ from albert_tf import cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared
+from albert_tf import bounds, flags as shared, model_flags
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.open_source import open_source
@@ -33,7 +33,7 @@ flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a s
                           "only SavedModels that you trust. Repeat the flag for several models.")
 flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which "
                   "heads they have. Default: inferred from the names of the variables.")
-shared.define_vocabulary_flags()
+model_flags.define_vocabulary_flags()
 flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
                     "only. There is no password: whoever reaches another address can use the models.")
 flags.DEFINE_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
@@ -58,7 +58,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags())
+    return shared.from_flags(Options, vocabulary=model_flags.vocabulary_from_flags())
 
 
 def main():
@@ -102,7 +102,7 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
             raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
-    shared.check_vocabulary(source.vocabulary.tokenizer(), config)
+    source.vocabulary.tokenizer(config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k)
 
 

@@ -1,4 +1,4 @@
-"""The flags that all fine-tuning scripts share besides those of flags.py, and functions that make runs of them."""
+"""Flags of fine-tuning, which flags.py and model_flags.py do not have, and functions that make runs of them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,13 @@ from albert_tf import bounds, help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
-from albert_tf.flags import (
-    check_length,
-    command_line,
-    default_length,
-    from_flags,
-    run_options,
-    starting_point,
-    trainer_options,
-    weights_reader,
-)
+from albert_tf.flags import command_line, from_flags, run_options, trainer_options
 from albert_tf.interchange.label_names import check_label_names
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.served_precision import with_precision
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
 from albert_tf.json_files import read_json_object
+from albert_tf.model_flags import check_length, default_length, starting_point, weights_reader
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import best_or_latest

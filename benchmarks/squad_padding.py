@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli, flags as shared, keras, start
+from albert_tf import cli, flags as shared, keras, model_flags, start
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
@@ -29,8 +29,8 @@ from albert_tf.training.prediction import Predictor
 from albert_tf.training.trainer import Trainer
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
-shared.define_model_flags()
-shared.define_vocabulary_flags()
+model_flags.define_model_flags()
+model_flags.define_vocabulary_flags()
 shared.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
@@ -46,7 +46,8 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, tokenizer, version = start.set_up(), shared.vocabulary().tokenizer(), survey(FLAGS.train_file).version
+    strategy, version = start.set_up(), survey(FLAGS.train_file).version
+    tokenizer = model_flags.vocabulary().tokenizer()
     task = new_task(version)
     with tempfile.TemporaryDirectory() as folder:
         train = training_table(source(FLAGS.train_file, tokenizer, is_training=True), folder)
@@ -61,14 +62,14 @@ def main():
 
 
 def new_task(version: str):
-    config = shared.config()
+    config = model_flags.config()
 
     def new_task():
         if version == "1.1":
             return SpanTask(AlbertSpan(config))
         return ConditionalSpanTask(AlbertConditionalSpan(config))
 
-    return shared.weights_reader().make(new_task, shared.starting_point())[0]
+    return model_flags.weights_reader().make(new_task, model_flags.starting_point())[0]
 
 
 def source(path: str, tokenizer, is_training: bool) -> FeatureSource:

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import bounds
+from albert_tf.config import AlbertConfig
 from albert_tf.files import write_text, written_whole
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.json_files import read_json_object
@@ -63,18 +64,31 @@ class VocabularyFiles:
         lower = self.do_lower_case if user.do_lower_case is None else user.do_lower_case
         return dataclasses.replace(user if user else self, do_lower_case=lower)
 
-    def tokenizer(self) -> FullTokenizer:
+    def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
         """The tokenizer of these files. If no casing is stored, it lower-cases text, as all released models do.
 
+        Args:
+          config: config of the model that the tokenizer is for; None if it is not known.
+
         Raises:
-          ValueError: there is no vocabulary, or it cannot be read.
+          ValueError: there is no vocabulary, it cannot be read, or it has more pieces than the model.
         """
         if not self:
             raise ValueError("no vocabulary came with the weights of --init_checkpoint (albert_tiny_en has one), and "
                              "--spm_model_file or --vocab_file is missing")
         directory = os.path.dirname(self.path)
         with errors_naming(self.archive or directory, directory):
-            return FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
+            tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
+        if config is not None:
+            check_vocabulary(tokenizer, config)
+        return tokenizer
+
+
+def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
+    """Raises ValueError if a tokenizer has more pieces than the model."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, but the config's "
+                         f"vocab_size is {config.vocab_size:,}: they belong to different models")
 
 
 def vocabulary_in(directory: str) -> VocabularyFiles:
