@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
-from typing import Sequence
+from typing import Callable, Iterator, Mapping, Sequence, TypeVar
 
 ROOT = pathlib.Path(__file__).parents[1]
+Name = TypeVar("Name")
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 class Worker:
-    """A module of benchmarks.workers that runs as a separate process and waits between its turns.
+    """A module of benchmarks.workers that runs as a separate process and waits between its turns. `running` stops it.
 
     Args:
       module: name of the module.
@@ -55,7 +58,9 @@ class Worker:
         return answer
 
 
-def compare(make_workers: dict, rounds: int, seconds: float, tokens: int) -> dict[str, float]:
+def compare(
+    make_workers: Mapping[str, Callable[[], Worker]], rounds: int, seconds: float, tokens: int
+) -> dict[str, float]:
     """The median tokens per second of each program. In a round each program has one turn.
 
     Args:
@@ -64,19 +69,37 @@ def compare(make_workers: dict, rounds: int, seconds: float, tokens: int) -> dic
       seconds: the approximate duration of a turn.
       tokens: the number of tokens of a step.
     """
-    workers = {}
-    try:
+    with running(make_workers) as workers:
+        steps = {name: max(1, round(2 * seconds / worker.seconds(2))) for name, worker in workers.items()}
+        medians = in_turns({name: functools.partial(worker.seconds, steps[name]) for name, worker in workers.items()},
+                           rounds)
+    return {name: steps[name] * tokens / median for name, median in medians.items()}
+
+
+@contextlib.contextmanager
+def running(make_workers: Mapping[str, Callable[[], Worker]]) -> Iterator[dict[str, Worker]]:
+    """The workers by the name of the program, from functions that start them. All of them are stopped in the end."""
+    with contextlib.ExitStack() as stack:
+        workers = {}
         for name, make in make_workers.items():
             workers[name] = make()
-        steps = {name: max(1, round(2 * seconds / worker.seconds(2))) for name, worker in workers.items()}
-        rates = {name: [] for name in workers}
-        for _ in range(rounds):
-            for name, worker in workers.items():
-                rates[name].append(steps[name] * tokens / worker.seconds(steps[name]))
-    finally:
-        for worker in workers.values():
-            worker.stop()
-    return {name: statistics.median(found) for name, found in rates.items()}
+            stack.callback(workers[name].stop)
+        yield workers
+
+
+def latencies(make_workers: Mapping[str, Callable[[], Worker]], rounds: int) -> dict[str, float]:
+    """The median seconds of one step of each program. In a round each program takes one step."""
+    with running(make_workers) as workers:
+        return in_turns({name: functools.partial(worker.seconds, 1) for name, worker in workers.items()}, rounds)
+
+
+def in_turns(turns: Mapping[Name, Callable[[], float]], rounds: int) -> dict[Name, float]:
+    """The median of what each function returns. In a round each is called once."""
+    found: dict[Name, list[float]] = {name: [] for name in turns}
+    for _ in range(rounds):
+        for name, turn in turns.items():
+            found[name].append(turn())
+    return {name: statistics.median(values) for name, values in found.items()}
 
 
 def print_head(names: Sequence[str]) -> None:

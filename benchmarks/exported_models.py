@@ -8,9 +8,9 @@ programs in turns with two threads each (--cpu_time: one), the median. A TensorF
 --max_seq_length tokens and the sentence is padded to it; all others take the sentence as it is.
 """
 
+import functools
 import json
 import os
-import statistics
 import subprocess
 import tempfile
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.tasks import glue_metrics
 from albert_tf.text.graph_packing import pack_texts
-from benchmarks.alternation import ROOT, Worker
+from benchmarks.alternation import ROOT, Worker, latencies
 from benchmarks.workers.exported_model import runner
 
 flags.DEFINE_string("init_checkpoint", None, "Checkpoint of a fine-tuned classifier, or its folder.", required=True)
@@ -65,9 +65,9 @@ def main():
         with open(sentences, "w", encoding="utf-8") as file:
             json.dump(rows, file)
         forms = export(folder)
-        medians = latencies(forms, sentences)
+        medians = latencies({form.name: functools.partial(worker_of, form, sentences) for form in forms}, FLAGS.turns)
         print(f"{'':24}{'MB':>8}{task.metrics[0]:>16}{'ms':>8}")
-        for form, seconds in zip(forms, medians):
+        for form, seconds in zip(forms, medians.values()):
             score = f"{evaluate(task, logits(form, rows, sentences), label_ids):.4f}"
             print(f"{form.name:24}{size(form.path) / 1e6:8.1f}{score:>16}{1000 * seconds:8.2f}", flush=True)
 
@@ -124,22 +124,11 @@ def evaluate(task: Task, logits: np.ndarray, label_ids: np.ndarray) -> float:
     return glue_metrics.evaluate(task, scores, label_ids)[task.metrics[0]]
 
 
-def latencies(forms: list[Form], sentences: str) -> list[float]:
-    """The median seconds of one sentence in each form. The forms take turns."""
-    workers = []
-    try:
-        for form in forms:
-            if form.kind:
-                worker = Worker("exported_model", form.kind, form.path, sentences, cpu_time=FLAGS.cpu_time)
-            else:
-                worker = Worker("exported_model_hugging_face", form.path, sentences, python=FLAGS.peer_python,
-                                cpu_time=FLAGS.cpu_time)
-            workers.append(worker)
-        turns = [[worker.seconds(1) for worker in workers] for _ in range(FLAGS.turns)]
-    finally:
-        for worker in workers:
-            worker.stop()
-    return [statistics.median(column) for column in zip(*turns)]
+def worker_of(form: Form, sentences: str) -> Worker:
+    if form.kind:
+        return Worker("exported_model", form.kind, form.path, sentences, cpu_time=FLAGS.cpu_time)
+    return Worker("exported_model_hugging_face", form.path, sentences, python=FLAGS.peer_python,
+                  cpu_time=FLAGS.cpu_time)
 
 
 def size(path: str) -> int:

@@ -6,8 +6,8 @@ All use albert_base with random weights, batches of 32, AdamW with clipping, and
 needs torch and transformers. It gets the same sentences as ids, in random order, and pads each batch to its longest.
 """
 
+import functools
 import os
-import statistics
 import tempfile
 
 import numpy as np
@@ -16,7 +16,7 @@ from absl import flags
 from albert_tf import FullTokenizer, cli
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import find_task
-from benchmarks.alternation import Worker
+from benchmarks.alternation import Worker, in_turns, running
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
@@ -56,19 +56,15 @@ def write_sentences(folder: str) -> str:
 def compare(path: str) -> dict[str, float]:
     """The median sentences per second of each program. In a round each program has one turn."""
     arguments = (FLAGS.precision, path, str(BATCH))
-    workers = {}
-    try:
-        workers[OURS] = Worker("glue_ours", *arguments, str(FLAGS.max_seq_length))
-        workers[PADDED] = Worker("glue_ours", *arguments, str(FLAGS.max_seq_length), "--pad_to_max_length")
-        workers[PEER] = Worker("glue_hugging_face", *arguments, python=FLAGS.peer_python)
-        rates = {name: [] for name in workers}
-        for _ in range(FLAGS.rounds):
-            for name, worker in workers.items():
-                rates[name].append(STEPS[name] * BATCH / worker.seconds(STEPS[name]))
-    finally:
-        for worker in workers.values():
-            worker.stop()
-    return {name: statistics.median(found) for name, found in rates.items()}
+    programs = {
+        OURS: lambda: Worker("glue_ours", *arguments, str(FLAGS.max_seq_length)),
+        PADDED: lambda: Worker("glue_ours", *arguments, str(FLAGS.max_seq_length), "--pad_to_max_length"),
+        PEER: lambda: Worker("glue_hugging_face", *arguments, python=FLAGS.peer_python),
+    }
+    with running(programs) as workers:
+        medians = in_turns({name: functools.partial(worker.seconds, STEPS[name]) for name, worker in workers.items()},
+                           FLAGS.rounds)
+    return {name: STEPS[name] * BATCH / median for name, median in medians.items()}
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ The task is STS-B with batches of 32 in bfloat16, as in benchmarks/fine_tuning.p
 program, the features, and for ours the checkpoint at the end. Both programs take turns.
 """
 
+import functools
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,7 +19,7 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.required_flags import define_required
 from albert_tf.script_runs import arguments, script_path
-from benchmarks.alternation import ROOT
+from benchmarks.alternation import ROOT, in_turns
 from benchmarks.fine_tuning_settings import SETTINGS
 
 define_required("model", "Folder of a BERT in Hugging Face's format.")
@@ -35,16 +35,12 @@ WANTED = "wanted: 10 seconds to the first step, 5 more for the first lengths, 1.
 def main():
     settings = SETTINGS[TASK]
     commands = {"ours": our_command, "Hugging Face": hugging_face_command}
-    seconds = {(name, steps): [] for name in commands for steps in STEPS}
-    for _ in range(FLAGS.rounds):
-        for steps in STEPS:
-            for name, command in commands.items():
-                with tempfile.TemporaryDirectory() as folder:
-                    seconds[name, steps].append(seconds_of(command(steps, settings, folder)))
+    seconds = in_turns({(name, steps): functools.partial(seconds_of, command, steps, settings)
+                        for steps in STEPS for name, command in commands.items()}, FLAGS.rounds)
     heads = "".join(f"{f'{steps} steps':>10}" for steps in STEPS)
     print(f"{'':14}{heads}{'first lengths':>15}{'examples/s':>12}")
     for name in commands:
-        first, some, many = (statistics.median(seconds[name, steps]) for steps in STEPS)
+        first, some, many = (seconds[name, steps] for steps in STEPS)
         of_a_step = (many - some) / (STEPS[2] - STEPS[1])
         print(f"{name:14}{first:10.1f}{some:10.1f}{many:10.1f}{some - first - of_a_step * (STEPS[1] - STEPS[0]):15.1f}"
               f"{settings.batch / of_a_step:12.1f}")
@@ -65,13 +61,15 @@ def hugging_face_command(steps, settings, folder):
     return [FLAGS.peer_python, "-m", "benchmarks.workers.fine_tuning_hugging_face", json.dumps(options)]
 
 
-def seconds_of(command):
+def seconds_of(command, steps, settings):
     environment = dict(os.environ, OMP_NUM_THREADS="2", TF_NUM_INTRAOP_THREADS="2", TF_NUM_INTEROP_THREADS="2")
-    start = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"{command[1]} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
-    return time.monotonic() - start
+    with tempfile.TemporaryDirectory() as folder:
+        words = command(steps, settings, folder)
+        start = time.monotonic()
+        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(f"{words[1]} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+        return time.monotonic() - start
 
 
 if __name__ == "__main__":

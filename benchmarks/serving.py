@@ -9,11 +9,9 @@ all sentences: ours in batches of similar length, the pipeline with batches of 1
 the faster is reported.
 """
 
-import contextlib
 import json
 import os
 import random
-import statistics
 import tempfile
 
 from absl import flags
@@ -24,7 +22,7 @@ from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
-from benchmarks.alternation import Worker
+from benchmarks.alternation import Worker, latencies
 
 flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
 flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
@@ -49,12 +47,13 @@ def main():
             served = os.path.join(folder, precision)
             export(served, precision)
             peer = FLAGS.spm_model_file, sentences, precision
-            ours, theirs = latencies(lambda: Worker("saved_model", served, sentences, "one"),
-                                     lambda: Worker(PEER, *peer, "one", python=FLAGS.peer_python))
+            programs = {"ours": lambda: Worker("saved_model", served, sentences, "one"),
+                        "Hugging Face": lambda: Worker(PEER, *peer, "one", python=FLAGS.peer_python)}
+            ours, theirs = latencies(programs, FLAGS.turns).values()
             print(f"one sentence, {precision}: ours {1000 * ours:.1f} ms, Hugging Face {1000 * theirs:.1f} ms, ratio "
                   f"{ours / theirs:.2f} (wanted: at most {WANTED})", flush=True)
-            ours = sentences_per_second(lambda: Worker("saved_model", served, sentences, "many"))
-            theirs = max(sentences_per_second(lambda: Worker(PEER, *peer, what, python=FLAGS.peer_python))
+            ours = sentences_per_second(Worker("saved_model", served, sentences, "many"))
+            theirs = max(sentences_per_second(Worker(PEER, *peer, what, python=FLAGS.peer_python))
                          for what in ("many", "many_together"))
             print(f"{FLAGS.sentences} sentences, {precision}: ours {ours:.1f} a second, Hugging Face {theirs:.1f}, "
                   f"ratio {ours / theirs:.2f}", flush=True)
@@ -76,19 +75,7 @@ def export(folder: str, precision: str) -> None:
     export_mask_filling(folder, model, FullTokenizer(spm_model_file=FLAGS.spm_model_file))
 
 
-def latencies(*make_workers) -> list[float]:
-    """The median seconds of one sentence with each program. The programs take turns."""
-    with contextlib.ExitStack() as stack:
-        workers = []
-        for make in make_workers:
-            workers.append(make())
-            stack.callback(workers[-1].stop)
-        turns = [[worker.seconds(1) for worker in workers] for _ in range(FLAGS.turns)]
-    return [statistics.median(column) for column in zip(*turns)]
-
-
-def sentences_per_second(make_worker) -> float:
-    worker = make_worker()
+def sentences_per_second(worker: Worker) -> float:
     try:
         return FLAGS.sentences / worker.seconds(1)
     finally:

@@ -7,13 +7,12 @@ Features have 384 tokens and a stride of 128. Ours uses two processes, the fast 
 environment needs torch and transformers.
 """
 
-import statistics
 
 from absl import flags
 
 from albert_tf import cli
 from albert_tf.data.squad.reading import survey
-from benchmarks.alternation import Worker
+from benchmarks.alternation import Worker, latencies
 
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
@@ -39,20 +38,13 @@ def main():
 def compare() -> dict[str, float]:
     """The median seconds of each program for the file. In a round each program has one turn."""
     ours = (FLAGS.train_file, FLAGS.spm_model_file, *LENGTHS)
-    workers = {}
-    try:
-        workers[MEMORY] = Worker("squad_ours", *ours, "memory")
-        workers[RECORDS] = Worker("squad_ours", *ours, "records")
-        workers[PEER] = Worker("squad_hugging_face", FLAGS.train_file, FLAGS.peer_vocab_file, *LENGTHS,
-                               python=FLAGS.peer_python)
-        seconds = {name: [] for name in workers}
-        for _ in range(FLAGS.rounds):
-            for name, worker in workers.items():
-                seconds[name].append(worker.seconds(1))
-    finally:
-        for worker in workers.values():
-            worker.stop()
-    return {name: statistics.median(found) for name, found in seconds.items()}
+    programs = {
+        MEMORY: lambda: Worker("squad_ours", *ours, "memory"),
+        RECORDS: lambda: Worker("squad_ours", *ours, "records"),
+        PEER: lambda: Worker("squad_hugging_face", FLAGS.train_file, FLAGS.peer_vocab_file, *LENGTHS,
+                             python=FLAGS.peer_python),
+    }
+    return latencies(programs, FLAGS.rounds)
 
 
 if __name__ == "__main__":

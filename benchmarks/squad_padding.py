@@ -7,9 +7,9 @@ Both use batches of 32 in training and prediction, and AdamW with clipping. The 
 reported too. Functions are compiled before time is measured, and both ways take turns in one process.
 """
 
-import statistics
 import tempfile
 import time
+from typing import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -27,6 +27,7 @@ from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.trainer import Trainer
+from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
 model_flags.define_model_flags()
@@ -56,9 +57,9 @@ def main():
           f"(wanted at most {WANTED_DIFFERENCE:.0e})", flush=True)
     ways = "".join(f"{name:>20}" for name in BUCKETS)
     print(f"{'features per second, median':32}{ways}{'ratio':>8}{'wanted':>8}")
-    report("prediction", in_turns({name: predicting(task, strategy, predict, buckets)
+    report("prediction", rates_of({name: predicting(task, strategy, predict, buckets)
                                    for name, buckets in BUCKETS.items()}))
-    report("training", in_turns({name: training(task, train, buckets) for name, buckets in BUCKETS.items()}))
+    report("training", rates_of({name: training(task, train, buckets) for name, buckets in BUCKETS.items()}))
 
 
 def new_task(version: str):
@@ -124,15 +125,11 @@ def training(task, table: FeatureTable, buckets: tuple[int, ...]):
     return turn
 
 
-def in_turns(ways: dict) -> dict[str, float]:
+def rates_of(ways: dict[str, Callable[[], float]]) -> dict[str, float]:
     """The median rate of each way. The first turn of prediction compiles and does not count."""
     for turn in ways.values():
         turn()
-    rates = {name: [] for name in ways}
-    for _ in range(FLAGS.rounds):
-        for name, turn in ways.items():
-            rates[name].append(turn())
-    return {name: statistics.median(found) for name, found in rates.items()}
+    return in_turns(ways, FLAGS.rounds)
 
 
 def report(what: str, rates: dict[str, float]) -> None:
