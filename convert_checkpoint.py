@@ -8,8 +8,6 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
     python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
 """
 
-import os
-
 from albert_tf import cli  # isort: split
 
 from absl import flags
@@ -31,14 +29,18 @@ flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides
                   "inferred from the names of the variables.")
 flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
                     "--init_checkpoint replaces it and --checkpoint_name).")
-flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Name of the checkpoint in --albert_directory.")
-flags.DEFINE_string("export_path", None, "The release's name for --output_dir.")
+model_flags.define_checkpoint_name_flag()
+flags.DEFINE_string("export_path", None, "The release's name for --output_dir. There it is the path of a checkpoint "
+                    "without its endings, here it is a directory.")
 FLAGS = flags.FLAGS
 
 
 def main():
+    for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
+        if FLAGS[ours].value and FLAGS[releases].value:
+            raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
     if FLAGS.albert_directory:
-        FLAGS.init_checkpoint = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+        FLAGS.init_checkpoint = model_flags.checkpoint_in(FLAGS.albert_directory)
     path, output_dir = model_flags.starting_point(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are required")

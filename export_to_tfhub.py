@@ -15,11 +15,9 @@ folder of sentence-transformers, the module gives sentence_embedding too, also a
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from albert_tf import cli  # isort: split
 
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import model_flags
@@ -37,8 +35,7 @@ from albert_tf.required_flags import define_required
 
 define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
                 "--init_checkpoint of the other scripts accepts.")
-flags.DEFINE_string("checkpoint_name", "model.ckpt-best", "Name of the checkpoint in --albert_directory. If the "
-                    "default does not exist, the latest or the only checkpoint is exported.")
+model_flags.define_checkpoint_name_flag()
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one in --albert_directory.")
 flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
 flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
@@ -55,8 +52,7 @@ _POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every modu
 def main():
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
-    source = open_source(checkpoint_path(FLAGS.albert_directory, FLAGS.checkpoint_name,
-                                         FLAGS["checkpoint_name"].using_default_value))
+    source = open_source(model_flags.checkpoint_in(FLAGS.albert_directory))
     model = model_of(source, model_flags.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
     tokenizer = source.vocabulary.replaced_by(model_flags.vocabulary_from_flags()).tokenizer(model.config)
     export_encoder(FLAGS.export_path, model, tokenizer)
@@ -74,11 +70,6 @@ def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPr
         return build(source, "sentence_encoder", **dataclasses.asdict(pooling))[0]
     model, report = build(source, "pretrainer")
     return model.albert if report.not_restored else model
-
-
-def checkpoint_path(directory: str, name: str, is_default_name: bool) -> str:
-    named = os.path.join(directory, name)
-    return directory if is_default_name and not tf.io.gfile.exists(f"{named}.index") else named
 
 
 if __name__ == "__main__":

@@ -42,12 +42,26 @@ def folder_written_whole(path: str) -> Iterator[str]:
     with temporary_folder(local_place(path)) as temporary:
         yield temporary
         write_text(os.path.join(temporary, _MARK), "")
-        if is_replaced:
-            tf.io.gfile.rmtree(path)
         if is_remote(path):  # an object store has no folders that could be renamed
+            if is_replaced:
+                tf.io.gfile.rmtree(path)
             _copy_folder(temporary, path)
+        elif is_replaced:
+            _replace_folder(path, temporary)
         else:
             tf.io.gfile.rename(temporary, path)
+
+
+def _replace_folder(path: str, new: str) -> None:
+    """Renames `new` to `path`. The earlier folder is removed only then, and on an error it is put back."""
+    with temporary_folder(path) as place:
+        earlier = os.path.join(place, "earlier")
+        os.rename(path, earlier)
+        try:
+            os.rename(new, path)
+        except BaseException:
+            os.rename(earlier, path)
+            raise
 
 
 def check_export(*paths: str | None) -> None:
@@ -65,6 +79,13 @@ def check_export(*paths: str | None) -> None:
             continue
         if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
             raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+
+
+def check_no_wildcard(directory: str) -> None:
+    """Raises ValueError if the name of a directory for checkpoints has * ? or [, which TensorFlow would interpret."""
+    if glob.has_magic(directory):
+        raise ValueError("the name of output_dir must not have * ? or [, since TensorFlow could not read checkpoints "
+                         f"from it. Received: {directory}")
 
 
 def check_name(name: str, what: str) -> None:

@@ -23,8 +23,13 @@ def local_copy(path: str) -> str:
     """
     if not is_remote(path):
         return path
+    return _copy_of(path, *version(path))
+
+
+def version(path: str) -> tuple[int, int]:
+    """The size and the time of change of a file, in bytes and in nanoseconds, which tell whether it was replaced."""
     state = tf.io.gfile.stat(path)
-    return _copy_of(path, state.length, state.mtime_nsec)
+    return state.length, state.mtime_nsec
 
 
 @contextlib.contextmanager

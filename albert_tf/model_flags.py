@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
+import tensorflow as tf
 from absl import flags
 
 from albert_tf import help, keras
@@ -20,7 +22,7 @@ from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.training.checkpoints import best_or_latest
+from albert_tf.training.checkpoints import BEST, best_or_latest
 from albert_tf.training.several_runs import best_run
 
 FLAGS = flags.FLAGS
@@ -84,6 +86,20 @@ def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> 
     if with_normalize:
         flags.DEFINE_bool("normalize", None, "Whether to scale the vectors of texts to length 1. Default: as stored "
                           "with the weights, or false if nothing is stored.")
+
+
+@help.group("Model")
+def define_checkpoint_name_flag() -> None:
+    """Defines the release's flag of a checkpoint in --albert_directory."""
+    flags.DEFINE_string("checkpoint_name", BEST, "Name of the checkpoint in --albert_directory. If the default does "
+                        "not exist, it is the latest or the only checkpoint.")
+
+
+def checkpoint_in(directory: str) -> str:
+    """The path of --checkpoint_name, or the directory itself if the flag is not set and its default does not exist."""
+    path = os.path.join(directory, FLAGS.checkpoint_name)
+    is_set = not FLAGS["checkpoint_name"].using_default_value
+    return path if is_set or tf.io.gfile.exists(f"{path}.index") else directory
 
 
 def starting_point() -> str | None:

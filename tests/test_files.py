@@ -66,6 +66,22 @@ def test_a_folder_is_replaced_by_a_later_export(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_an_export_that_fails_at_the_end_keeps_the_earlier_one(tmp_path, monkeypatch):
+    export(tmp_path / "model", "first")
+    rename = os.rename
+
+    def interrupted(source, target):
+        if target == str(tmp_path / "model") and source.endswith(".tmp"):
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export(tmp_path / "model", "second")
+    assert (tmp_path / "model/saved_model.pb").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/saved_model.pb").write_text("precious")

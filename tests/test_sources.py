@@ -44,7 +44,7 @@ SCRIPTS = {
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "trusted_module", "unknown_module", "served")
-_NO_PRETRAINER = "trusted_module is used as the encoder it is, and cannot become AlbertPretrainer"
+_NO_PRETRAINER = "trusted_module runs its own graph: it can be the encoder of a model with another head"
 _NOT_TRUSTED = "is a TF2 module whose variables do not have the release's names"
 # What is said where a script does not work.
 REFUSALS = {

@@ -24,10 +24,12 @@ import tensorflow as tf
 
 from albert_tf.interchange import safetensors_folder, sentence_transformers, tf1
 from albert_tf.interchange.error_paths import errors_naming
+from albert_tf.interchange.hugging_face.tokenizer_json import TOKENIZER_JSON
 from albert_tf.interchange.label_names import LABEL_NAMES
 from albert_tf.interchange.long_texts import LONG_TEXTS
 from albert_tf.interchange.pickles import refuse_pickle_names
 from albert_tf.interchange.vocabulary_files import VOCABULARIES
+from albert_tf.local_copies import version
 from albert_tf.temporary_files import folder_of_this_process
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
@@ -38,8 +40,8 @@ _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 # The folders of sentence-transformers for single steps: 0_Transformer, 1_Pooling.
 _STEP_FOLDERS = "[0-9]_*"
 # The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
-_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config*.json", *VOCABULARIES, LABEL_NAMES,
-           LONG_TEXTS, sentence_transformers.MODULES, "saved_model.pb", "fingerprint.pb")
+_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
+           LABEL_NAMES, LONG_TEXTS, sentence_transformers.MODULES, "saved_model.pb", "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000
@@ -51,11 +53,11 @@ def is_archive(path: str) -> bool:
     return path.endswith(ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
-@functools.lru_cache(maxsize=None)
 def unpacked(path: str) -> str:
     """Unpacks the model of an archive to a temporary directory, which is removed when the process ends.
 
-    The directory of a killed process is removed when another process unpacks an archive.
+    Each version of the file is unpacked once. The directory of a killed process is removed when another process unpacks
+    an archive.
 
     Args:
       path: path of a .tar.gz, .tgz or .tar file.
@@ -67,6 +69,11 @@ def unpacked(path: str) -> str:
       ValueError: the archive is damaged or truncated; the path of a member is absolute or has ".."; a member is neither
         a file nor a directory; or weights are larger than their header declares. Then nothing is unpacked.
     """
+    return _unpacked(path, *version(path))
+
+
+@functools.lru_cache(maxsize=None)
+def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
     directory = folder_of_this_process("albert_tf")
     with _one_clear_error(path), errors_naming(path, directory):
         with _opened(path) as (archive, stream):

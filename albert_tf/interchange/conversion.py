@@ -10,7 +10,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.files import check_directory, write_text
+from albert_tf.files import check_directory, check_no_wildcard, write_text
 from albert_tf.interchange import bert_tf1
 from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of, head_of_variables
@@ -52,11 +52,11 @@ def convert(
       output_dir: directory of the converted model.
       to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
         "tf_hub".
-      model: the kind of model (see from_pretrained); None for the kind that its variables tell.
+      model: the kind of model (see from_pretrained); None: inferred from the names of the variables.
       config: the model's config; None for that of the source.
       vocabulary: the model's vocabulary; None for that of the source.
       dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
-      **arguments: other arguments of the model's constructor. Default: those that the source tells.
+      **arguments: other arguments of the model's constructor. Default: those that are stored with the source.
 
     Raises:
       ValueError: output_dir is a file or already has a model; the kind of model is unclear; or the format does not
@@ -69,11 +69,11 @@ def convert(
     kind = model or kind_of(source)
     built, report = build(source, kind, config, **arguments)
     if report.not_restored:
-        logging.warning("%s lacks %s of a %s: they are left out if the format allows it, or else written with initial "
-                        "values", source.path, ", ".join(report.not_restored), kind)
+        logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "
+                        "written with initial values", source.path, kind, ", ".join(report.not_restored))
     save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
          dtype, source.path)
-    logging.info("%s written to %s, as a %s", to, output_dir, kind)
+    logging.info("%s (%s) written to %s", to, kind, output_dir)
 
 
 def check_no_model(output_dir: str, to: str) -> None:
@@ -81,6 +81,7 @@ def check_no_model(output_dir: str, to: str) -> None:
     if to not in FORMATS:
         raise ValueError(f"the format must be one of {', '.join(FORMATS)}. Received: {to!r}")
     check_directory(output_dir)
+    check_no_wildcard(output_dir)
     written = os.path.join(output_dir, FORMATS[to])
     if tf.io.gfile.exists(written):
         raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")

@@ -68,7 +68,8 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     """
     vocabulary = open_source(path, trust_module=True).vocabulary  # only the vocabulary is read: no graph runs
     if not vocabulary:
-        raise ValueError(f"no vocabulary comes with the weights at {path}: FullTokenizer reads one from a file")
+        raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
+                         "spm_model_file=...) or FullTokenizer(vocab_file=...)")
     return vocabulary.tokenizer()
 
 

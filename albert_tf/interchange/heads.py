@@ -60,7 +60,7 @@ def _num_labels(kernel: str) -> Callable[[Source], int]:
     def read(source: Source) -> int:
         num_labels = source.num_labels(kernel)
         if num_labels is None:
-            raise ValueError(f"num_labels is missing, and {source.path} has no classifier that tells it")
+            raise ValueError(f"{source.path} has no classifier: set num_labels")
         return num_labels
 
     return read

@@ -114,8 +114,8 @@ def _value(source: Source, name: str, shape) -> tf.Tensor:
     value, length = source.value(name), shape[0] if name == _POSITIONS else None
     if length is None or length == value.shape[0]:
         return value
-    logging.warning("%s has %d positions, the model %d: the missing ones start as copies of these, from the first on",
-                    source.path, value.shape[0], length)
+    logging.warning("%s has %d positions, the model %d: the additional ones are initialized as copies of these, "
+                    "beginning again at the first", source.path, value.shape[0], length)
     return tf.gather(value, tf.range(length) % value.shape[0])
 
 

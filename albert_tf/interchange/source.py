@@ -25,9 +25,9 @@ class Source:
       vocabulary: the vocabulary that comes with the weights; empty if there is none.
       label_names: the names of the classifier's labels; None if they have no names.
       sentence_pooling: how the vector of a text is made; None if it is not stored with the weights.
-      model: which model of from_pretrained it is, where the source says so in words.
+      model: which model of from_pretrained it is, if the source names it.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
-        then. It is used as the encoder it is, and `read_config` and whoever uses it run its graph.
+        then. It is used as an encoder. Reading its config and using it runs its graph.
       max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if it is not
         stored with the weights.
       long_texts: how a classifier reads longer texts.

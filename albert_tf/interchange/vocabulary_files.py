@@ -60,7 +60,7 @@ class VocabularyFiles:
                    vocab_file=None if tokenizer.sp_model else path, do_lower_case=tokenizer.do_lower_case)
 
     def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
-        """What the user sets, and for the rest these: each of the file and the casing can be set without the other."""
+        """The user's file and casing where they are set, and these otherwise."""
         lower = self.do_lower_case if user.do_lower_case is None else user.do_lower_case
         return dataclasses.replace(user if user else self, do_lower_case=lower)
 
@@ -74,8 +74,8 @@ class VocabularyFiles:
           ValueError: there is no vocabulary, it cannot be read, or it has more pieces than the model.
         """
         if not self:
-            raise ValueError("no vocabulary came with the weights of --init_checkpoint (albert_tiny_en has one), and "
-                             "--spm_model_file or --vocab_file is missing")
+            raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
+                             "--vocab_file, or in Python pass a FullTokenizer")
         directory = os.path.dirname(self.path)
         with errors_naming(self.archive or directory, directory):
             tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
@@ -95,7 +95,7 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
     """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension.
 
     Raises:
-      ValueError: tokenizer_config.json is not a JSON object.
+      ValueError: tokenizer_config.json is not a JSON object, or its keep_accents is true.
     """
     return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), lower_case_in(directory))
 
@@ -125,7 +125,10 @@ def copy_vocabulary(
 def lower_case_in(directory: str) -> bool | None:
     """The value of do_lower_case in a directory's tokenizer_config.json; None if there is none."""
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    lower = _stored(path).get("do_lower_case")
+    stored = _stored(path)
+    if stored.get("keep_accents"):
+        raise ValueError(f"{path}: keep_accents is true, but accents are always removed here, as in the release")
+    lower = stored.get("do_lower_case")
     if lower is not None and not isinstance(lower, bool):
         raise ValueError(f"{path}: do_lower_case must be true or false. Received: {reprlib.repr(lower)}")
     return lower

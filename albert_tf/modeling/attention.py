@@ -73,7 +73,7 @@ class AttentionBlock(keras.layers.Layer):
 
 
 def masked_softmax(scores, additive_mask, *dropout):
-    """The dropped probabilities, in the dtype of the scores.
+    """The probabilities after dropout, in the dtype of the scores.
 
     Args:
       scores: [batch, heads, seq, seq].

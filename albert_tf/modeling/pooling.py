@@ -68,11 +68,11 @@ def mean_or_max(values: tf.Tensor, mask: tf.Tensor, pooling: str) -> tf.Tensor:
       mask: [batch, n], more than 0 for values that are not padding.
       pooling: "mean" or "max".
     """
-    counts = mask[:, :, None] > 0  # [batch, n, 1]
+    is_value = mask[:, :, None] > 0  # [batch, n, 1]
     if pooling == "max":
-        return tf.reduce_max(tf.where(counts, values, values.dtype.min), axis=1)
-    number = tf.reduce_sum(tf.cast(counts, tf.float32), axis=1)  # [batch, 1]
-    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(counts, values, 0.0), axis=1), number)
+        return tf.reduce_max(tf.where(is_value, values, values.dtype.min), axis=1)
+    number = tf.reduce_sum(tf.cast(is_value, tf.float32), axis=1)  # [batch, 1]
+    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(is_value, values, 0.0), axis=1), number)
 
 
 def normalized(vectors: tf.Tensor) -> tf.Tensor:

@@ -47,7 +47,7 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
     Args:
       name: name of the model in URLs.
       source: the weights and their vocabulary.
-      model: the kind of model (see from_pretrained); None for the kind that its variables tell.
+      model: the kind of model (see from_pretrained); None: inferred from the names of the variables.
       top_k: number of pieces per mask.
 
     Raises:
@@ -96,8 +96,9 @@ def latest_version(path: str) -> str:
     """The path of the SavedModel at a path, or of the latest in a folder of numbered versions (NAME/1, NAME/2)."""
     if is_hub_module(path) or not tf.io.gfile.isdir(path):
         return path
-    numbers = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(path) if name.rstrip("/").isdigit()]
-    return os.path.join(path, str(max(numbers))) if numbers else path
+    names = [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
+    versions = [name for name in names if name.isdecimal()]
+    return os.path.join(path, max(versions, key=int)) if versions else path
 
 
 def names_of(paths: Iterable[str]) -> list[str]:

@@ -6,7 +6,6 @@ index is complete, and files that a killed process has left behind are ignored.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 
@@ -14,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.files import write_text
+from albert_tf.files import check_no_wildcard, write_text
 from albert_tf.modeling.finite_weights import check_finite_weights
 
 NAME = "model.ckpt"
@@ -41,9 +40,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
-        if glob.has_magic(directory):
-            raise ValueError("the name of output_dir must not have * ? or [, since TensorFlow could not read "
-                             f"checkpoints from it. Received: {directory}")
+        check_no_wildcard(directory)
         self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
         self._saved_step: int | None = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,

@@ -92,8 +92,8 @@ def test_a_head_that_was_not_restored_is_left_out_of_the_releases_format(tmp_pat
     names = tf.train.load_checkpoint(str(tmp_path / "tf1/model.ckpt-best")).get_variable_to_shape_map()
     assert "cls/predictions/output_bias" in names
     assert not [name for name in names if "seq_relationship" in name]
-    lacks = "lacks cls/seq_relationship/output_weights, cls/seq_relationship/output_bias of a pretrainer"
-    assert f"hf {lacks}: they are left out" in caplog.text
+    lacks = "lacks variables of the pretrainer: cls/seq_relationship/output_weights, cls/seq_relationship/output_bias"
+    assert f"hf {lacks}. They are left out" in caplog.text
     convert(open_source(str(tmp_path / "tf1")), str(tmp_path / "ours"), "ours")
     assert f"tf1/model.ckpt-best {lacks}" in caplog.text
 
@@ -159,6 +159,18 @@ def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
     assert "tf1 written to" in done.stderr
     after = values_of(albert_tf.from_pretrained(str(tmp_path / "exported"), model="pretrainer"))
     assert all(np.array_equal(value, after[name]) for name, value in values_of(model).items())
+
+
+def test_the_flags_of_export_checkpoints_find_the_latest_checkpoint_and_exclude_ours(tmp_path):
+    model = MODELS["pretrainer"](TINY)
+    save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
+    (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
+    theirs = dict(albert_directory=tmp_path / "albert", export_path=tmp_path / "exported")
+    for name in ("init_checkpoint", "output_dir"):
+        done = run("convert_checkpoint.py", dict(theirs, **{name: tmp_path / "other"}))
+        assert f"--{name} and --" in done.stderr and "exclude each other: set one of them" in done.stderr
+    run("convert_checkpoint.py", theirs)
+    assert (tmp_path / "exported/model.ckpt-best.index").exists()
 
 
 @pytest.mark.both_stacks

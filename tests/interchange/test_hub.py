@@ -177,8 +177,8 @@ def test_a_fine_tuned_tf2_module_is_restored_from_our_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda path: MODELS["pretrainer"](TINY), "used as the encoder it is, and cannot become AlbertPretrainer"),
-    (lambda path: AlbertModel(TINY), "cannot become AlbertModel"),
+    (lambda path: MODELS["pretrainer"](TINY), "its weights cannot be loaded into AlbertPretrainer"),
+    (lambda path: AlbertModel(TINY), "its weights cannot be loaded into AlbertModel"),
     (lambda path: AlbertClassifier(TINY.replace(hidden_size=16), 2), "its hidden_size is 8, expected 16")])
 def test_a_tf2_module_that_does_not_fit_is_refused(tmp_path, make, message):
     tf2_module(tmp_path / "module")

@@ -231,6 +231,28 @@ def test_labels_that_are_not_numbered_are_refused(tmp_path):
         open_source(str(folder))
 
 
+@pytest.mark.parametrize("num_labels, problem_type", [(1, "regression"), (2, None)])
+def test_a_regression_is_written_as_one(tmp_path, num_labels, problem_type):
+    """Without problem_type, the pipeline of transformers applies a sigmoid to a single output."""
+    save_hugging_face(MODELS["classifier"](TINY, num_labels=num_labels), str(tmp_path))
+    assert json.loads((tmp_path / "config.json").read_text()).get("problem_type") == problem_type
+
+
+def test_several_labels_for_one_text_are_warned_of(tmp_path, caplog):
+    _, folder = folder_of(tmp_path, "classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(dict(config, problem_type="multi_label_classification")))
+    albert_tf.from_pretrained(str(folder), model="classifier")
+    assert "config.json: a text can have several labels" in caplog.text
+
+
+def test_a_vocabulary_that_keeps_accents_is_refused(tmp_path):
+    _, folder = folder_of(tmp_path)
+    (folder / "tokenizer_config.json").write_text(json.dumps(dict(keep_accents=True)))
+    with pytest.raises(ValueError, match="tokenizer_config.json: keep_accents is true, but accents are always removed"):
+        albert_tf.from_pretrained(str(folder))
+
+
 def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path):
     model, folder = folder_of(tmp_path, "encoder", num_hidden_layers=22, cross_layer_sharing="none")
     assert json.loads((folder / "config.json").read_text())["num_hidden_groups"] == 22

@@ -86,6 +86,14 @@ def test_padding_does_not_change_a_row(precision):
                                atol=1e-5)
 
 
+def test_the_mean_of_a_row_of_padding_is_zero():
+    model = new_model(*[head for head in HEADS if head.name == "sentence_encoder"], CONFIG)
+    row = {name: np.zeros([1, 4], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    vectors = run(to_onnx(model), row)["sentence_embedding"]
+    np.testing.assert_array_equal(vectors, model(row)["sentence_embedding"])
+    assert not vectors.any()
+
+
 def test_a_choice_that_a_question_lacks_is_never_chosen():
     head, = [head for head in HEADS if head.name == "multiple_choice"]
     ids = np.ones([2, 4, 6], np.int32)

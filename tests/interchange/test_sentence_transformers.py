@@ -1,6 +1,7 @@
 """Folders of sentence-transformers: its vectors, round trips, errors."""
 
 import json
+import pathlib
 import shutil
 
 import numpy as np
@@ -22,13 +23,8 @@ CASES = {"mean_normalized": ("mean", True), "max": ("max", False), "cls": ("cls"
 
 @pytest.fixture
 def folder(golden, tmp_path):
-    """A copy of a golden folder of sentence-transformers, with the vocabulary, which the golden folder lacks."""
-    def copied(case):
-        shutil.copytree(golden / "sentence_transformers" / case, tmp_path / case)
-        shutil.copy(golden / "wordpiece" / "vocab.txt", tmp_path / case)
-        return tmp_path / case
-
-    return copied
+    """A copy of a golden folder of sentence-transformers. Its vocabulary is in tokenizer.json."""
+    return lambda case: pathlib.Path(shutil.copytree(golden / "sentence_transformers" / case, tmp_path / case))
 
 
 def vectors_of(path, sentences):
@@ -85,7 +81,8 @@ def test_weights_in_a_separate_folder_are_found(folder):
     path = folder("cls")
     numbers = json.loads((path / "vectors.json").read_text())
     (path / "0_Transformer").mkdir()
-    for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "sentence_bert_config.json"):
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                 "sentence_bert_config.json"):
         (path / name).rename(path / "0_Transformer" / name)
     modules = json.loads((path / "modules.json").read_text())
     modules[0]["path"] = "0_Transformer"

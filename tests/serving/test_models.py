@@ -25,7 +25,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.serving import models
 from albert_tf.serving.batching import Batcher
-from albert_tf.serving.models import model_of_saved_model, model_of_source, names_of
+from albert_tf.serving.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.tasks.fill_mask import fill_masks
 from albert_tf.tasks.layer_distances import layer_distances
 
@@ -197,6 +197,14 @@ def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces)
 
 def test_a_version_of_tensorflow_servings_layout_is_named_after_its_model():
     assert names_of(["models/rte/1", "models/rte/2/", "7", "models/v2"]) == ["rte", "rte-2", "7", "v2"]
+
+
+def test_the_latest_version_is_the_one_with_the_largest_number(tmp_path):
+    for name in ("0009", "10", "assets", "v11"):
+        (tmp_path / name).mkdir()
+    assert latest_version(str(tmp_path)) == str(tmp_path / "10")
+    (tmp_path / "00011").mkdir()
+    assert latest_version(str(tmp_path)) == str(tmp_path / "00011")
 
 
 def test_names_are_the_last_parts_of_paths_and_differ():

@@ -86,7 +86,8 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
       ValueError: the head needs outputs that the SavedModel does not have, or has another hidden_size.
     """
     if isinstance(model, AlbertPretrainer) or not hasattr(model, "albert"):
-        raise ValueError(f"{path} is used as the encoder it is, and cannot become {type(model).__name__}")
+        raise ValueError(f"{path} runs its own graph: it can be the encoder of a model with another head, but "
+                         f"its weights cannot be loaded into {type(model).__name__}")
     with model.distribute_strategy.scope():
         encoder = HubEncoder(path)
     width = encoder.config.hidden_size

@@ -6,6 +6,8 @@ import os
 import reprlib
 from typing import Sequence
 
+from absl import logging
+
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.heads import HEADS, Head
 from albert_tf.json_files import read_json_object
@@ -15,6 +17,7 @@ _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # The kind of model (see from_pretrained) of each of Hugging Face's classes.
 MODELS = {prefix + architecture: head.name
           for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
+_SEVERAL_LABELS = "multi_label_classification"
 # The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 
@@ -36,6 +39,9 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
                          f"Received: {reprlib.repr(architectures)}")
     if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
         raise ValueError(f"{path}: only tied word embeddings and absolute positions are supported")
+    if values.get("problem_type") == _SEVERAL_LABELS:
+        logging.warning("%s: a text can have several labels (problem_type is %s). Here a classifier gives "
+                        "probabilities that add up to 1: apply a sigmoid to the logits instead", path, _SEVERAL_LABELS)
     model_type = values.get("model_type", "albert")
     if model_type == "albert" and _their_groups(config) != _our_groups(config):
         if config.num_hidden_groups != config.num_hidden_layers:
@@ -108,6 +114,8 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
         label_names = label_names or _numbered(num_labels)
         values["id2label"] = {str(label): name for label, name in enumerate(label_names)}
         values["label2id"] = {name: label for label, name in enumerate(label_names)}
+    if num_labels == 1:  # without this, the pipeline of transformers applies a sigmoid
+        values["problem_type"] = "regression"
     return values
 
 

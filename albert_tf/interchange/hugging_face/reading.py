@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config, read_label_names
 from albert_tf.interchange.hugging_face.names import NAMES, NameTable, is_transposed
+from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 from albert_tf.interchange.long_texts import long_texts_in
 from albert_tf.interchange.pickles import refuse_pickles_in
 from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
@@ -43,9 +44,9 @@ def hugging_face_source(folder: str) -> Source:
     if model_type == "albert" and config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
-    length = length_in(folder)
+    vocabulary, length = vocabulary_in(folder) or vocabulary_of_tokenizer_json(folder), length_in(folder)
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary_in(folder), read_label_names(folder), sentence_pooling,
+                  vocabulary, read_label_names(folder), sentence_pooling,
                   "sentence_encoder" if sentence_pooling else MODELS.get(architecture),
                   max_seq_length=length if length and length <= config.max_position_embeddings else None,
                   long_texts=long_texts_in(folder))

@@ -52,7 +52,8 @@ def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling:
         lowest = graph.scalar(float(np.finfo(np.float32).min))
         return graph.node("ReduceMax", graph.node("Where", is_token, tokens, lowest), axis, keepdims=0)
     summed = graph.node("ReduceSum", graph.node("Mul", tokens, mask), axis, keepdims=0)
-    return graph.node("Div", summed, graph.node("ReduceSum", mask, axis, keepdims=0))
+    num_tokens = graph.node("Max", graph.node("ReduceSum", mask, axis, keepdims=0), graph.scalar(1))
+    return graph.node("Div", summed, num_tokens)
 
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:
