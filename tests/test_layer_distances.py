@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from in_process import loaded
 
+import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.conversion import save
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
@@ -15,6 +16,9 @@ from albert_tf.tasks.layer_distances import layer_distances
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=64)
+
+
+LONGER = "another and longer line of the text"
 
 
 class Stub:
@@ -42,9 +46,20 @@ def models(golden, tmp_path_factory):
     vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, True)
     for sharing in ("all", "none"):
         save(AlbertPretrainer(CONFIG.replace(cross_layer_sharing=sharing)), str(folder / sharing), "ours", vocabulary)
-    (folder / "lines.txt").write_text("a line\n\nanother and longer line of the text\n")
+    (folder / "lines.txt").write_text(f"a line\n\n{LONGER}\n")
     (folder / "empty.txt").write_text("\n\n")
     return folder
+
+
+def means_over_tokens(path, lines):
+    """The distances and angles of each layer, [layers, 2], of the lines one by one, weighted by numbers of tokens."""
+    model, tokenizer = albert_tf.from_pretrained(str(path)), albert_tf.tokenizer_from_pretrained(str(path))
+    texts = [tokenizer([line]) for line in lines]
+    lengths = [text["input_ids"].shape[1] for text in texts]
+    assert lengths[0] < lengths[1]
+    measures = [np.stack([layer_distances(model, text)[name][0] for name in ("distances", "angles")], axis=1)
+                for text in texts]
+    return np.average(measures, axis=0, weights=lengths)
 
 
 def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(models, tmp_path, capsys):
@@ -54,7 +69,8 @@ def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(model
         rows = list(csv.DictReader((tmp_path / "out/layer_distances.csv").open()))
         assert [(row["model"], row["layer"]) for row in rows] == [(model, layer) for model in ("all", "none")
                                                                  for layer in "123"]
-        assert all(float(row["distance"]) > 0 and 0 < float(row["angle"]) < 180 for row in rows)
+        expected = np.concatenate([means_over_tokens(models / name, ["a line", LONGER]) for name in ("all", "none")])
+        np.testing.assert_allclose([[float(row["distance"]), float(row["angle"])] for row in rows], expected, rtol=1e-4)
         assert (tmp_path / "out/layer_distances.svg").read_text().count("<polyline") == 4
         assert "all" in capsys.readouterr().out
         assert run(init_checkpoint=models / "all", input_file=models / "lines.txt", batch_size=1,
