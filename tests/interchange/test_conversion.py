@@ -156,7 +156,7 @@ def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
     done = run("convert_checkpoint.py", dict(albert_directory=tmp_path / "albert", checkpoint_name="model.ckpt-7",
                                              export_path=tmp_path / "exported"))
     assert done.returncode == 0, done.stderr
-    assert "tf1 written to" in done.stderr
+    assert "tf1 (pretrainer) written to" in done.stderr
     after = values_of(albert_tf.from_pretrained(str(tmp_path / "exported"), model="pretrainer"))
     assert all(np.array_equal(value, after[name]) for name, value in values_of(model).items())
 

@@ -89,7 +89,7 @@ def test_a_classifier_has_the_labels_of_its_checkpoint(folder):
 
 def test_a_classifier_of_a_pretrained_model_needs_num_labels(folder):
     saved(folder, "model.ckpt-best")
-    with pytest.raises(ValueError, match="num_labels is missing"):
+    with pytest.raises(ValueError, match="model.ckpt-best has no classifier: set num_labels"):
         albert_tf.from_pretrained(str(folder), model="classifier")
 
 
