@@ -44,16 +44,34 @@ def main():
         export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,
                             FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
-    texts = FLAGS.text or (() if FLAGS.export_dir else filter(None, map(str.strip, read_standard_input())))
+    for text in FLAGS.text or ():
+        print_filled(text, fill_masks(model, tokenizer, text, FLAGS.top_k))
+    if not (FLAGS.text or FLAGS.export_dir):
+        fill_standard_input(model, tokenizer, FLAGS.top_k)
+
+
+def fill_standard_input(model, tokenizer, top_k: int) -> None:
+    """Fills the masks of each line. A line without a mask, or a line that is too long, is reported and left out."""
     text = None
-    for text in texts:
-        of_masks = fill_masks(model, tokenizer, text, FLAGS.top_k)
-        print(text)
-        for fillings in of_masks:
-            shown = (f"{filling.piece.lstrip(chr(0x2581))} {filling.probability:.3f}" for filling in fillings)
-            print("   ", "   ".join(shown))
-    if text is None and not FLAGS.export_dir:
+    for number, line in enumerate(read_standard_input(), start=1):
+        text = line.strip() or text
+        if not line.strip():
+            continue
+        try:
+            of_masks = fill_masks(model, tokenizer, line.strip(), top_k)
+        except ValueError as error:
+            logging.warning("line %d: %s", number, error)
+        else:
+            print_filled(line.strip(), of_masks)
+    if text is None:
         raise ValueError("there is no text: set --text, or write lines to the standard input")
+
+
+def print_filled(text: str, of_masks) -> None:
+    print(text)
+    for fillings in of_masks:
+        shown = (f"{filling.piece.lstrip(chr(0x2581))} {filling.probability:.3f}" for filling in fillings)
+        print("   ", "   ".join(shown))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from absl import flags, logging
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras, model_flags, start
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
-from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
@@ -57,8 +57,8 @@ flags.DEFINE_string("predict_feature_file", None, "Path of the cached features o
 flags.DEFINE_string("predict_feature_left_file", None, "Path of a JSON-lines file with the questions of --predict_file "
                     "and the text offsets of their tokens, from which answers are extracted. Default: a file next to "
                     "--predict_feature_file.")
-flags.DEFINE_integer("doc_stride", 128, "Number of pieces from the start of one window of a paragraph to the start of "
-                     "the next.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the start of "
+                     "the next. Default: 128, or the pieces of a window if they are fewer.", *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are truncated.",
                      *bounds.SEQ_LENGTH)
 flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not "
@@ -133,11 +133,12 @@ def options_from_flags() -> Options:
     tuning.set_defaults()
     check_export(FLAGS.export_dir)
     tuning.check_purpose("ask")
+    doc_stride = FLAGS.doc_stride or default_doc_stride(FLAGS.max_seq_length, FLAGS.max_query_length)
     train_step = tuning.in_place_of("num_train_epochs", "train_step")
     warmup_step = tuning.in_place_of("warmup_proportion", "warmup_step")
     return shared.from_flags(
         Options, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
-        features=shared.from_flags(FeatureOptions, is_training=False),
+        features=shared.from_flags(FeatureOptions, is_training=False, doc_stride=doc_stride),
         finetuning=tuning.finetuning_options(train_step or 1, warmup_step or 0))
 
 

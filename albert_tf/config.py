@@ -9,6 +9,7 @@ from typing import Sequence
 
 from albert_tf import bounds
 from albert_tf.json_files import read_json_object
+from albert_tf.lazy import tensorflow as tf
 
 # The name of the config file next to a checkpoint.
 CONFIG_NAME = "albert_config.json"
@@ -179,8 +180,10 @@ class AlbertConfig:
         """The config of a published size ("albert_base_v2"), or of a JSON file if there is no such size.
 
         Raises:
-          ValueError: see from_json_file.
+          ValueError: there is neither; or see from_json_file.
         """
+        if name not in PRESETS and not tf.io.gfile.exists(name):
+            raise ValueError(f"no such config file: {name}. The published sizes are {', '.join(PRESETS)}")
         return cls.preset(name) if name in PRESETS else cls.from_json_file(name)
 
     def to_dict(self) -> dict:

@@ -1,14 +1,17 @@
 """The scripts that export a model: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
 
+import io
 import pathlib
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 import tensorflow_text  # noqa: F401  registers the ops of the tokenization
+from in_process import loaded
 from script_session import ScriptSession
 
 from albert_tf import keras
@@ -129,6 +132,16 @@ def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, 
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"pretrainer_{precision}.tflite" for precision in ("float16", "float32", "int8")]
     assert printed.count(" MB; largest difference") == 3 and printed.count("mlm_logits") == 3
+
+
+def test_a_line_without_a_mask_does_not_end_the_filling_of_a_file(released, monkeypatch, capsys, caplog):
+    lines = b"the [MASK] of\r\n\r\nno mask\n" + b"of " * 40 + b"[MASK]\n[MASK] name\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    with loaded("fill_mask.py") as run:
+        assert run(init_checkpoint=released[0]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if "[MASK]" in line] == ["the [MASK] of", "[MASK] name"]
+    assert "line 3: there is no [MASK]" in caplog.text and "line 4: the text has 43 tokens, but the" in caplog.text
 
 
 @pytest.mark.long

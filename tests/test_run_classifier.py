@@ -394,7 +394,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 @pytest.mark.both_stacks
 @pytest.mark.parametrize("flags, message", [
-    (dict(task_name="sst2"), "unknown task 'sst2': expected one of cola, mnli,"),
+    (dict(task_name="sst-3"), "unknown task 'sst-3': expected one of cola, mnli,"),
     (dict(task_name=None), "set either --task_name, or --task_config"),
     (dict(do_train=None), "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
     (dict(recipe="rtee"), "no recipe 'rtee': expected one of cola, mnli,"),

@@ -98,7 +98,8 @@ class ChoiceTables:
         path = path or cache_path(self.cached_dir, f"{self.data_format}_{split}", made_from, schema)
         table = cached_table(path, made_from, schema, lambda: self._features(examples, num_choices))
         if len(table) != len(examples):
-            raise ValueError(f"{path} has {len(table):,} questions, but the data set has {len(examples):,}: remove it")
+            raise ValueError(f"{path} has {len(table):,} questions, but the data set has {len(examples):,}: choose "
+                             "another path")
         return table
 
     def _features(self, examples: list[MultipleChoiceExample], num_choices: int) -> Iterator[dict]:

@@ -127,7 +127,8 @@ class FeatureTable:
             raise ValueError(f"{file.path} does not hold records of max_seq_length {schema.max_seq_length} with "
                              f"{', '.join(wanted)}: {reason.splitlines()[0][:200]}") from error
         except tf.errors.DataLossError as error:
-            raise ValueError(f"{file.path} was truncated or changed, or is not a TFRecord file: remove it") from error
+            raise ValueError(f"{file.path} was truncated or changed, or is not a TFRecord file: choose another "
+                             "path") from error
         if not parts:
             raise ValueError(f"there are no records in {file.path}")
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

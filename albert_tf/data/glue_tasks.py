@@ -83,17 +83,18 @@ class Task:
 
 
 def find_task(task: str | Task) -> Task:
-    """The task with a name, in upper or lower case. A Task is returned unchanged.
+    """The task with a name, in upper or lower case, with or without hyphens. A Task is returned unchanged.
 
     Raises:
       ValueError: there is no task with that name; the message lists the names.
     """
     if isinstance(task, Task):
         return task
-    name = task.lower()
-    if name not in TASKS and name != _MNLI_MM:
+    names = {**{name.replace("-", ""): name for name in TASKS}, _MNLI_MM.replace("-", ""): "mismnli"}
+    name = task.lower().replace("-", "").replace("_", "")
+    if name not in names:
         raise ValueError(f"unknown task {task!r}: expected one of {', '.join(TASKS)}; --task_config adds other tasks")
-    return TASKS["mismnli" if name == _MNLI_MM else name]
+    return TASKS[names[name]]
 
 
 def _class_id(label: str, labels: tuple[str, ...]) -> int:

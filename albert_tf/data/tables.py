@@ -106,8 +106,8 @@ def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, 
     reader = csv.reader((line + "\n" for line in existing_lines(path)), **form)
     is_quoted = form.get("quoting") != csv.QUOTE_NONE
     try:
-        header = next(reader) if has_header else None
-        places = {field: _place(column, header, path) for field, column in columns.items()}
+        header = [name.strip() for name in next(reader)] if has_header else None
+        places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
         expected = _width(places.values(), header)
         for values in reader:
             if is_quoted and header and len(values) > len(header):
@@ -121,13 +121,15 @@ def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, 
         raise ValueError(f"{path} line {reader.line_num}: {error}") from error
 
 
-def _place(column: Column, header: list[str] | None, path: str) -> int:
+def _place(column: Column, header: list[str] | None, path: str, delimiter: str) -> int:
     if isinstance(column, int):
         return column
     if header is None:
         raise ValueError(f"{path} has no header, so column {column!r} must be a number, from 0")
     if column not in header:
-        raise ValueError(f"{path}: no column {column!r} in the header ({', '.join(header)})")
+        hint = f". Columns must be separated by {delimiter!r}" if len(header) == 1 else ""
+        raise ValueError(f"{path}: no column {column!r} in the header, which is the first line: "
+                         f"{', '.join(map(repr, header))}{hint}")
     return header.index(column)
 
 

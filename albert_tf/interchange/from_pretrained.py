@@ -146,8 +146,9 @@ def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
     """
     random = _random_parts(head_named(model), report)
     if random:
-        logging.warning("the variables of the %s start with random values, since %s has no weights for them",
-                        " and the ".join(random), path)
+        has_others = any(reason.startswith("shape") for reason in report.not_restored.values())
+        logging.warning("the variables of the %s start with random values, since %s has %s", " and the ".join(random),
+                        path, "weights of other shapes for them" if has_others else "no weights for them")
 
 
 def _random_parts(head: Head, report: RestoreReport) -> list[str]:

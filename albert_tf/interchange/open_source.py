@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 
 import tensorflow as tf
 
@@ -20,6 +21,9 @@ from albert_tf.interchange.shipped_models import shipped_model, shipped_models
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.training.checkpoints import best_or_latest
+
+# The endings of the files of a TF1 checkpoint.
+_ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
 def open_source(path: str, trust_module: bool = False) -> Source:
@@ -83,9 +87,12 @@ def _source(path: str) -> Source:
 def checkpoint_prefix(path: str) -> str:
     """The prefix of the checkpoint at a path: the path itself, or the best, the latest or the only one in a directory.
 
+    The path of one of a checkpoint's files (model.ckpt-best.index) stands for the checkpoint.
+
     Raises:
       ValueError: there is no checkpoint, or there are several other ones.
     """
+    path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):
         prefixes = [path]
     elif not tf.io.gfile.isdir(path):
@@ -97,7 +104,7 @@ def checkpoint_prefix(path: str) -> str:
     if not prefixes:
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
-                         "checkpoint without .index, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
+                         "checkpoint, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
                          f"or the name of a model that comes with the package ({', '.join(shipped_models())}). "
                          "docs/weights.md says where to download weights")
     if len(prefixes) > 1:

@@ -16,6 +16,9 @@ def refuse_pickle(path: str) -> None:
     """Raises ValueError if the file at the path is a pickle according to its name or its first bytes."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
+    if path.endswith(".keras"):
+        raise ValueError(f"{path} is a file that Keras reads: use keras.models.load_model. save_pretrained writes a "
+                         "folder with weights, config and vocabulary, which from_pretrained reads")
     with tf.io.gfile.GFile(path, "rb") as file:
         if file.read(4).startswith(_STARTS):
             raise _refusal(path)

@@ -64,7 +64,8 @@ class AlbertModel(ConfiguredModel):
             with tf.control_dependencies([is_short]):  # otherwise the sum of the embeddings may fail first
                 input_ids = tf.identity(input_ids)
         elif seq > longest:
-            raise ValueError(f"the sequence has {seq} tokens, but the model has max_position_embeddings={longest}")
+            raise ValueError(f"the sequence has {seq} tokens, but the model has max_position_embeddings={longest}: "
+                             f"make shorter ones, as tokenizer(texts, max_seq_length={longest}) does")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
         encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
                                        recompute=self.gradient_checkpointing and dropouts.training)

@@ -41,10 +41,10 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
     ids = masked_ids(tokenizer, text)
     positions = [i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id]
     if not positions:
-        raise ValueError(f"there is no {MASK} in the text: {text[:80]!r}")
+        raise ValueError(f"there is no {MASK}, in capitals and square brackets, in the text: {text[:80]!r}")
     longest = model.albert.config.max_position_embeddings
     if len(ids) > longest:
-        raise ValueError(f"the text has {len(ids)} pieces, but the model takes {longest} at most: {text[:80]!r}")
+        raise ValueError(f"the text has {len(ids)} tokens, but the model takes {longest} at most: {text[:80]!r}")
     row = np.array([ids], np.int32)  # [1, seq]
     outputs = model(dict(input_ids=row, input_mask=np.ones_like(row), segment_ids=np.zeros_like(row),
                          masked_lm_positions=np.array([positions], np.int32)))

@@ -107,24 +107,32 @@ class Saving(StepCallback):
             self._save(step)
 
 
-class EndOnSignal(StepCallback):
-    """On SIGTERM, calls save(step) and ends the process with the exit status of that signal.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-    Only the process that writes files does so. The other workers ignore the signal until that process has ended, since
-    it would wait for them in its last step. This class is a context manager, and handles the signal only in its block.
+
+class EndOnSignal(StepCallback):
+    """On SIGTERM or Ctrl-C, calls save(step) and ends the process with the exit status of that signal.
+
+    A second Ctrl-C ends the process at once.
+
+    Only the process that writes files does so. The other workers ignore SIGTERM until that process has ended, since it
+    would wait for them in its last step. This class is a context manager, and handles the signal only in its block.
     """
 
     def __init__(self, first_step: int, save, writes: bool):
         super().__init__(first_step)
-        self._save, self._writes, self._received = save, writes, False
+        self._save, self._writes = save, writes
+        self._received: int | None = None  # the signal
         self._saved_step: int | None = None  # in the block of `saved`
 
     def __enter__(self):
-        self._previous = signal.signal(signal.SIGTERM, self._receive if self._writes else signal.SIG_IGN)
+        handlers = dict.fromkeys(_SIGNALS, self._receive) if self._writes else {signal.SIGTERM: signal.SIG_IGN}
+        self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
     def __exit__(self, *_):
-        signal.signal(signal.SIGTERM, self._previous)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     @contextlib.contextmanager
     def saved(self, step: int) -> Iterator[None]:
@@ -143,15 +151,19 @@ class EndOnSignal(StepCallback):
             self._save(step)
             self._end(step)
 
-    def _receive(self, *_):
-        self._received = True
+    def _receive(self, number, _):
+        if number == self._received == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._received = number
+        if number == signal.SIGINT and self._saved_step is None:
+            logging.info("the run ends after this step, which is saved; press Ctrl-C again to end it at once")
         if self._saved_step is not None:
             self._end(self._saved_step)
 
-    @staticmethod
-    def _end(step):
-        logging.info("ending after SIGTERM; step %d is saved", step)
-        sys.exit(128 + signal.SIGTERM)
+    def _end(self, step):
+        assert self._received is not None
+        logging.info("ending after %s; step %d is saved", signal.Signals(self._received).name, step)
+        sys.exit(128 + self._received)
 
 
 class SkippedSteps(StepCallback):

@@ -6,6 +6,7 @@ import pytest
 
 from albert_tf import FullTokenizer
 from albert_tf.data.glue import convert_examples_to_features, read_examples
+from albert_tf.data.glue_tasks import find_task
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.packing import PairPacker
 
@@ -60,8 +61,13 @@ def test_a_padding_row_is_that_of_the_release(released, tokenizer):
 
 
 def test_the_error_of_an_unknown_task_lists_the_tasks():
-    with pytest.raises(ValueError, match="unknown task 'sst2': expected one of cola, mnli, mismnli, .*--task_config"):
-        read_examples("sst2", ".", "train")
+    with pytest.raises(ValueError, match="unknown task 'sst-3': expected one of cola, mnli, mismnli, .*--task_config"):
+        read_examples("sst-3", ".", "train")
+
+
+@pytest.mark.parametrize("name, known", [("SST2", "sst-2"), ("stsb", "sts-b"), ("mnli_mm", "mismnli")])
+def test_names_of_tasks_need_no_hyphens(name, known):
+    assert find_task(name) is find_task(known)
 
 
 def test_glues_own_name_of_mismatched_mnli_is_known(golden):

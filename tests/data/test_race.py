@@ -210,5 +210,5 @@ def test_records_of_other_questions_are_refused(golden, tokenizer, tmp_path):
     tables(golden / "race").table("dev", records)
     assert len(tables(golden / "race").table("test", records)) == 3  # ours say what they are of, and are made anew
     next(tmp_path.glob("*.manifest.json")).unlink()
-    with pytest.raises(ValueError, match="eval.tf_record has 3 questions, but the data set has 5: remove it"):
+    with pytest.raises(ValueError, match="eval.tf_record has 3 questions, but the data set has 5: choose another path"):
         tables(golden / "race").table("dev", records)

@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.data.squad import convert_examples_to_features, read_squad_examples
 from albert_tf.data.squad.alignment import align_paragraphs
-from albert_tf.data.squad.features import FeatureOptions, feature_blocks
+from albert_tf.data.squad.features import FeatureOptions, default_doc_stride, feature_blocks
 from albert_tf.data.squad.reading import SquadExample
 from albert_tf.data.windows import windows
 from albert_tf.text.normalization import preprocess_text
@@ -232,3 +232,8 @@ def test_no_real_question_is_dropped(real_data):
         examples = read_squad_examples(str(real_data / "squad" / name), is_training)
         features = convert_examples_to_features(examples, tokenizer, 384, 128, 64, is_training, release_compatible=True)
         assert {feature.qas_id for feature in features} == {example.qas_id for example in examples}
+
+
+@pytest.mark.parametrize("max_seq_length, expected", [(384, 128), (195, 128), (194, 127), (128, 61), (60, 1)])
+def test_the_default_stride_leaves_no_gap_between_windows(max_seq_length, expected):
+    assert default_doc_stride(max_seq_length, 64) == expected

@@ -112,7 +112,9 @@ def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, messa
 
 @pytest.mark.parametrize("name, content, message", [
     ("x.csv", 'review,verdict\n"open,good\n', r"x.csv line 2: unexpected end of data"),
-    ("x.csv", "text,verdict\nfine,good\n", r"x.csv: no column 'review' in the header \(text, verdict\)"),
+    ("x.csv", "text,verdict\nfine,good\n",
+     "x.csv: no column 'review' in the header, which is the first line: 'text', 'verdict'$"),
+    ("x.csv", "review;verdict\nfine;good\n", "first line: 'review;verdict'. Columns must be separated by ','$"),
     ("x.csv", "review,verdict\nfine,good\nlong, and dull,bad\n",
      "x.csv line 3 has 3 fields, but the header has 2: put quotes around a text with a comma"),
     ("x.jsonl", '{"review": "fine"\n', r"x.jsonl line 1: not JSON"),

@@ -15,7 +15,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import load_checkpoint, make_with_weights
 from albert_tf.interchange.hugging_face.writing import save_hugging_face
-from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.open_source import checkpoint_prefix, open_source
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
@@ -59,6 +59,24 @@ def test_a_folder_of_several_checkpoints_without_an_order_is_refused(folder):
     saved(folder, "first"), saved(folder, "second")
     with pytest.raises(ValueError, match="several checkpoints in .*, choose one: first, second"):
         albert_tf.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize("ending", [".index", ".data-00000-of-00001", ".meta"])
+def test_a_file_of_a_checkpoint_stands_for_the_checkpoint(tmp_path, ending):
+    save_tf1_checkpoint(AlbertModel(TINY), str(tmp_path / "model.ckpt-5"))
+    assert checkpoint_prefix(str(tmp_path / f"model.ckpt-5{ending}")) == str(tmp_path / "model.ckpt-5")
+
+
+def test_a_file_of_keras_is_not_called_a_pickle(tmp_path):
+    (tmp_path / "m.keras").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match="m.keras is a file that Keras reads: use keras.models.load_model"):
+        albert_tf.from_pretrained(str(tmp_path / "m.keras"))
+
+
+def test_a_head_for_another_number_of_labels_is_said_to_have_another_shape(tmp_path, caplog):
+    albert_tf.save_pretrained(AlbertClassifier(TINY, 2), str(tmp_path / "two"))
+    albert_tf.from_pretrained(str(tmp_path / "two"), model="classifier", num_labels=3)
+    assert "two has weights of other shapes for them" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["encoder", "pretrainer", "span", "conditional_span", "multiple_choice"])

@@ -28,7 +28,7 @@ def test_model_and_tokenizer_come_back(request, tmp_path, to, kind):
 
 def test_without_a_tokenizer_none_is_written(tmp_path):
     albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "saved"))
-    with pytest.raises(ValueError, match=f"^no vocabulary comes with the weights at {tmp_path / 'saved'}: pass a file to"):
+    with pytest.raises(ValueError, match=f"^no vocabulary comes with the weights at {tmp_path / 'saved'}: pass a file"):
         albert_tf.tokenizer_from_pretrained(str(tmp_path / "saved"))
 
 

@@ -70,7 +70,7 @@ def test_rows_of_the_model_without_a_piece_fill_nothing(tokenizer, model):
 
 
 def test_a_text_without_a_mask_is_refused(tokenizer, model):
-    with pytest.raises(ValueError, match=r"no \[MASK\] in the text: 'nothing here'"):
+    with pytest.raises(ValueError, match=r"no \[MASK\], in capitals and square brackets, in the text: 'nothing here'"):
         fill_masks(model, tokenizer, "nothing here")
 
 

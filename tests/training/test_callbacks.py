@@ -61,17 +61,26 @@ def test_saving_at_multiples_and_at_the_end(first_step, every, expected):
     assert saved == expected
 
 
-def test_sigterm_saves_the_step_and_ends_the_process():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_sigterm_and_ctrl_c_save_the_step_and_end_the_process(number):
     class Terminate(Steps):
         def on_step(self, step, logs):
             if step == 2:
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), number)
 
-    saved, before = [], signal.getsignal(signal.SIGTERM)
+    saved, before = [], signal.getsignal(number)
     with pytest.raises(SystemExit) as ended, callbacks.EndOnSignal(0, saved.append, writes=True) as end_on_signal:
         fit([1.0] * 8, Terminate(), end_on_signal)
-    assert saved == [2] and ended.value.code == 128 + signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert saved == [2] and ended.value.code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_ctrl_c_ends_the_process_at_once():
+    saved = []
+    with pytest.raises(KeyboardInterrupt), callbacks.EndOnSignal(0, saved.append, writes=True):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert not saved
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

@@ -62,6 +62,11 @@ class FeatureOptions:
                              f"would be lost. Use a doc_stride of at most {shortest_window}")
 
 
+def default_doc_stride(max_seq_length: int, max_query_length: int) -> int:
+    """The release's default, 128 pieces, or the length of a window if that is less, so that windows leave no gap."""
+    return max(1, min(128, max_seq_length - max_query_length - SPECIAL_TOKENS))
+
+
 def convert_examples_to_features(
     examples: Iterable[SquadExample], tokenizer: FullTokenizer, max_seq_length: int, doc_stride: int,
     max_query_length: int, is_training: bool, release_compatible: bool = False,
