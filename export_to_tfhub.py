@@ -53,12 +53,12 @@ def main():
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
     source = open_source(model_flags.checkpoint_in(FLAGS.albert_directory))
-    model = model_of(source, model_flags.pooling_from_flags(source.sentence_pooling or _POOLED_OUTPUT))
+    model = model_of(source, model_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
     tokenizer = source.vocabulary.replaced_by(model_flags.vocabulary_from_flags()).tokenizer(model.config)
     export_encoder(FLAGS.export_path, model, tokenizer)
     write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
     logging.info("%s: the encoder", FLAGS.export_path)
-    longest = getattr(model, "max_seq_length", None) or PUBLISHED_SEQ_LENGTH
+    longest = model.max_seq_length or PUBLISHED_SEQ_LENGTH
     export_preprocessing(preprocess_path, tokenizer,
                          min(PUBLISHED_SEQ_LENGTH, longest, model.config.max_position_embeddings))
     logging.info("%s: the preprocessing", preprocess_path)

@@ -25,8 +25,6 @@ from albert_tf.data.task_config import load_task_config
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.classification_serving import export_classification
-from albert_tf.interchange.label_names import write_label_names
-from albert_tf.interchange.long_texts import write_long_texts
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks import glue_metrics
@@ -109,7 +107,7 @@ def main():
 
     def new_task():
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
-                                 task.labels)
+                                 task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride)
         return ClassificationTask(model, task.is_regression)
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
@@ -120,15 +118,10 @@ def main():
         # Raises an error that names the missing checkpoint.
         to_predict = tables.with_companions(task, options.predict_split) if options.do_predict else []
 
-    def write_more(directory: str) -> None:
-        write_long_texts(options.long_texts, directory)
-        if task.labels:
-            write_label_names(task.labels, directory)
-
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
     data_files = [source.path for split, source in task.sources.items() if split in used]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files, write_more)
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
     for each, table in to_predict:
         probabilities = mean_of(finetuning.predict(table), "probabilities")
         if is_chief(strategy):

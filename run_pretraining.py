@@ -29,7 +29,7 @@ from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, nei
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
 from albert_tf.interchange.run_card import write_run_card
-from albert_tf.interchange.vocabulary_files import copy_vocabulary
+from albert_tf.interchange.settings import Settings, write_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
@@ -143,7 +143,7 @@ def main():
         if options.do_train:
             batches_from = training_batches(options, training_files, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
-                            before_steps=lambda: copy_vocabulary(vocabulary, output_dir))
+                            before_steps=lambda: write_settings(Settings(), config, output_dir, vocabulary))
             if is_chief(strategy):
                 write_card(options, task.model, all_files, evaluator, trained)
         elif options.do_eval:

@@ -27,7 +27,6 @@ from albert_tf.data.text_pairs import PairTables, TextPair, read_pairs, read_sco
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.sentence_serving import export_sentence_encoder
-from albert_tf.interchange.sentence_transformers import write_pooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.glue_answers import write_answers
 from albert_tf.tasks.glue_metrics import correlations
@@ -110,8 +109,7 @@ def main():
         evaluate = evaluation(options, tables) if options.do_eval else None
         test_table = tables.table(scored_pairs(options, "test"), "test") if options.do_predict else None
     training_table = functools.partial(tables.table, training_pairs(options), "train") if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options),
-                              write_more=lambda directory: write_pooling(pooling, config, directory))
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options))
     if test_table is not None:
         cosines = mean_of(finetuning.predict(test_table), "cosine")
         if is_chief(strategy):

@@ -30,7 +30,6 @@ from albert_tf.data.tagged_text import (
 from albert_tf.data.tagging_features import TaggingFeatureOptions, TaggingTables
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
-from albert_tf.interchange.label_names import write_label_names
 from albert_tf.interchange.tagging_serving import export_tagging
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks import tagging_answers
@@ -135,8 +134,7 @@ def main():
     tuning.check_labels(finetuning, data.label_names)
     training_table = functools.partial(tables.table, data.train, "train") if options.do_train else None
     data_files = [os.path.basename(text.path) for text in (data.train, data.dev) if text]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files,
-                              write_more=lambda directory: write_label_names(data.label_names, directory))
+    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
     if data.test:
         probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
         if is_chief(strategy):

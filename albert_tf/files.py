@@ -109,6 +109,14 @@ def write_text(path: str, text: str) -> None:
             file.write(text)
 
 
+def write_or_remove(path: str, text: str | None) -> None:
+    """Writes `text` to `path` as write_text does. If it is None, a file at `path` is removed."""
+    if text is not None:
+        write_text(path, text)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
 def write_bytes(path: str, content: bytes) -> None:
     """Writes `content` to `path`. The file is never left half written."""
     with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:

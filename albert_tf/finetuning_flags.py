@@ -14,10 +14,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.flags import command_line, from_flags, run_options, trainer_options
-from albert_tf.interchange.label_names import check_label_names
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.served_precision import with_precision
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.interchange.settings import LABEL_NAMES, settings_in, settings_of, write_settings
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.json_files import read_json_object
 from albert_tf.model_flags import check_length, default_length, starting_point, weights_reader
 from albert_tf.tasks.task import PredictingTask
@@ -181,29 +181,29 @@ def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
 def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
     """Raises ValueError if a run has checkpoints that were trained with other labels, or in another order."""
     for directory in runs.runs.values():
-        if best_or_latest(directory):
-            check_label_names(names, directory)
+        stored = settings_in(directory).label_names if best_or_latest(directory) else None
+        if stored is not None and stored != tuple(names):
+            raise ValueError(f"{directory}: the model was trained with the labels {', '.join(stored)} ({LABEL_NAMES}), "
+                             f"but those of the task are {', '.join(names)}")
 
 
 def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
     evaluate: Evaluate | None, data_files: Collection[str] = (),
-    write_more: Callable[[str], None] = lambda directory: None,
 ) -> None:
     """Trains and writes the model card of each run, or evaluates existing checkpoints.
 
     Args:
       runs: the result of new_finetuning.
-      vocabulary: the model's vocabulary, which is copied to the checkpoints' directory, with --max_seq_length.
+      vocabulary: the model's vocabulary, which is copied to the checkpoints' directory, with the model's settings and
+        --max_seq_length.
       training_table: function that makes the training table; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
-      write_more: function that writes further files about the model to the checkpoints' directory, before the first
-        step.
     """
-    def write_inputs(directory: str) -> None:
-        write_more(directory)
-        copy_vocabulary(vocabulary, directory, max_seq_length=runs.options.buckets[-1])
+    def write_inputs(directory: str, model: keras.Model) -> None:
+        settings = dataclasses.replace(settings_of(model), max_seq_length=runs.options.buckets[-1])
+        write_settings(settings, model.config, directory, vocabulary)
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         options = runs.options

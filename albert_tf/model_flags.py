@@ -16,6 +16,7 @@ from albert_tf.interchange.from_pretrained import build, warn_of_random_parts
 from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
+from albert_tf.interchange.settings import Settings
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.unsharing import unshared_config
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
@@ -220,14 +221,19 @@ def head_of_weights() -> str | None:
     return head_of_variables(_open(path).shapes).name if path else None
 
 
+def settings() -> Settings:
+    """The settings that are stored with the weights whose config `config` returns."""
+    path = _model_path()
+    return _open(path).settings if path else Settings()
+
+
 def label_names() -> tuple[str, ...]:
     """The names of the model's labels, which are stored with its weights.
 
     Raises:
       ValueError: there is no model, or its labels have no names.
     """
-    path = _model_path()
-    names = _open(path).label_names if path else None
+    names = settings().label_names
     if names is None:
         raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, which "
                          "has all tags, is missing")
@@ -243,8 +249,7 @@ def sentence_pooling(default: str = "mean") -> SentencePooling:
     Args:
       default: the pooling if none is stored.
     """
-    path = _model_path()
-    return pooling_from_flags((_open(path).sentence_pooling if path else None) or SentencePooling(default))
+    return pooling_from_flags(settings().sentence_pooling or SentencePooling(default))
 
 
 def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
@@ -280,7 +285,7 @@ def default_length(largest: int) -> int:
     checked the flags.
     """
     used = _run() or (None if FLAGS.do_train else next(iter(FLAGS.ensemble_checkpoints), starting_point()))
-    stored = _open(used).max_seq_length if used else None
+    stored = _open(used).settings.max_seq_length if used else None
     if stored:
         return stored
     model_path = None if FLAGS.albert_config_file else _model_path()

@@ -22,11 +22,9 @@ from typing import IO, Iterator, NamedTuple, cast
 
 import tensorflow as tf
 
-from albert_tf.interchange import safetensors_folder, sentence_transformers, tf1
+from albert_tf.interchange import safetensors_folder, settings, tf1
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.interchange.hugging_face.tokenizer_json import TOKENIZER_JSON
-from albert_tf.interchange.label_names import LABEL_NAMES
-from albert_tf.interchange.long_texts import LONG_TEXTS
 from albert_tf.interchange.pickles import refuse_pickle_names
 from albert_tf.interchange.vocabulary_files import VOCABULARIES
 from albert_tf.local_copies import version
@@ -41,7 +39,7 @@ _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 _STEP_FOLDERS = "[0-9]_*"
 # The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
 _NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
-           LABEL_NAMES, LONG_TEXTS, sentence_transformers.MODULES, "saved_model.pb", "fingerprint.pb")
+           *settings.FILES, "saved_model.pb", "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000

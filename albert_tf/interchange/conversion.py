@@ -16,16 +16,13 @@ from albert_tf.interchange.from_pretrained import build
 from albert_tf.interchange.heads import head_of, head_of_variables
 from albert_tf.interchange.hub.writing import export_encoder
 from albert_tf.interchange.hugging_face.writing import class_of_hugging_face, save_hugging_face
-from albert_tf.interchange.label_names import write_label_names
-from albert_tf.interchange.long_texts import write_long_texts
 from albert_tf.interchange.model_card import ModelCard, write_model_card
 from albert_tf.interchange.safetensors_folder import WEIGHTS
-from albert_tf.interchange.sentence_transformers import write_pooling
+from albert_tf.interchange.settings import settings_of, write_settings
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import save_tf1_checkpoint
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.checkpoints import BEST
@@ -95,8 +92,10 @@ def kind_of(source: Source) -> str:
     """
     if source.model:
         return source.model
-    if source.sentence_pooling:
+    if source.settings.sentence_pooling:
         return "sentence_encoder"
+    if source.settings.num_choices:
+        return "multiple_choice"
     kind = head_of_variables(source.shapes).name
     if kind == "classifier" and source.num_labels() == 1:
         raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to classifier "
@@ -159,14 +158,7 @@ def _save_checkpoint(
         bert_tf1.write_bert_config(model.config, output_dir)
     else:
         write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
-    copy_vocabulary(vocabulary, output_dir, max_seq_length=getattr(model, "max_seq_length", None))
-    if isinstance(model, AlbertSentenceEncoder):
-        write_pooling(model.sentence_pooling, model.config, output_dir)
-    if isinstance(model, AlbertClassifier):
-        write_long_texts(model.long_texts, output_dir)
-    label_names = getattr(model, "label_names", None)
-    if label_names:
-        write_label_names(label_names, output_dir)
+    write_settings(settings_of(model), model.config, output_dir, vocabulary)
     prefix = os.path.join(output_dir, BEST)
     if to == "tf1":
         save_tf1_checkpoint(model, prefix, left_out=never_trained)

@@ -36,8 +36,8 @@ def from_pretrained(
       config: the model's config; None for the config that comes with the weights.
       trust_module: whether to accept a TF2 module whose variables do not have the release's names. Its own graph then
         runs, like any program of its author.
-      **arguments: arguments of the model's constructor. By default, a classifier's num_labels is that of the
-      checkpoint.
+      **arguments: arguments of the model's constructor. By default they are those that are stored with the weights,
+        such as a classifier's num_labels, label_names and max_seq_length.
 
     Returns:
       The model. For a TF2 module whose variables do not have the release's names, the encoder is the module itself
@@ -82,7 +82,7 @@ def build(
         return encoder, _module_report(encoder, encoder)
     head = head_named(model)
     of_source = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
-    arguments = {**of_source, **arguments}
+    arguments = {"max_seq_length": source.settings.max_seq_length, **of_source, **arguments}
     if of_source.get("label_names") and len(of_source["label_names"]) != arguments["num_labels"]:
         arguments["label_names"] = None  # they name the labels of another head
     config = config or source.config

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable
 
+from albert_tf.data.race import NUM_CHOICES
 from albert_tf.interchange.onnx_models import heads as onnx_heads
 from albert_tf.interchange.source import Source
 from albert_tf.modeling.albert_model import AlbertModel
@@ -40,8 +41,8 @@ class Head:
         release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
-      arguments: arguments of the model's constructor, besides the config, that can be read from a Source: a function of
-        the Source for each.
+      arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
+        Every model also has config and max_seq_length.
     """
 
     name: str
@@ -72,17 +73,15 @@ def _same_for_both(scope: str, layer: str) -> dict:
 
 def _pooling(name: str) -> Callable[[Source], Any]:
     """An argument of AlbertSentenceEncoder, as stored with the weights."""
-    return lambda source: getattr(source.sentence_pooling or SentencePooling(), name)
+    return lambda source: getattr(source.settings.sentence_pooling or SentencePooling(), name)
+
+
+def _long_texts(name: str) -> Callable[[Source], Any]:
+    return lambda source: getattr(source.settings.long_texts, name)
 
 
 def _label_names(source: Source) -> tuple[str, ...] | None:
-    return source.label_names
-
-
-# How an AlbertClassifier reads raw text, as stored with the weights.
-_READING: dict[str, Callable[[Source], Any]] = dict(
-    max_seq_length=lambda source: source.max_seq_length, window_pooling=lambda source: source.long_texts.pooling,
-    max_windows=lambda source: source.long_texts.max_windows, doc_stride=lambda source: source.long_texts.doc_stride)
+    return source.settings.label_names
 
 
 HEADS = (
@@ -100,21 +99,24 @@ HEADS = (
          pipeline_tag="fill-mask"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_labels=_num_labels("output_weights"), label_names=_label_names, **_READING),
+         arguments=dict(num_labels=_num_labels("output_weights"), label_names=_label_names,
+                        window_pooling=_long_texts("pooling"), max_windows=_long_texts("max_windows"),
+                        doc_stride=_long_texts("doc_stride")),
          pipeline_tag="text-classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
-         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
-                        label_names=_label_names),
+         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"), label_names=_label_names),
          pipeline_tag="token-classification"),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
     Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",),
          pipeline_tag="question-answering"),
     Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
-         _same_for_both("", "classifier"), pipeline_tag="multiple-choice"),
+         _same_for_both("", "classifier"),
+         arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
+         pipeline_tag="multiple-choice"),
     Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
-         arguments={name: _pooling(name) for name in AlbertSentenceEncoder.ARGUMENTS},
+         arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity"),
 )
 MODELS = {head.name: head.model for head in HEADS}

@@ -8,9 +8,9 @@ from typing import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.interchange.settings import Settings
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.finite_weights import check_finite_weights
-from albert_tf.modeling.pooling import LongTexts, SentencePooling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +23,10 @@ class Source:
       read: function that returns the value with a release name.
       read_config: function that returns the model's config.
       vocabulary: the vocabulary that comes with the weights; empty if there is none.
-      label_names: the names of the classifier's labels; None if they have no names.
-      sentence_pooling: how the vector of a text is made; None if it is not stored with the weights.
+      settings: how the model is used, as stored with the weights.
       model: which model of from_pretrained it is, if the source names it.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as an encoder. Reading its config and using it runs its graph.
-      max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if it is not
-        stored with the weights.
-      long_texts: how a classifier reads longer texts.
     """
 
     path: str
@@ -38,12 +34,9 @@ class Source:
     read: Callable[[str], tf.Tensor]
     read_config: Callable[[], AlbertConfig]
     vocabulary: VocabularyFiles = VocabularyFiles()
-    label_names: tuple[str, ...] | None = None
-    sentence_pooling: SentencePooling | None = None
+    settings: Settings = Settings()
     model: str | None = None
     module: str | None = None
-    max_seq_length: int | None = None
-    long_texts: LongTexts = LongTexts()
 
     def value(self, name: str) -> tf.Tensor:
         """The value with a release name.

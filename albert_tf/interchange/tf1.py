@@ -12,12 +12,10 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.interchange.label_names import label_names_in
-from albert_tf.interchange.long_texts import long_texts_in
 from albert_tf.interchange.restoring import release_name
-from albert_tf.interchange.sentence_transformers import pooling_in
+from albert_tf.interchange.settings import settings_in
 from albert_tf.interchange.source import Source
-from albert_tf.interchange.vocabulary_files import length_in, vocabulary_in
+from albert_tf.interchange.vocabulary_files import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")
@@ -50,8 +48,7 @@ def tf1_source(prefix: str) -> Source:
     directory = os.path.dirname(prefix)
     return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
                   lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory),
-                  label_names_in(directory), pooling_in(directory), max_seq_length=length_in(directory),
-                  long_texts=long_texts_in(directory))
+                  settings_in(directory))
 
 
 def declared_bytes(prefix: str) -> int:

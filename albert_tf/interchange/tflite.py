@@ -16,8 +16,8 @@ PRECISIONS = ("float32", "float16", "int8")
 def convert(model: keras.Model, precision: str, max_seq_length: int, max_predictions_per_seq: int = 20) -> bytes:
     """Converts a model to a flatbuffer with one signature, for one input of a fixed length.
 
-    The inputs have the model's names and are int32 [1, max_seq_length], or [1, 4, max_seq_length] for multiple choice.
-    The outputs are the model's, without those of single layers.
+    The inputs have the model's names and are int32 [1, max_seq_length], or [1, num_choices, max_seq_length] for
+    multiple choice. The outputs are the model's, without those of single layers.
 
     Args:
       model: any model of albert_tf.modeling, or a HubEncoder.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import bounds
 from albert_tf.config import AlbertConfig
-from albert_tf.files import write_text, written_whole
+from albert_tf.files import write_or_remove, written_whole
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.json_files import read_json_object
 from albert_tf.text.packing import SPECIAL_TOKENS
@@ -25,7 +25,7 @@ _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
 # Hugging Face's file with the casing. Fine-tuning also writes the length of rows to it, as max_seq_length.
 TOKENIZER_CONFIG = "tokenizer_config.json"
-LENGTH_OF_HUGGING_FACE = "model_max_length"
+_LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,20 +106,22 @@ def copy_vocabulary(
     """Copies a vocabulary to the directory of weights, and writes casing and length to tokenizer_config.json.
 
     Args:
-      files: the vocabulary. If it is empty, nothing is done.
+      files: the vocabulary. If it is empty, an earlier tokenizer_config.json keeps all but the length.
       directory: the directory, which is made if it does not exist.
       name: name of the copy; None for the name of the file.
       max_seq_length: the largest number of tokens of a row that the weights are trained with; None if it is not stored.
     """
-    if not files:
-        return
-    target = os.path.join(directory, name or os.path.basename(files.path))
-    with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
-        tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    values = dict(do_lower_case=files.do_lower_case, max_seq_length=max_seq_length)
-    stored = {key: value for key, value in values.items() if value is not None}
-    if stored:
-        write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(stored))
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    values = {} if files else _stored(path)
+    if files:
+        target = os.path.join(directory, name or os.path.basename(files.path))
+        with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
+            tf.io.gfile.copy(files.path, temporary, overwrite=True)
+    if files.do_lower_case is not None:
+        values["do_lower_case"] = files.do_lower_case
+    values.update({_LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
+    values = {key: value for key, value in values.items() if value is not None}
+    write_or_remove(path, json.dumps(values) if values else None)
 
 
 def lower_case_in(directory: str) -> bool | None:
@@ -144,9 +146,9 @@ def length_in(directory: str) -> int | None:
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     stored, bound = _stored(path), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
-    length, theirs = stored.get("max_seq_length"), stored.get(LENGTH_OF_HUGGING_FACE)
+    length, theirs = stored.get(_LENGTH), stored.get(LENGTH_OF_HUGGING_FACE)
     if length is not None:
-        bound.check(f"{path}: max_seq_length", length)
+        bound.check(f"{path}: {_LENGTH}", length)
         return length
     return theirs if isinstance(theirs, int) and bound.lower <= theirs <= bound.upper else None
 

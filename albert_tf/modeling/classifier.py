@@ -39,13 +39,13 @@ class AlbertClassifier(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_seq_length",
-                 "max_windows", "doc_stride")
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
+                 "doc_stride")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
                  max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0, **kwargs):
-        super().__init__(config, **kwargs)
+        super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
         self.albert = AlbertModel(config)
@@ -53,7 +53,7 @@ class AlbertClassifier(ConfiguredModel):
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
-        self.max_seq_length, self.max_windows, self.doc_stride = max_seq_length, max_windows, doc_stride
+        self.max_windows, self.doc_stride = max_windows, doc_stride
         self.built = True
 
     @property

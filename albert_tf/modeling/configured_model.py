@@ -23,20 +23,22 @@ class ConfiguredModel(keras.Model):
 
     Args:
       config: the model's config.
+      max_seq_length: the largest number of tokens of a row when raw text is read; None for the default of whoever reads
+        it. The model itself takes rows of any length.
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()
     ARGUMENTS: tuple[str, ...] = ()
 
-    def __init__(self, config: AlbertConfig, **kwargs):
+    def __init__(self, config: AlbertConfig, max_seq_length: int | None = None, **kwargs):
         super().__init__(**kwargs)
-        self.config = config
+        self.config, self.max_seq_length = config, max_seq_length
 
     @property
     def row_length(self) -> int:
-        """The largest number of tokens of a row: the model's max_seq_length if it has one, else all positions."""
+        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
         positions = self.config.max_position_embeddings
-        return min(getattr(self, "max_seq_length", None) or positions, positions)
+        return min(self.max_seq_length or positions, positions)
 
     def build(self, input_shape=None):
         """Does nothing, since the constructor has made all variables."""
@@ -44,7 +46,7 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, for Keras."""
-        arguments = {name: getattr(self, name) for name in self.ARGUMENTS}
+        arguments = {name: getattr(self, name) for name in ("max_seq_length", *self.ARGUMENTS)}
         return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **arguments)
 
     @classmethod

@@ -33,14 +33,14 @@ class AlbertSentenceEncoder(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("sentence_embedding",)
-    ARGUMENTS = ("pooling", "normalize", "max_seq_length")
+    ARGUMENTS = ("pooling", "normalize")
 
     def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False,
                  max_seq_length: int | None = None, **kwargs):
-        super().__init__(config, **kwargs)
+        super().__init__(config, max_seq_length, **kwargs)
         check_pooling(pooling)
         self.albert = AlbertModel(config)
-        self.pooling, self.normalize, self.max_seq_length = pooling, normalize, max_seq_length
+        self.pooling, self.normalize = pooling, normalize
         self.built = True
 
     @property

@@ -63,7 +63,7 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
             export(os.path.join(folder, "served"), built, tokenizer)
-            signatures.update(_signatures(os.path.join(folder, "served"), tuple(source.label_names or ())))
+            signatures.update(_signatures(os.path.join(folder, "served"), tuple(source.settings.label_names or ())))
     encoder = getattr(built, "albert", built)
     if isinstance(built, AlbertPretrainer) and not any("seq_relationship" in name for name in report.not_restored):
         signatures[SENTENCE_ORDER] = _of_texts(

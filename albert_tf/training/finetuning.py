@@ -45,8 +45,9 @@ from albert_tf.training.workers import wait_for_all
 Predictions = list  # list[dict[str, list[np.ndarray]]]
 Predict = Callable[[FeatureTable], Predictions]
 Evaluate = Callable[[Predict], "dict[str, float]"]
-# Called by the chief with a run's directory, before its first step. It is not called if there are no steps to take.
-BeforeRun = Callable[[str], None]
+# Called by the chief with a run's directory and model, before its first step. It is not called if there are no steps to
+# take.
+BeforeRun = Callable[[str, keras.Model], None]
 # Called by the chief when a run is done: its directory, its seed, the model, the best results or {}, and whether steps
 # were taken.
 AfterRun = Callable[[str, int, keras.Model, "dict[str, float]", bool], None]
@@ -120,8 +121,8 @@ class FineTuning:
         self._served_path: str | None = None  # the path of its weights
 
     def train(
-        self, table: FeatureTable, evaluate: Evaluate | None = None, before_run: BeforeRun = lambda directory: None,
-        after_run: AfterRun | None = None
+        self, table: FeatureTable, evaluate: Evaluate | None = None,
+        before_run: BeforeRun = lambda directory, model: None, after_run: AfterRun | None = None
     ) -> None:
         """Trains every run to its end, continuing from its latest checkpoint.
 
@@ -144,7 +145,7 @@ class FineTuning:
 
             options = dataclasses.replace(self.options.run, output_dir=directory)
             trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,
-                            functools.partial(before_run, directory))
+                            functools.partial(before_run, directory, trainer.task.model))
             self._finish(directory, evaluator)
             if after_run is not None and is_chief(self.strategy):
                 after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)

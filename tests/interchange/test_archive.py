@@ -97,7 +97,7 @@ def test_an_archive_has_the_pooling_of_its_folder(sentence_pieces, tmp_path, to,
     save(model, str(tmp_path / "model"), to, VocabularyFiles.of(sentence_pieces))
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
         file.add(tmp_path / "model", inside)
-    assert open_source(str(tmp_path / "model.tar.gz")).sentence_pooling == SentencePooling("max", True, 5)
+    assert open_source(str(tmp_path / "model.tar.gz")).settings.sentence_pooling == SentencePooling("max", True, 5)
 
 
 @pytest.mark.parametrize("inside", ["model", "."])
@@ -112,7 +112,7 @@ def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tm
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
         file.add(folder, inside)
     source = open_source(str(tmp_path / "model.tar.gz"))
-    assert source.sentence_pooling.pooling == "cls" and source.config == TINY
+    assert source.settings.sentence_pooling.pooling == "cls" and source.config == TINY
 
 
 def test_an_archive_has_the_names_of_the_labels(tmp_path):

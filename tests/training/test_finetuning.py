@@ -163,7 +163,7 @@ def test_files_that_describe_a_run_are_written_before_its_first_step_and_not_whe
         tables, strategy, tmp_path):
     calls = []
 
-    def before_run(directory):
+    def before_run(directory, model):
         calls.append((directory, best_or_latest(directory)))
 
     for _ in range(2):

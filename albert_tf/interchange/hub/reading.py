@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.hub.encoder import HubEncoder
 from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
-from albert_tf.interchange.sentence_transformers import pooling_in
+from albert_tf.interchange.settings import settings_in
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import clear_errors, tf1_source
 from albert_tf.interchange.vocabulary_files import lower_case_in, vocabulary_in
@@ -37,7 +37,7 @@ def is_hub_module(path: str) -> bool:
 
 
 def hub_source(path: str) -> Source:
-    """The weights of a module, with the config, the vocabulary and the pooling in its assets.
+    """The weights of a module, with the config, the vocabulary and the settings in its assets.
 
     If a TensorFlow 1 module has no config in its assets, the config is derived from its graph.
 
@@ -46,7 +46,7 @@ def hub_source(path: str) -> Source:
     """
     meta_graph = _meta_graph(path)
     source = _tf2_source(path) if meta_graph.HasField("object_graph_def") else _tf1_source(path, meta_graph)
-    source = dataclasses.replace(source, sentence_pooling=pooling_in(os.path.join(path, EXTRA_ASSETS)))
+    source = dataclasses.replace(source, settings=settings_in(os.path.join(path, EXTRA_ASSETS)))
     for directory in (EXTRA_ASSETS, _ASSETS, ""):
         config_file = os.path.join(path, directory, CONFIG_NAME)
         if tf.io.gfile.exists(config_file):

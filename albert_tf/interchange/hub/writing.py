@@ -7,19 +7,18 @@ encoder also has the signatures of the release's TF1 modules.
 from __future__ import annotations
 
 import functools
-import json
 import os
 from typing import Callable
 
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME
-from albert_tf.files import folder_written_whole
+from albert_tf.files import folder_written_whole, write_text
 from albert_tf.interchange.hub.reading import EXTRA_ASSETS
 from albert_tf.interchange.model_card import CARD
-from albert_tf.interchange.sentence_transformers import write_pooling
 from albert_tf.interchange.serving import graph
-from albert_tf.interchange.vocabulary_files import TOKENIZER_CONFIG
+from albert_tf.interchange.settings import settings_of, write_settings
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.inputs import ENCODER_INPUTS
@@ -61,10 +60,9 @@ def export_encoder(
         signatures.update(_release_head_signatures(model))
     with folder_written_whole(export_path) as temporary:
         tf.saved_model.save(module, temporary, signatures)
-        _write_extra_asset(temporary, CONFIG_NAME, model.config.to_json_string())
-        if isinstance(model, AlbertSentenceEncoder):
-            write_pooling(model.sentence_pooling, model.config, os.path.join(temporary, EXTRA_ASSETS))
-        _write_extra_asset(temporary, TOKENIZER_CONFIG, json.dumps(dict(do_lower_case=tokenizer.do_lower_case)))
+        assets = os.path.join(temporary, EXTRA_ASSETS)
+        write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
+        write_settings(settings_of(model), model.config, assets, VocabularyFiles(do_lower_case=tokenizer.do_lower_case))
         card = os.path.join(export_path, CARD)
         if tf.io.gfile.exists(card):  # write_model_card keeps what the user wrote in it
             tf.io.gfile.copy(card, os.path.join(temporary, CARD))
@@ -177,12 +175,6 @@ def _release_head_signatures(model: AlbertPretrainer) -> dict:
 
     return dict(mlm=graph(mlm, **_named_ids(*ENCODER_INPUTS, "mlm_positions")),
                 sop=graph(sop, **_named_ids(*ENCODER_INPUTS)))
-
-
-def _write_extra_asset(folder: str, name: str, text: str) -> None:
-    tf.io.gfile.makedirs(os.path.join(folder, EXTRA_ASSETS))
-    with tf.io.gfile.GFile(os.path.join(folder, EXTRA_ASSETS, name), "w") as file:
-        file.write(text)
 
 
 def _encoded(outputs: dict) -> dict:

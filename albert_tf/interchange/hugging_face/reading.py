@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import numpy as np
@@ -10,12 +11,12 @@ import tensorflow as tf
 from albert_tf.interchange.hugging_face.configs import CONFIG, MODELS, read_config, read_label_names
 from albert_tf.interchange.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
-from albert_tf.interchange.long_texts import long_texts_in
 from albert_tf.interchange.pickles import refuse_pickles_in
 from albert_tf.interchange.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
 from albert_tf.interchange.sentence_transformers import MODULES, pooling_in, transformer_folder
+from albert_tf.interchange.settings import settings_in
 from albert_tf.interchange.source import Source
-from albert_tf.interchange.vocabulary_files import length_in, vocabulary_in
+from albert_tf.interchange.vocabulary_files import vocabulary_in
 
 _PICKLE = "pytorch_model.bin"
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in"
@@ -44,12 +45,13 @@ def hugging_face_source(folder: str) -> Source:
     if model_type == "albert" and config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
-    vocabulary, length = vocabulary_in(folder) or vocabulary_of_tokenizer_json(folder), length_in(folder)
+    vocabulary, settings = vocabulary_in(folder) or vocabulary_of_tokenizer_json(folder), settings_in(folder)
+    length = settings.max_seq_length
+    settings = dataclasses.replace(
+        settings, label_names=read_label_names(folder), sentence_pooling=sentence_pooling,
+        max_seq_length=length if length and length <= config.max_position_embeddings else None)
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary, read_label_names(folder), sentence_pooling,
-                  "sentence_encoder" if sentence_pooling else MODELS.get(architecture),
-                  max_seq_length=length if length and length <= config.max_position_embeddings else None,
-                  long_texts=long_texts_in(folder))
+                  vocabulary, settings, "sentence_encoder" if sentence_pooling else MODELS.get(architecture))
 
 
 def _check_weights(folder: str) -> None:

@@ -15,10 +15,10 @@ from albert_tf.files import write_text
 from albert_tf.interchange.heads import Head, head_of
 from albert_tf.interchange.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
 from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
-from albert_tf.interchange.long_texts import write_long_texts
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
-from albert_tf.interchange.sentence_transformers import check_pooling_of_sentence_transformers, write_pooling
+from albert_tf.interchange.sentence_transformers import check_pooling_of_sentence_transformers
+from albert_tf.interchange.settings import settings_of, write_input_settings
 from albert_tf.interchange.vocabulary_files import (
     LENGTH_OF_HUGGING_FACE,
     TOKENIZER_CONFIG,
@@ -26,7 +26,6 @@ from albert_tf.interchange.vocabulary_files import (
     copy_vocabulary,
 )
 from albert_tf.local_copies import written_locally
-from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
 # The data types of weights, by Hugging Face's names.
@@ -52,18 +51,16 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
-    values = config_values(model.config, architecture, getattr(model, "num_labels", None),
-                           getattr(model, "label_names", None))
+    settings = settings_of(model)
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names)
     if dtype != "float32":
         values["torch_dtype"] = dtype
     tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}
     if isinstance(model, AlbertSentenceEncoder):
         check_pooling_of_sentence_transformers(model.pooling)
-        write_pooling(model.sentence_pooling, model.config, folder)
+    write_input_settings(settings, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
-    _save_vocabulary(vocabulary, folder, getattr(model, "max_seq_length", None))
-    if isinstance(model, AlbertClassifier):
-        write_long_texts(model.long_texts, folder)
+    _save_vocabulary(vocabulary, folder, settings.max_seq_length)
     with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
         mode = os.stat(temporary).st_mode
         save_file(tensors, temporary, metadata={"format": "pt"})
@@ -103,10 +100,10 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
 
 def _save_vocabulary(vocabulary: VocabularyFiles, folder: str, max_seq_length: int | None) -> None:
     """Writes the vocabulary with the name that Hugging Face's tokenizers expect, the casing and the length of rows."""
+    sentencepiece = bool(vocabulary.spm_model_file)
+    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt", max_seq_length)
     if not vocabulary:
         return
-    sentencepiece = bool(vocabulary.spm_model_file)
-    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt")
     values: dict[str, Any] = dict(tokenizer_class="AlbertTokenizer" if sentencepiece else "BertTokenizer",
                                   do_lower_case=vocabulary.do_lower_case is not False)
     if sentencepiece:

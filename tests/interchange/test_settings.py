@@ -1,0 +1,114 @@
+"""What is stored next to weights besides config and vocabulary: every format keeps it, and nothing stale stays."""
+
+import json
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import convert, kind_of, save
+from albert_tf.interchange.open_source import open_source
+from albert_tf.interchange.settings import LONG_TEXTS, MULTIPLE_CHOICE, Settings, settings_in, write_settings
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.modeling.pooling import LongTexts, SentencePooling
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
+ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5)
+LABELS = ("O", "B-place", "I-place")
+HEADS = {
+    "classifier": lambda: albert_tf.AlbertClassifier(TINY, 2, label_names=("bad", "good"), max_seq_length=9,
+                                                     max_windows=4),
+    "token_classifier": lambda: albert_tf.AlbertTokenClassifier(TINY, 3, label_names=LABELS, max_seq_length=9),
+    "span": lambda: albert_tf.AlbertSpan(TINY, max_seq_length=9),
+    "conditional_span": lambda: albert_tf.AlbertConditionalSpan(TINY, max_seq_length=9),
+    "multiple_choice": lambda: albert_tf.AlbertMultipleChoice(TINY, max_seq_length=9),
+    "sentence_encoder": lambda: albert_tf.AlbertSentenceEncoder(TINY, max_seq_length=9),
+}
+
+
+def test_what_is_written_is_read_and_replaced_by_later_settings(tmp_path):
+    assert settings_in(str(tmp_path)) == Settings()
+    write_settings(ALL, TINY, str(tmp_path / "new"))
+    assert settings_in(str(tmp_path / "new")) == ALL
+    write_settings(Settings(), TINY, str(tmp_path / "new"))
+    assert settings_in(str(tmp_path / "new")) == Settings()
+
+
+def test_settings_leave_the_casing_of_a_vocabulary_that_is_already_there(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 7}')
+    write_settings(Settings(max_seq_length=9), TINY, str(tmp_path))
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text()) == dict(do_lower_case=False, max_seq_length=9)
+
+
+@pytest.mark.parametrize("file, change, message", [
+    (LONG_TEXTS, dict(pooling="sum"), "pooling must be one of mean, max. Received: 'sum'"),
+    (LONG_TEXTS, dict(max_windows=0), "max_windows must be a whole number from 1 to 10,000"),
+    (LONG_TEXTS, dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    (LONG_TEXTS, dict(max_windows="8"), "'max_windows' must be of type int"),
+    (LONG_TEXTS, dict(windows=8), "unknown key 'windows'"),
+    (MULTIPLE_CHOICE, dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
+    (MULTIPLE_CHOICE, dict(num_choices="5"), "'num_choices' must be of type int"),
+])
+def test_a_damaged_file_is_named(tmp_path, file, change, message):
+    write_settings(ALL, TINY, str(tmp_path))
+    (tmp_path / file).write_text(json.dumps(dict(json.loads((tmp_path / file).read_text()), **change)))
+    with pytest.raises(ValueError) as error:
+        settings_in(str(tmp_path))
+    assert str(tmp_path / file) in str(error.value) and message in str(error.value)
+
+
+def test_a_converted_checkpoint_keeps_the_windows(tmp_path):
+    model = albert_tf.AlbertClassifier(TINY, 2, window_pooling="max", max_windows=4, doc_stride=3)
+    save(model, str(tmp_path / "tf1"), "tf1")
+    read = albert_tf.from_pretrained(str(tmp_path / "tf1"), model="classifier")
+    assert (read.window_pooling, read.max_windows, read.doc_stride) == ("max", 4, 3)
+
+
+@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
+def test_five_choices_are_five_in_every_format(tmp_path, to):
+    model = albert_tf.AlbertMultipleChoice(TINY, num_choices=5)
+    save(model, str(tmp_path / "first"), "ours")
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)
+    read = albert_tf.from_pretrained(str(tmp_path / to), model="multiple_choice")
+    ids = np.random.default_rng(0).integers(1, 20, [3, 20], np.int32)
+    inputs = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))  # 5 choices of 4 tokens
+    expected = model({name: value.reshape(3, 5, 4) for name, value in inputs.items()})["logits"]
+    assert read.num_choices == 5 and expected.shape == (3, 5)
+    np.testing.assert_array_equal(read(inputs)["logits"], expected)
+
+
+def test_earlier_weights_without_a_number_of_choices_have_four(tmp_path):
+    save(albert_tf.AlbertMultipleChoice(TINY, num_choices=5), str(tmp_path), "ours")
+    (tmp_path / MULTIPLE_CHOICE).unlink()
+    assert albert_tf.from_pretrained(str(tmp_path), model="multiple_choice").num_choices == 4
+
+
+@pytest.mark.parametrize("has_vocabulary", [True, False])
+@pytest.mark.parametrize("kind, to", [(kind, to) for kind in HEADS for to in ("ours", "tf1", "hugging_face", "tf_hub")
+                                      if (to != "tf_hub" or kind == "sentence_encoder")
+                                      and (to != "hugging_face" or kind != "conditional_span")])
+def test_a_converted_model_keeps_its_length_of_rows(tmp_path, golden, kind, to, has_vocabulary):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model") if has_vocabulary or to == "tf_hub" else None)
+    save(HEADS[kind](), str(tmp_path / "first"), "ours", vocabulary)
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / "second"), to, kind)
+    assert open_source(str(tmp_path / "second")).settings.max_seq_length == 9
+    assert albert_tf.from_pretrained(str(tmp_path / "second"), model=kind).max_seq_length == 9
+
+
+@pytest.mark.parametrize("to", ["ours", "tf1"])
+@pytest.mark.parametrize("earlier", ["sentence_encoder", "multiple_choice", "classifier"])
+def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_path, earlier, to):
+    albert_tf.save_pretrained(HEADS[earlier](), str(tmp_path), to=to)
+    (tmp_path / "model.ckpt-best.index").unlink()  # as the error for a folder with a model says
+    albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path), to=to)
+    source = open_source(str(tmp_path))
+    assert kind_of(source) == "classifier" and source.settings == Settings()
+    assert albert_tf.from_pretrained(str(tmp_path), model="classifier").label_names is None
+
+
+def test_a_hugging_face_folder_beside_a_checkpoint_leaves_its_label_names(tmp_path):
+    albert_tf.save_pretrained(HEADS["token_classifier"](), str(tmp_path))
+    convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
+    assert open_source(str(tmp_path)).settings == Settings(LABELS, max_seq_length=9)
