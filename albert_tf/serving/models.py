@@ -123,7 +123,7 @@ def _export_classification(folder: str, model: keras.Model, tokenizer: FullToken
 
 
 def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    length = min(model.config.max_position_embeddings, 384)
+    length = min(model.max_seq_length or 384, model.config.max_position_embeddings)
     max_query_length = min(64, length // 4)
     features = FeatureOptions(length, min(128, (length - max_query_length) // 2), max_query_length, is_training=False)
     shortest = max(getattr(model, "start_n_top", 1), getattr(model, "end_n_top", 1))
@@ -131,14 +131,14 @@ def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: Fu
 
 
 def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    length = model.config.max_position_embeddings
-    export_multiple_choice(folder, model, tokenizer, length, min(128, length // 2))
+    export_multiple_choice(folder, model, tokenizer, model.row_length, min(128, model.row_length // 2))
 
 
 def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer) -> None:
     if model.label_names is None:
         model.label_names = tuple(f"label {number}" for number in range(model.num_labels))
-    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(min(model.config.max_position_embeddings, 512)))
+    length = min(model.max_seq_length or 512, model.config.max_position_embeddings)
+    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(length))
 
 
 def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> None:

@@ -1,6 +1,7 @@
 """Served checkpoints and SavedModels: the signatures of each head, and the same predictions as the library's."""
 
 import json
+import re
 import signal
 import urllib.request
 
@@ -15,9 +16,12 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.race import convert_examples_to_features
+from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.tagged_text import Sentence
+from albert_tf.data.tagging_features import TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.interchange.classification_serving import export_classification
 from albert_tf.interchange.conversion import save
-from albert_tf.interchange.heads import HEADS
+from albert_tf.interchange.heads import HEADS, head_named
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
@@ -28,6 +32,9 @@ from albert_tf.serving.batching import Batcher
 from albert_tf.serving.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.tasks.fill_mask import fill_masks
 from albert_tf.tasks.layer_distances import layer_distances
+from albert_tf.tasks.squad import SpanTask
+from albert_tf.tasks.squad_answers import AnswerOptions
+from albert_tf.tasks.squad_reader import SquadReader
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 
@@ -55,6 +62,18 @@ def served(config, sentence_pieces, tmp_path_factory):
             save(model, path, "tf1", VocabularyFiles.of(sentence_pieces))
             made[name] = model, model_of_source(name, open_source(path), name, top_k=3), path
         return made[name]
+
+    return make
+
+
+@pytest.fixture
+def with_settings(config, sentence_pieces, tmp_path):
+    """A function from the name of a head and its arguments to a model, and the served model of its checkpoint."""
+    def make(name, **arguments):
+        keras.utils.set_random_seed(1)
+        model = head_named(name).model(config.replace(initializer_range=0.5), **arguments)
+        save(model, str(tmp_path / name), "tf1", VocabularyFiles.of(sentence_pieces))
+        return model, model_of_source(name, open_source(str(tmp_path / name)))
 
     return make
 
@@ -167,6 +186,44 @@ def test_a_multiple_choice_model_chooses(served, sentence_pieces):
     inputs = {key: np.array([features[key]], np.int32) for key in ("input_ids", "input_mask", "segment_ids")}
     logits = np.asarray(model(inputs)["logits"])[0, :3]
     np.testing.assert_allclose(answer["probabilities"][:3], np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+
+
+def test_a_fifth_option_is_answered_by_a_model_that_was_trained_with_five(with_settings, sentence_pieces):
+    model, served_model = with_settings("multiple_choice", num_choices=5, max_seq_length=20)
+    options = ("the file", "the line", "of the name", "no file", "known")
+    with running([served_model]) as server:
+        answer, = predict(server, "multiple_choice", instances=[
+            dict(context=CONTEXT, question="what is known?", options=options)])
+    example = MultipleChoiceExample("id", CONTEXT, "what is known?", options, 0)
+    features, = convert_examples_to_features([example], sentence_pieces, 20, 10)
+    inputs = {key: np.array([features[key]], np.int32) for key in ("input_ids", "input_mask", "segment_ids")}
+    expected = np.asarray(tf.nn.softmax(model(inputs)["logits"]))[0]
+    assert expected.shape == (5,)
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+
+
+def test_a_tagger_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
+    model, served_model = with_settings("token_classifier", num_labels=3, max_seq_length=12)
+    sentence = Sentence(re.findall(r"\w+|\.", CONTEXT), None, ())
+    rows = convert_sentences_to_features([sentence], (), sentence_pieces, TaggingFeatureOptions(12))
+    expected = []
+    for row in rows:
+        inputs = {name: np.array([row[name]], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+        probabilities = np.asarray(tf.nn.softmax(model(inputs)["logits"]))[0]
+        expected += [each.max() for each, piece in zip(probabilities, row["word_pieces"]) if piece]
+    with running([served_model]) as server:
+        answer, = predict(server, "token_classifier", signature_name="words", instances=[dict(words=sentence.words)])
+    np.testing.assert_allclose(answer["scores"], expected, atol=1e-5)
+
+
+def test_a_reader_of_answers_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
+    model, served_model = with_settings("span", max_seq_length=16)
+    reader = SquadReader(SpanTask(model), sentence_pieces, FeatureOptions(16, 6, 4, False), AnswerOptions("1.1"))
+    expected = reader.ask("which name?", CONTEXT).n_best[0]
+    with running([served_model]) as server:
+        answer, = predict(server, "span", instances=[dict(question="which name?", context=CONTEXT)])
+    assert answer["answer"] == expected.text
+    np.testing.assert_allclose(answer["score"], expected.score, atol=1e-5)
 
 
 def test_an_exported_saved_model_answers_as_its_checkpoint(served, sentence_pieces, tmp_path):
