@@ -102,7 +102,8 @@ def main():
     tokenizer = vocabulary.tokenizer(config)
     tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
                           options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
-    num_choices = tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES
+    stored = None if options.do_train else model_flags.settings().num_choices
+    num_choices = stored or (tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES)
 
     def new_task():
         return ClassificationTask(AlbertMultipleChoice(config, options.dropout_prob, num_choices))
@@ -123,7 +124,7 @@ def main():
 
 
 def used_splits(options: Options) -> list[str]:
-    """The splits to read. For an export alone, the dev set has the number of choices."""
+    """The splits to read. For an export alone of weights without a number of choices, the dev set has that number."""
     wanted = dict(train=options.do_train, dev=options.do_eval)
     used = [split for split in wanted if wanted[split]] + [options.predict_split] * options.do_predict
     return used or ["dev"]

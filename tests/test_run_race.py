@@ -12,6 +12,7 @@ from script_session import ScriptSession
 from albert_tf.data import race
 from albert_tf.data.choice_tables import read_json_examples
 from albert_tf.finetuning_flags import RECIPES
+from albert_tf.interchange.from_pretrained import from_pretrained
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -140,6 +141,12 @@ def test_questions_of_ones_own_with_as_many_choices_as_each_has(script, folder):
     assert [len(each["probabilities"]) for each in predictions] == [2, 5, 3, 4]
     assert not (folder / "own" / "predict_results.txt").exists()  # test.jsonl has no answers
     check_served(folder / "own_served", read_json_examples(str(folder / "test.jsonl")), predictions, num_choices=5)
+    assert from_pretrained(str(folder / "own"), "multiple_choice").num_choices == 5
+    (folder / "three").mkdir()
+    (folder / "three/dev.jsonl").write_text(json.dumps(QUESTIONS[2]) + "\n")
+    flags.update(data_dir=folder / "three", export_dir=folder / "three_served")
+    script.run(do_train=False, do_eval=False, **flags)
+    assert options_of(folder / "three_served").shape.as_list() == [None, 5]  # as it was trained
 
 
 def test_a_learnable_task_is_learned(script, tmp_path):
@@ -171,9 +178,13 @@ def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained
 
 def test_a_finished_run_is_exported_without_its_data(script, trained, folder):
     script.run(output_dir=trained, do_train=False, do_eval=False, data_dir=None, export_dir=folder / "served_later")
-    options = tf.saved_model.load(str(folder / "served_later")).signatures[
-        "serving_default"].structured_input_signature[1]["options"]
-    assert options.shape.as_list() == [None, 4]
+    assert options_of(folder / "served_later").shape.as_list() == [None, 4]
+
+
+def options_of(directory):
+    """The input of an exported SavedModel for the options of a question."""
+    signature = tf.saved_model.load(str(directory)).signatures["serving_default"]
+    return signature.structured_input_signature[1]["options"]
 
 
 def check_served(directory, examples, predictions, num_choices):
