@@ -76,14 +76,6 @@ def _pooling(name: str) -> Callable[[Source], Any]:
     return lambda source: getattr(source.settings.sentence_pooling or SentencePooling(), name)
 
 
-def _long_texts(name: str) -> Callable[[Source], Any]:
-    return lambda source: getattr(source.settings.long_texts, name)
-
-
-def _label_names(source: Source) -> tuple[str, ...] | None:
-    return source.settings.label_names
-
-
 HEADS = (
     Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
     Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
@@ -99,13 +91,16 @@ HEADS = (
          pipeline_tag="fill-mask"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_labels=_num_labels("output_weights"), label_names=_label_names,
-                        window_pooling=_long_texts("pooling"), max_windows=_long_texts("max_windows"),
-                        doc_stride=_long_texts("doc_stride")),
+         arguments=dict(num_labels=_num_labels("output_weights"),
+                        label_names=lambda source: source.settings.label_names,
+                        window_pooling=lambda source: source.settings.long_texts.pooling,
+                        max_windows=lambda source: source.settings.long_texts.max_windows,
+                        doc_stride=lambda source: source.settings.long_texts.doc_stride),
          pipeline_tag="text-classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
-         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"), label_names=_label_names),
+         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
+                        label_names=lambda source: source.settings.label_names),
          pipeline_tag="token-classification"),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
