@@ -19,6 +19,8 @@ from albert_tf.modeling.finite_weights import check_finite_weights
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
 _WRITING = ".writing."
+# What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
+_UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 
 
 class DamagedCheckpoint(ValueError):
@@ -78,7 +80,7 @@ class Checkpoints:
         """
         try:
             self._checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
-        except (tf.errors.OpError, IndexError, RuntimeError) as error:  # IndexError: a file ended too early
+        except _UNREADABLE as error:
             raise DamagedCheckpoint(f"{prefix} is truncated or changed: {_first_line(error)}") from error
         except (AssertionError, ValueError) as error:
             reason = _first_line(error)
@@ -98,9 +100,12 @@ class Checkpoints:
             was not saved by a run.
         """
         best = os.path.join(self._directory, BEST)
-        if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
-            raise ValueError(f"{best} was not saved by a run, and the best checkpoint of this run would replace it: "
-                             "choose another --output_dir")
+        try:
+            if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
+                raise ValueError(f"{best} was not saved by a run, and the best checkpoint of this run would replace "
+                                 "it: choose another --output_dir")
+        except _UNREADABLE as error:
+            logging.warning("%s is truncated or changed: %s; the run continues without it", best, _first_line(error))
         saved = numbered(self._directory)
         for prefix in reversed(saved):
             try:
@@ -138,10 +143,22 @@ def numbered_by_step(directory: str) -> dict[int, str]:
     return dict(sorted(prefixes.items()))
 
 
+def saved_by_step(directory: str) -> dict[int, str]:
+    """The prefix of each complete checkpoint of a directory by its step, in ascending order.
+
+    model.ckpt-best is one of them if there is no model.ckpt-STEP of its step.
+    """
+    best = os.path.join(directory, BEST)
+    prefixes = {saved_step(best): best} if tf.io.gfile.exists(f"{best}.index") else {}
+    return dict(sorted({**prefixes, **numbered_by_step(directory)}.items()))
+
+
 def saved_step(path: str) -> int:
-    """The step of a checkpoint (prefix or directory); 0 for weights that were not saved by a run of this package."""
-    prefix = best_or_latest(path) or path
-    return (_step_in(prefix) or 0) if tf.io.gfile.exists(f"{prefix}.index") else 0
+    """The step of a checkpoint (prefix or directory); 0 if no run of this package saved it or it cannot be read."""
+    try:
+        return _step_in(best_or_latest(path) or path) or 0
+    except _UNREADABLE:
+        return 0
 
 
 def best_or_latest(directory: str) -> str | None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_by_step, saved_step
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
@@ -46,6 +46,25 @@ def run(tmp_path):
     for step in (5, 10):
         save_at(trainer, checkpoints, step)
     return tmp_path
+
+
+@pytest.mark.parametrize("part", ["index", "data-00000-of-00001"])
+def test_a_damaged_best_checkpoint_does_not_keep_a_run_from_continuing(run, caplog, part):
+    new_run_at(run, 5)[1].save_best()
+    os.truncate(run / f"model.ckpt-best.{part}", 0)
+    assert new_run(run)[1].restore_latest() == 10
+    assert f"{run}/model.ckpt-best is truncated or changed: " in caplog.text
+    assert saved_step(str(run)) == 0
+
+
+def test_the_best_checkpoint_is_listed_if_its_step_has_no_other(run):
+    trainer, checkpoints = new_run_at(run, 5)
+    checkpoints.save_best()
+    assert saved_by_step(str(run)) == {5: str(run / "model.ckpt-5"), 10: str(run / "model.ckpt-10")}
+    trainer.optimizer.iterations.assign(7)
+    checkpoints.save_best()
+    assert list(saved_by_step(str(run)).items()) == [
+        (5, str(run / "model.ckpt-5")), (7, str(run / "model.ckpt-best")), (10, str(run / "model.ckpt-10"))]
 
 
 def test_all_of_the_run_comes_back(run):
@@ -134,13 +153,13 @@ def test_a_checkpoint_with_values_that_are_not_finite_is_passed_over_by_name(run
     trainer, checkpoints = new_run(run)
     assert checkpoints.restore_latest() == 10
     assert "model.ckpt-15 cannot be used: 1,000 of the 1,000 values of w" in caplog.text
-    np.testing.assert_array_equal(of_the_run(trainer), of_the_run(new_run_at(run, 10)))
+    np.testing.assert_array_equal(of_the_run(trainer), of_the_run(new_run_at(run, 10)[0]))
 
 
 def new_run_at(directory, step):
     trainer, checkpoints = new_run(directory)
     checkpoints.restore(str(directory / f"model.ckpt-{step}"))
-    return trainer
+    return trainer, checkpoints
 
 
 def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
