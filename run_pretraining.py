@@ -32,7 +32,7 @@ from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.settings import Settings, write_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
-from albert_tf.training.checkpoints import Checkpoints, DamagedCheckpoint, best_or_latest, numbered
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.run import RunOptions, train
@@ -225,25 +225,13 @@ def evaluate(
 
 
 def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
-    """Evaluates all model.ckpt-STEP of --output_dir, or if there are none model.ckpt-best or --init_checkpoint.
+    """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none.
 
     Raises:
-      ValueError: there is no checkpoint, or all are damaged.
+      ValueError: there is no checkpoint, or none can be read.
     """
     output_dir = options.run.output_dir
-    saved = numbered(output_dir) or list(filter(None, [best_or_latest(output_dir)]))
-    num_evaluated = 0
-    for prefix in saved:
-        try:
-            step = checkpoints.restore(prefix)
-        except DamagedCheckpoint as error:
-            logging.warning("%s; it is not evaluated", error)
-            continue
-        evaluator(step)
-        num_evaluated += 1
-    if saved and not num_evaluated:
-        raise ValueError(f"no checkpoint in {output_dir} can be read, so none was evaluated")
-    if not saved:
+    if not evaluator.evaluate_saved(lambda prefix, step: checkpoints.restore(prefix)):
         if not options.init_checkpoint:
             raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
         logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_checkpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import reprlib
 from typing import Callable, Iterable
@@ -11,7 +12,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.tables import read_json_lines
-from albert_tf.files import write_text
+from albert_tf.files import read_bytes, write_text
+from albert_tf.training.checkpoints import BEST, saved_by_step
 
 RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"
@@ -38,16 +40,16 @@ class Evaluator:
         self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else (
             tf.summary.create_noop_writer())
-        self._history = read_history(directory, best_metric)
+        self._history = {row["global_step"]: row for row in read_history(directory, best_metric)}  # by step
 
     def has_evaluated(self, step: int) -> bool:
         """Whether the history has the results of a step."""
-        return any(row["global_step"] == step for row in self._history)
+        return step in self._history
 
     @property
     def best(self) -> dict[str, float] | None:
         """The best results so far; on a tie, those of the first step."""
-        return best_of(self._history, self._best_metric)
+        return best_of(self._history.values(), self._best_metric)
 
     @property
     def best_step(self) -> int:
@@ -58,10 +60,9 @@ class Evaluator:
     @property
     def patience_is_over(self) -> bool:
         """Whether the run should end early. The history tells, so a run that is started again does not continue."""
-        best = self.best
-        if not self._patience or best is None:
+        if not self._patience or not self._history:
             return False
-        return len(self._history) - 1 - self._history.index(best) >= self._patience
+        return len(self._history) - 1 - list(self._history).index(self.best_step) >= self._patience
 
     def log_best(self) -> None:
         """Logs the best results so far, and where all results are."""
@@ -78,14 +79,50 @@ class Evaluator:
 
     def __call__(self, step: int) -> dict[str, float]:
         """Evaluates a step of the run, adds its results to the history, and saves it if it is the best so far."""
-        results = self.report(step)
-        others = [row for row in self._history if row["global_step"] != step]
-        if all(results[self._best_metric] > row[self._best_metric] for row in others):
+        results = self._history[step] = self.report(step)
+        if self.best_step == step:
             self._save_best()
-        self._history = [*others, results]
-        if self._writes:
-            self._write_history(results)
+        self._write_history(results)
         return results
+
+    def evaluate_saved(self, load: Callable[[str, int], object]) -> bool:
+        """Evaluates the checkpoints in the directory, and then saves the best of them as model.ckpt-best.
+
+        A checkpoint that cannot be loaded is skipped with a warning. The history loses results that are better than
+        the best one and whose checkpoints were not evaluated: they may be those of other data.
+
+        Args:
+          load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
+
+        Returns:
+          Whether there are checkpoints.
+
+        Raises:
+          ValueError: no checkpoint can be loaded.
+        """
+        saved = saved_by_step(self._directory)
+        evaluated: dict[int, dict[str, float]] = {}
+        for step, prefix in saved.items():
+            try:
+                load(prefix, step)
+            except ValueError as error:
+                logging.warning("%s; it is not evaluated", error)
+            else:
+                evaluated[step] = self.report(step)
+        if not evaluated:
+            if saved:
+                raise ValueError(f"no checkpoint in {self._directory} can be read, so none was evaluated")
+            return False
+        self._history.update(evaluated)
+        while self.best_step not in evaluated:
+            del self._history[self.best_step]
+        best = saved[self.best_step]
+        if os.path.basename(best) != BEST:
+            load(best, self.best_step)
+            self._save_best()
+        for results in evaluated.values():
+            self._write_history(results)
+        return True
 
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model's current weights and writes eval_results.txt."""
@@ -96,7 +133,10 @@ class Evaluator:
         return results
 
     def _write_history(self, results: dict[str, float]) -> None:
-        write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in self._history))
+        if not self._writes:
+            return
+        rows = self._history.values()
+        write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in rows))
         best = self.best or results  # never None, since the history has these results
         write_text(os.path.join(self._directory, BEST_TRIAL),
                    f"{results['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
@@ -113,7 +153,23 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
     write_text(os.path.join(directory, f"{name}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
 
 
-def best_of(history: list[dict], best_metric: str) -> dict[str, float] | None:
+def best_value(directory: str) -> float:
+    """The best value of a run, from its best_trial.txt; minus infinity if the run was not evaluated.
+
+    Raises:
+      ValueError: the file is damaged.
+    """
+    path = os.path.join(directory, BEST_TRIAL)
+    if not tf.io.gfile.exists(path):
+        return -math.inf
+    content = read_bytes(path)
+    try:
+        return float(content.split(b":")[2])
+    except (IndexError, ValueError):
+        raise ValueError(f"{path}: expected step:best_step:best_value. Received: {reprlib.repr(content)}") from None
+
+
+def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:
     """The row with the highest best_metric (on a tie, the first one); None if there are no rows."""
     return max(history, key=lambda row: row[best_metric], default=None)
 

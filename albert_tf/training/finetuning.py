@@ -30,7 +30,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.tasks.task import PredictingTask
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, numbered_by_step, saved_step
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_step
 from albert_tf.training.evaluation import Evaluator, best_of, read_history, shown, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
@@ -156,18 +156,22 @@ class FineTuning:
     def evaluate(self, evaluate: Evaluate) -> None:
         """Evaluates checkpoints without training.
 
-        These are --ensemble_checkpoints if set; or else all model.ckpt-STEP of each run, or its model.ckpt-best if it
-        has no others; or else --init_checkpoint.
+        These are --ensemble_checkpoints if set; or else all checkpoints of each run; or else --init_checkpoint.
 
         Raises:
-          ValueError: there is no checkpoint, or it cannot be read.
+          ValueError: there is no checkpoint, or none of a run can be read.
         """
         if self.options.ensemble_checkpoints or not any(map(best_or_latest, self.runs.values())):
             self._report(evaluate(lambda table: self._predictions(table, self.options.eval_batch_size)))
             return
         for seed, directory in self.runs.items():
             trainer, _, evaluator = self._start(seed, directory, evaluate, None)
-            self._evaluate_saved(directory, trainer, evaluator)
+
+            def load(prefix, step, trainer=trainer):
+                self._load_fine_tuned(trainer.model, prefix)
+                trainer.optimizer.iterations.assign(step)
+
+            evaluator.evaluate_saved(load)
             self._finish(directory, evaluator)
         self._summarise()
         wait_for_all(self.strategy)
@@ -232,17 +236,6 @@ class FineTuning:
     def _task_with_weights(self, path: str | None):
         with self.strategy.scope():
             return self._weights.make(self._new_task, path)
-
-    def _evaluate_saved(self, directory: str, trainer, evaluator: Evaluator) -> None:
-        by_step = numbered_by_step(directory)
-        for step, prefix in by_step.items():
-            self._load_fine_tuned(trainer.model, prefix)
-            trainer.optimizer.iterations.assign(step)
-            evaluator(step)
-        best = best_or_latest(directory)
-        if not by_step and best:
-            self._load_fine_tuned(trainer.model, best)
-            evaluator.report(evaluator.best_step)
 
     def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
         if evaluator is not None and evaluator.best:

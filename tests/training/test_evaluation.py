@@ -1,8 +1,12 @@
 """Files of results, and the choice of the best checkpoint."""
 
-import pytest
+import json
+import pathlib
 
-from albert_tf.training.evaluation import Evaluator, read_history
+import pytest
+import tensorflow as tf
+
+from albert_tf.training.evaluation import Evaluator, best_value, read_history
 
 
 @pytest.fixture
@@ -54,3 +58,98 @@ def test_a_run_remembers_which_checkpoints_it_evaluated(run, tmp_path):
     run[0](5, 0.25)
     evaluator = Evaluator(str(tmp_path), dict, "accuracy", print)
     assert evaluator.has_evaluated(5) and not evaluator.has_evaluated(10)
+
+
+class SavedRun:
+    """A run whose checkpoints, at the steps of its history, contain nothing but their step."""
+
+    def __init__(self, directory, accuracies):
+        self.directory, self._step = pathlib.Path(directory), tf.Variable(0, dtype=tf.int64)
+        self._saved_as_best = []
+        for step in accuracies:
+            self.load(None, step)
+            self._save(f"model.ckpt-{step}")
+            self._evaluator(accuracies)(step)
+
+    def evaluate_saved(self, accuracies):
+        """Evaluates the checkpoints. Returns (whether there are any, the steps that were saved as the best)."""
+        self._saved_as_best = []
+        return self._evaluator(accuracies).evaluate_saved(self.load), self._saved_as_best
+
+    def load(self, prefix, step):
+        if prefix and "damaged" in pathlib.Path(f"{prefix}.index").read_text("latin-1"):
+            raise ValueError(f"{prefix} is damaged")
+        self._step.assign(step)
+
+    def remove(self, name):
+        for path in self.directory.glob(f"{name}.*"):
+            path.unlink()
+
+    def history(self):
+        return {row["global_step"]: row["accuracy"] for row in read_history(str(self.directory), "accuracy")}
+
+    def _evaluator(self, accuracies):
+        return Evaluator(str(self.directory), lambda: dict(accuracy=accuracies[int(self._step)]), "accuracy",
+                         self._save_best)
+
+    def _save_best(self):
+        self._saved_as_best.append(int(self._step))
+        self._save("model.ckpt-best")
+
+    def _save(self, name):
+        tf.train.Checkpoint(step=self._step).write(str(self.directory / name))
+
+
+def test_saved_checkpoints_are_compared_with_each_other_and_the_best_is_saved_once(tmp_path):
+    saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.8, 6: 0.9})
+    assert saved_run.evaluate_saved({2: 0.3, 4: 0.7, 6: 0.6}) == (True, [4])
+    assert saved_run.history() == {2: 0.3, 4: 0.7, 6: 0.6}
+    assert (tmp_path / "best_trial.txt").read_text() == "6:4:0.7\n"
+
+
+def test_a_best_checkpoint_whose_step_has_no_other_is_evaluated_too(tmp_path):
+    saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.9, 6: 0.8})
+    saved_run.remove("model.ckpt-4")
+    assert saved_run.evaluate_saved({2: 0.4, 4: 0.9, 6: 0.8}) == (True, [])  # it is model.ckpt-best already
+    assert saved_run.history() == {2: 0.4, 4: 0.9, 6: 0.8}
+    assert saved_run.evaluate_saved({2: 0.5, 4: 0.1, 6: 0.6}) == (True, [6])
+
+
+def test_better_results_of_checkpoints_that_no_longer_exist_are_removed(tmp_path):
+    saved_run = SavedRun(tmp_path, {2: 0.1, 4: 0.9, 6: 0.6})
+    for step in (2, 4, 6):
+        saved_run.remove(f"model.ckpt-{step}")
+    assert saved_run.evaluate_saved({4: 0.25}) == (True, [])
+    assert saved_run.history() == {2: 0.1, 4: 0.25}
+    assert json.loads((tmp_path / "eval_results.json").read_text()) == dict(accuracy=0.25, global_step=4)
+    assert best_value(str(tmp_path)) == 0.25
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_skipped_by_name(tmp_path, caplog):
+    saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.9, 6: 0.6})
+    for name in ("model.ckpt-4", "model.ckpt-best"):
+        (tmp_path / f"{name}.index").write_text("damaged")
+    assert saved_run.evaluate_saved({2: 0.5, 6: 0.6}) == (True, [6])
+    for name in ("model.ckpt-4", "model.ckpt-best"):
+        assert f"{tmp_path}/{name} is damaged; it is not evaluated" in caplog.text
+    assert saved_run.history() == {2: 0.5, 6: 0.6}
+
+
+def test_nothing_but_damaged_checkpoints_is_an_error(tmp_path):
+    saved_run = SavedRun(tmp_path, {2: 0.4})
+    for name in ("model.ckpt-2", "model.ckpt-best"):
+        (tmp_path / f"{name}.index").write_text("damaged")
+    with pytest.raises(ValueError, match="no checkpoint in .* can be read, so none was evaluated"):
+        saved_run.evaluate_saved({})
+
+
+def test_a_directory_without_checkpoints_has_nothing_to_evaluate(tmp_path):
+    assert SavedRun(tmp_path, {}).evaluate_saved({}) == (False, [])
+    assert best_value(str(tmp_path)) == float("-inf")
+
+
+@pytest.mark.parametrize("content", ["", "4:4", "4:4:high"])
+def test_a_damaged_file_of_the_best_value_is_named(tmp_path, content):
+    (tmp_path / "best_trial.txt").write_text(content)
+    with pytest.raises(ValueError, match="best_trial.txt: expected step:best_step:best_value. Received: "):
+        best_value(str(tmp_path))

@@ -16,7 +16,7 @@ from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.training.checkpoints import best_or_latest
+from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
 from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import create_optimizer
@@ -76,6 +76,10 @@ def scripted(values):
     """An evaluation that returns these values, one after the other."""
     values = iter(values)
     return lambda predict: dict(accuracy=next(values), loss=0.0)
+
+
+def results(directory):
+    return json.loads((directory / "eval_results.json").read_text())
 
 
 def history(directory):
@@ -213,6 +217,27 @@ def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best
     best = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best"))
     assert best.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == 4
     assert json.loads((tmp_path / "eval_results.json").read_text())["global_step"] == 4
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_evaluation_alone_reports_what_it_measured_and_keeps_the_best_checkpoint_of_it(tables, strategy, tmp_path):
+    finetuning(strategy, tmp_path).train(tables[0], scripted([0.4, 0.8, 0.9]))
+    finetuning(strategy, tmp_path).evaluate(scripted([0.3, 0.7, 0.6]))  # on other data
+    assert results(tmp_path) == dict(accuracy=0.7, loss=0.0, global_step=4)
+    assert saved_step(str(tmp_path / "model.ckpt-best")) == 4
+    for path in tmp_path.glob("model.ckpt-[0-9]*"):
+        path.unlink()
+    finetuning(strategy, tmp_path).evaluate(scripted([0.25]))
+    assert results(tmp_path) == dict(accuracy=0.25, loss=0.0, global_step=4)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_evaluation_alone_skips_a_damaged_checkpoint_by_name(tables, strategy, tmp_path, caplog):
+    finetuning(strategy, tmp_path).train(tables[0])
+    os.truncate(tmp_path / "model.ckpt-4.data-00000-of-00001", 3000)
+    finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.6]))
+    assert [row["global_step"] for row in history(tmp_path)] == [2, 6]
+    assert f"{tmp_path}/model.ckpt-4 cannot be read as a checkpoint" in caplog.text
 
 
 def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
