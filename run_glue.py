@@ -26,7 +26,7 @@ from albert_tf.data.glue_tasks import TASKS
 from albert_tf.json_files import read_json_object
 from albert_tf.required_flags import require
 from albert_tf.training.evaluation import RESULTS
-from albert_tf.training.several_runs import best_run
+from albert_tf.training.several_runs import checkpoint_of
 
 require("data_dir")
 FLAGS = flags.FLAGS
@@ -102,10 +102,9 @@ def arguments(options: Options, name: str) -> list[str]:
 
 
 def starting_point(options: Options, name: str) -> dict[str, str]:
-    """The flag of the initial weights: for some tasks the best model of MNLI, if it has results."""
-    mnli = os.path.join(options.output_dir, "mnli")
-    has_results = tf.io.gfile.exists(os.path.join(mnli, f"{RESULTS}.json"))
-    return dict(init_checkpoint=best_run(mnli)) if name in FROM_MNLI and has_results else options.weights
+    """The flag of the initial weights: for some tasks the best model of MNLI, if there is one."""
+    mnli = checkpoint_of(os.path.join(options.output_dir, "mnli")) if name in FROM_MNLI else None
+    return dict(init_checkpoint=mnli) if mnli else options.weights
 
 
 def score(options: Options, name: str) -> float:

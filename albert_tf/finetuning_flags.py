@@ -22,8 +22,8 @@ from albert_tf.json_files import read_json_object
 from albert_tf.model_flags import check_length, default_length, starting_point, weights_reader
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
+from albert_tf.training.several_runs import saved_runs
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
@@ -40,10 +40,11 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
     flags.DEFINE_alias("seed", "random_seed")
     flags.DEFINE_bool("do_train", do_train, "Whether to train.")
     flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it "
-                      "is saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint "
-                      "if there are none.")
-    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best checkpoint in --output_dir, or its "
-                      "latest one, or --init_checkpoint, whichever exists first.")
+                      "is saved. Without it, the checkpoints of all runs in --output_dir are evaluated, or "
+                      "--init_checkpoint if there are none.")
+    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
+                      "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
+                      "no run.")
     flags.DEFINE_integer("max_seq_length", max_seq_length,
                          "Largest number of tokens of an input sequence, including special tokens. If the flag is not "
                          "set, a run in --output_dir keeps the length that it was trained with, and a new run has the "
@@ -180,8 +181,8 @@ def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
 
 def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
     """Raises ValueError if a run has checkpoints that were trained with other labels, or in another order."""
-    for directory in runs.runs.values():
-        stored = settings_in(directory).label_names if best_or_latest(directory) else None
+    for directory in saved_runs(runs.options.run.output_dir):
+        stored = settings_in(directory).label_names
         if stored is not None and stored != tuple(names):
             raise ValueError(f"{directory}: the model was trained with the labels {', '.join(stored)} ({LABEL_NAMES}), "
                              f"but those of the task are {', '.join(names)}")

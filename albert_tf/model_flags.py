@@ -23,8 +23,8 @@ from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.training.checkpoints import BEST, best_or_latest
-from albert_tf.training.several_runs import best_run
+from albert_tf.training.checkpoints import BEST
+from albert_tf.training.several_runs import checkpoint_of
 
 FLAGS = flags.FLAGS
 # The flags of this module, for the manifests of what is computed with a model.
@@ -124,9 +124,9 @@ def _model_path() -> str | None:
 
 
 def _run() -> str | None:
-    """The best or latest checkpoint of the run in --output_dir; None if there is none."""
+    """The checkpoint of the best run in --output_dir; None if there is none."""
     directory = FLAGS.output_dir if "output_dir" in FLAGS else None
-    return best_or_latest(best_run(directory)) if directory else None
+    return checkpoint_of(directory) if directory else None
 
 
 def config() -> AlbertConfig:

@@ -16,7 +16,6 @@ from albert_tf.interchange.safetensors_folder import stored_tensors
 from albert_tf.interchange.vocabulary_files import lower_case_in
 from albert_tf.json_files import parse_json_object, read_json_object
 from albert_tf.training.evaluation import read_history
-from albert_tf.training.several_runs import best_run
 from albert_tf.training.strategy import create_strategy
 
 
@@ -44,7 +43,6 @@ READERS = {
     "recipe": ("recipe.json", read_recipe),
     "task config": ("task.json", lambda path: load_task_config(str(path))),
     "manifest": ("x.manifest.json", read_manifest),
-    "summary of runs": ("eval_runs.json", lambda path: best_run(str(path.parent))),
     "history": ("eval_history.jsonl", lambda path: read_history(str(path.parent), "accuracy")),
     "JSON lines of GLUE": ("train.jsonl", lambda path: list(read_rows(str(path), dict(text_a="a")))),
     "multiple choice": ("train.jsonl", lambda path: read_json_examples(str(path))),
@@ -148,8 +146,6 @@ def test_a_tf_config_that_tensorflow_would_not_take_is_refused(monkeypatch, stra
      "line 3: 'accuracy' must be a number. Received: 'high'"),
     ("history", b'{"accuracy": 0.5}\n', "line 1: 'global_step' must be a whole number. Received: None"),
     ("history", b'{"accuracy": 0.5, "global_step": NaN}\n', "line 1: 'global_step' must be a whole number"),
-    ("summary of runs", b'{"best_run": 3}', "best_run must be the name of a folder .* Received: 3"),
-    ("summary of runs", b'{"best_run": "../elsewhere"}', "best_run must be the name .*elsewhere"),
     ("tokenizer config", b'{"do_lower_case": "yes"}', "do_lower_case must be true or false. Received: 'yes'"),
     ("index of weights", b'{"weight_map": []}', "has no weight_map"),
     ("index of weights", b'{"weight_map": {"a": {}}}', "names {}"),

@@ -48,21 +48,22 @@ def test_all_tasks_of_a_folder_are_run_and_our_row_follows_the_papers(golden, tm
 
 def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
     """Also: MNLI's weights override a TF-Hub module, and each export has its own folder."""
-    (tmp_path / "mnli").mkdir()
-    (tmp_path / "mnli" / "eval_runs.json").write_text(json.dumps(dict(best_run="seed_8")))
-    (tmp_path / "mnli" / "eval_results.json").write_text("{}")
+    for seed, accuracy in ((7, 0.4), (8, 0.6)):
+        (tmp_path / f"mnli/seed_{seed}").mkdir(parents=True)
+        (tmp_path / f"mnli/seed_{seed}/model.ckpt-best.index").touch()
+        (tmp_path / f"mnli/seed_{seed}/best_trial.txt").write_text(f"3:3:{accuracy}\n")
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
     arguments = arguments_of_tasks(tmp_path, given)
     shared = {"--data_dir=glue", "--seed=7", "--random_seed=7", "--do_train", "--do_eval"}
     assert set(arguments["rte"]) == shared | {
         "--task_name=rte", "--recipe=rte", f"--output_dir={tmp_path}/rte", "--export_dir=served/rte",
-        f"--init_checkpoint={tmp_path}/mnli/seed_8"}
+        f"--init_checkpoint={tmp_path}/mnli/seed_8/model.ckpt-best"}
     assert set(arguments["cola"]) == shared | {
         "--task_name=cola", "--recipe=cola", f"--output_dir={tmp_path}/cola", "--export_dir=served/cola",
         "--albert_hub_module_handle=module"}
 
 
-def test_a_run_of_mnli_without_results_gives_no_weights(tmp_path):
+def test_a_run_of_mnli_without_a_checkpoint_gives_no_weights(tmp_path):
     (tmp_path / "mnli").mkdir()
     given = dict(data_dir="glue", output_dir=tmp_path, init_checkpoint="given")
     assert "--init_checkpoint=given" in arguments_of_tasks(tmp_path, given)["rte"]

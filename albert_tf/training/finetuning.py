@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Iterable, Protocol
 
 import tensorflow as tf
 from absl import logging
@@ -30,13 +29,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.tasks.task import PredictingTask
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_step
-from albert_tf.training.evaluation import Evaluator, best_of, read_history, shown, write_results
+from albert_tf.training.checkpoints import Checkpoints, numbered, saved_step
+from albert_tf.training.evaluation import Evaluator, shown, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions, train
-from albert_tf.training.several_runs import write_summary
+from albert_tf.training.several_runs import checkpoint_of, run_directory, saved_runs, write_summary
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import wait_for_all
 
@@ -150,22 +149,24 @@ class FineTuning:
             if after_run is not None and is_chief(self.strategy):
                 after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
         if evaluate is not None:
-            self._summarise()
+            self._summarise(self.runs.values())
         wait_for_all(self.strategy)  # all workers may next predict with a checkpoint that the chief has saved
 
     def evaluate(self, evaluate: Evaluate) -> None:
         """Evaluates checkpoints without training.
 
-        These are --ensemble_checkpoints if set; or else all checkpoints of each run; or else --init_checkpoint.
+        These are --ensemble_checkpoints if set; or else all checkpoints of each run in output_dir, with any seed; or
+        else --init_checkpoint.
 
         Raises:
           ValueError: there is no checkpoint, or none of a run can be read.
         """
-        if self.options.ensemble_checkpoints or not any(map(best_or_latest, self.runs.values())):
+        runs = saved_runs(self.options.run.output_dir)
+        if self.options.ensemble_checkpoints or not runs:
             self._report(evaluate(lambda table: self._predictions(table, self.options.eval_batch_size)))
             return
-        for seed, directory in self.runs.items():
-            trainer, _, evaluator = self._start(seed, directory, evaluate, None)
+        for directory in runs:
+            trainer, _, evaluator = self._start(self.options.seeds[0], directory, evaluate, None)
 
             def load(prefix, step, trainer=trainer):
                 self._load_fine_tuned(trainer.model, prefix)
@@ -173,7 +174,7 @@ class FineTuning:
 
             evaluator.evaluate_saved(load)
             self._finish(directory, evaluator)
-        self._summarise()
+        self._summarise(runs)
         wait_for_all(self.strategy)
 
     def predict(self, table: FeatureTable) -> Predictions:
@@ -191,19 +192,17 @@ class FineTuning:
     def checkpoint(self) -> str:
         """The checkpoint that predicts if there is no ensemble.
 
-        This is the best run's model.ckpt-best, or its latest checkpoint, or --init_checkpoint, whichever exists first.
+        This is that of the best run in output_dir, with any seed (see checkpoint_of), or --init_checkpoint if there is
+        none.
 
         Raises:
           ValueError: there is no checkpoint.
         """
-        best = {directory: best_or_latest(directory) for directory in self.runs.values()}
-        saved = {directory: prefix for directory, prefix in best.items() if prefix}
-        if saved:
-            return saved[max(saved, key=self._best_value)]
-        if not self.options.init_checkpoint:
+        path = checkpoint_of(self.options.run.output_dir) or self.options.init_checkpoint
+        if not path:
             raise ValueError(f"there is no checkpoint in {self.options.run.output_dir}, and --init_checkpoint is not "
                              "set: train with --do_train first, or set --init_checkpoint")
-        return self.options.init_checkpoint
+        return path
 
     def serving_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
@@ -211,11 +210,11 @@ class FineTuning:
 
     @property
     def runs(self) -> dict[int, str]:
-        """The directory of each seed: output_dir/seed_N, or output_dir itself if there is only one seed."""
+        """The directory in which each seed is trained: output_dir itself if there is only one seed."""
         parent, seeds = self.options.run.output_dir, self.options.seeds
         if len(seeds) == 1:
             return {seeds[0]: parent}
-        return {seed: os.path.join(parent, f"seed_{seed}") for seed in seeds}
+        return {seed: run_directory(parent, seed) for seed in seeds}
 
     def _start(self, seed: int, directory: str, evaluate: Evaluate | None, path: str | None):
         """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
@@ -243,9 +242,9 @@ class FineTuning:
             if is_chief(self.strategy):
                 write_plot(directory, self._best_metric)
 
-    def _summarise(self) -> None:
-        if len(self.runs) > 1 and is_chief(self.strategy):
-            write_summary(self.options.run.output_dir, self.runs, self._best_metric)
+    def _summarise(self, runs: Iterable[str]) -> None:
+        if is_chief(self.strategy):
+            write_summary(self.options.run.output_dir, runs, self._best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
         results = dict(results, global_step=self.serving_step())
@@ -275,11 +274,6 @@ class FineTuning:
 
     def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
         _check_fine_tuned(self._weights.load(model, path), path)
-
-    def _best_value(self, directory: str) -> float:
-        """The best result of a run; minus infinity for a run that was never evaluated."""
-        best = best_of(read_history(directory, self._best_metric), self._best_metric)
-        return best[self._best_metric] if best else float("-inf")
 
 
 def _check_fine_tuned(report, path: str) -> None:

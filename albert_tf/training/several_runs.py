@@ -1,25 +1,51 @@
-"""Summarizes runs with different seeds: the median of each result (as in the paper for GLUE), range and deviation."""
+"""The runs in a directory: finds them and the best one, and summarizes runs with different seeds.
+
+The summary has the median of each result (as in the paper for GLUE), its range and its standard deviation.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import reprlib
+import re
 import statistics
+from typing import Iterable
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.files import write_text
-from albert_tf.json_files import read_json_object
 from albert_tf.training.checkpoints import best_or_latest
-from albert_tf.training.evaluation import best_of, logged_names, read_history, write_results
-
-_RUNS = "eval_runs.json"
+from albert_tf.training.evaluation import best_of, best_value, logged_names, read_history, write_results
 
 
-def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> None:
+def saved_runs(directory: str) -> list[str]:
+    """The runs in a directory that have a checkpoint: the directory itself, then its folders seed_N by number."""
+    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+    matches = (re.fullmatch(r"seed_(\d+)/?", name) for name in names)
+    seeds = sorted(int(match[1]) for match in matches if match)
+    return [run for run in (directory, *(run_directory(directory, seed) for seed in seeds)) if best_or_latest(run)]
+
+
+def run_directory(directory: str, seed: int) -> str:
+    """The directory of a seed's run, if there are several runs in a directory."""
+    return os.path.join(directory, f"seed_{seed}")
+
+
+def checkpoint_of(directory: str) -> str | None:
+    """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
+
+    The best run has the highest value in best_trial.txt. If no run was evaluated, it is the first of `saved_runs`.
+
+    Raises:
+      ValueError: a best_trial.txt is damaged.
+    """
+    runs = saved_runs(directory)
+    return best_or_latest(max(runs, key=best_value)) if runs else None
+
+
+def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None:
     """Writes the medians over all runs to eval_results.txt and .json, and a summary to eval_runs.json.
 
     The summary has the best run, the best results of each seed, and for each result the median, the lowest and highest
@@ -27,14 +53,15 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> Non
 
     Args:
       directory: folder of the files.
-      runs: the directory of each seed. Runs without an evaluation are ignored.
+      runs: the directories of the runs. A run without an evaluation, or in `directory` itself, is ignored.
       best_metric: the result that decides which run, and which step of a run, is the best; higher is better.
     """
-    bests = {seed: best_of(read_history(run, best_metric), best_metric) for seed, run in runs.items()}
-    evaluated = {seed: results for seed, results in bests.items() if results}
+    bests = {os.path.basename(run): best_of(read_history(run, best_metric), best_metric)
+             for run in runs if run != directory}
+    evaluated = {name: results for name, results in bests.items() if results}
     if not evaluated:
         return
-    best = max(evaluated, key=lambda seed: evaluated[seed][best_metric])
+    best = max(evaluated, key=lambda name: evaluated[name][best_metric])
     names = [name for name in evaluated[best] if name != "global_step"]
     statistics_of = {name: _statistics([results[name] for results in evaluated.values()]) for name in names}
     for name in logged_names(statistics_of):
@@ -42,23 +69,9 @@ def write_summary(directory: str, runs: dict[int, str], best_metric: str) -> Non
         logging.info("%s: median %.4f of %d runs, %.4f to %.4f, standard deviation %.4f", name, over_runs["median"],
                      len(evaluated), over_runs["lowest"], over_runs["highest"], over_runs["standard_deviation"])
     write_results(directory, {name: over_runs["median"] for name, over_runs in statistics_of.items()})
-    content = dict(best_run=os.path.basename(runs[best]), seeds=evaluated, over_runs=statistics_of)
-    write_text(os.path.join(directory, _RUNS), json.dumps(content, indent=2) + "\n")
-
-
-def best_run(directory: str) -> str:
-    """The directory of the best of several runs; the directory itself if it is that of a single run.
-
-    If none of several runs was evaluated, it is the first one that has a checkpoint.
-    """
-    path = os.path.join(directory, _RUNS)
-    if not tf.io.gfile.exists(path):
-        runs = [] if best_or_latest(directory) else sorted(tf.io.gfile.glob(os.path.join(directory, "seed_*")))
-        return next(filter(best_or_latest, runs), directory)
-    best = read_json_object(path).get("best_run")
-    if not isinstance(best, str) or os.path.basename(best) != best or best in ("", ".", ".."):
-        raise ValueError(f"{path}: best_run must be the name of a folder next to it. Received: {reprlib.repr(best)}")
-    return os.path.join(directory, best)
+    seeds = {name.removeprefix("seed_"): results for name, results in evaluated.items()}
+    content = dict(best_run=best, seeds=seeds, over_runs=statistics_of)
+    write_text(os.path.join(directory, "eval_runs.json"), json.dumps(content, indent=2) + "\n")
 
 
 def _statistics(values: list[float]) -> dict[str, float]:

@@ -194,6 +194,22 @@ def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_runs_are_found_whatever_seeds_the_command_names(tables, strategy, tmp_path):
+    finetuning(strategy, tmp_path / "two", steps=2, seeds=(5, 6)).train(tables[0], scripted([0.4, 0.9]))
+    finetuning(strategy, tmp_path / "one", steps=2, seeds=(5,)).train(tables[0], scripted([0.4]))
+    of_two = finetuning(strategy, tmp_path / "two", init_checkpoint=str(tmp_path / "one"))
+    of_one = finetuning(strategy, tmp_path / "one", seeds=(5, 6))
+    assert of_two.checkpoint() == str(tmp_path / "two" / "seed_6" / "model.ckpt-best")
+    assert of_one.checkpoint() == str(tmp_path / "one" / "model.ckpt-best")
+    of_two.evaluate(scripted([0.8, 0.2]))
+    assert results(tmp_path / "two") == dict(accuracy=0.5, loss=0.0)  # the median
+    assert [results(tmp_path / "two" / seed)["accuracy"] for seed in ("seed_5", "seed_6")] == [0.8, 0.2]
+    assert of_two.checkpoint() == str(tmp_path / "two" / "seed_5" / "model.ckpt-best")
+    of_one.evaluate(scripted([0.3]))
+    assert results(tmp_path / "one") == dict(accuracy=0.3, loss=0.0, global_step=2)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path / "a").train(tables[0])
     paths = tuple(str(tmp_path / "a" / f"model.ckpt-{step}") for step in (2, 6))

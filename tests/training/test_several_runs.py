@@ -1,9 +1,38 @@
-"""The summary of runs with different seeds."""
+"""The runs in a directory: the best one, and the summary of runs with different seeds."""
 
 import json
 import math
 
-from albert_tf.training.several_runs import write_summary
+from albert_tf.training.several_runs import checkpoint_of, saved_runs, write_summary
+
+
+def write_run(directory, best=None, name="model.ckpt-3"):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.index").write_bytes(b"")
+    if best is not None:
+        (directory / "best_trial.txt").write_text(f"3:3:{best}\n")
+
+
+def test_the_best_run_is_that_with_the_highest_value(tmp_path):
+    write_run(tmp_path, 0.6)
+    write_run(tmp_path / "seed_9", 0.7, "model.ckpt-best")
+    write_run(tmp_path / "seed_10", 0.5)
+    write_run(tmp_path / "seed_11")  # was not evaluated
+    (tmp_path / "seed_12").mkdir()  # has no checkpoint
+    assert saved_runs(str(tmp_path)) == [str(tmp_path), *(str(tmp_path / f"seed_{seed}") for seed in (9, 10, 11))]
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-best")
+    write_run(tmp_path, 0.8)
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+
+
+def test_the_lowest_seed_is_the_best_run_if_none_was_evaluated(tmp_path):
+    for seed in (10, 9):
+        write_run(tmp_path / f"seed_{seed}")
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-3")
+
+
+def test_a_directory_without_a_run_has_no_checkpoint(tmp_path):
+    assert checkpoint_of(str(tmp_path)) is None and checkpoint_of(str(tmp_path / "nowhere")) is None
 
 
 def test_a_loss_that_is_infinite_in_one_run_has_no_standard_deviation(tmp_path):
@@ -11,7 +40,7 @@ def test_a_loss_that_is_infinite_in_one_run_has_no_standard_deviation(tmp_path):
         (tmp_path / f"seed_{seed}").mkdir()
         row = dict(accuracy=0.5, loss=loss, global_step=3)
         (tmp_path / f"seed_{seed}" / "eval_history.jsonl").write_text(json.dumps(row) + "\n")
-    write_summary(str(tmp_path), {seed: str(tmp_path / f"seed_{seed}") for seed in (1, 2)}, "accuracy")
+    write_summary(str(tmp_path), [str(tmp_path / f"seed_{seed}") for seed in (1, 2)], "accuracy")
     summary = json.loads((tmp_path / "eval_runs.json").read_text())["over_runs"]
     assert math.isnan(summary["loss"]["standard_deviation"]) and summary["loss"]["highest"] == math.inf
     assert summary["accuracy"] == dict(median=0.5, lowest=0.5, highest=0.5, standard_deviation=0.0)
