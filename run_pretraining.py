@@ -231,9 +231,11 @@ def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
       ValueError: there is no checkpoint, or none can be read.
     """
     output_dir = options.run.output_dir
-    if not evaluator.evaluate_saved(lambda prefix, step: checkpoints.restore(prefix)):
-        if not options.init_checkpoint:
-            raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
+    if best_or_latest(output_dir):
+        evaluator.evaluate_saved(lambda prefix, step: checkpoints.restore(prefix))
+    elif not options.init_checkpoint:
+        raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
+    else:
         logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_checkpoint)
         evaluator.report(0)
 

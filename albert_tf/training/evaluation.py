@@ -77,15 +77,14 @@ class Evaluator:
         if self._writes and best is not None:
             write_results(self._directory, best)
 
-    def __call__(self, step: int) -> dict[str, float]:
+    def __call__(self, step: int) -> None:
         """Evaluates a step of the run, adds its results to the history, and saves it if it is the best so far."""
         results = self._history[step] = self.report(step)
         if self.best_step == step:
             self._save_best()
         self._write_history(results)
-        return results
 
-    def evaluate_saved(self, load: Callable[[str, int], object]) -> bool:
+    def evaluate_saved(self, load: Callable[[str, int], object]) -> None:
         """Evaluates the checkpoints in the directory, and then saves the best of them as model.ckpt-best.
 
         A checkpoint that cannot be loaded is skipped with a warning. The history loses results that are better than
@@ -94,11 +93,8 @@ class Evaluator:
         Args:
           load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
 
-        Returns:
-          Whether there are checkpoints.
-
         Raises:
-          ValueError: no checkpoint can be loaded.
+          ValueError: there is no checkpoint, or none can be loaded.
         """
         saved = saved_by_step(self._directory)
         evaluated: dict[int, dict[str, float]] = {}
@@ -110,9 +106,7 @@ class Evaluator:
             else:
                 evaluated[step] = self.report(step)
         if not evaluated:
-            if saved:
-                raise ValueError(f"no checkpoint in {self._directory} can be read, so none was evaluated")
-            return False
+            raise ValueError(f"no checkpoint in {self._directory} can be read, so none was evaluated")
         self._history.update(evaluated)
         while self.best_step not in evaluated:
             del self._history[self.best_step]
@@ -122,7 +116,6 @@ class Evaluator:
             self._save_best()
         for results in evaluated.values():
             self._write_history(results)
-        return True
 
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model's current weights and writes eval_results.txt."""

@@ -212,9 +212,7 @@ class FineTuning:
     def runs(self) -> dict[int, str]:
         """The directory in which each seed is trained: output_dir itself if there is only one seed."""
         parent, seeds = self.options.run.output_dir, self.options.seeds
-        if len(seeds) == 1:
-            return {seeds[0]: parent}
-        return {seed: run_directory(parent, seed) for seed in seeds}
+        return {seed: run_directory(parent, seed) if len(seeds) > 1 else parent for seed in seeds}
 
     def _start(self, seed: int, directory: str, evaluate: Evaluate | None, path: str | None):
         """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""

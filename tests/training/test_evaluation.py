@@ -17,7 +17,7 @@ def run(tmp_path):
     def evaluate(step, accuracy, **arguments):
         evaluator = Evaluator(str(tmp_path), lambda: dict(accuracy=accuracy, loss=1.0), "accuracy",
                               lambda: best.append(step), **arguments)
-        return evaluator(step)
+        evaluator(step)
 
     return evaluate, best
 
@@ -72,9 +72,10 @@ class SavedRun:
             self._evaluator(accuracies)(step)
 
     def evaluate_saved(self, accuracies):
-        """Evaluates the checkpoints. Returns (whether there are any, the steps that were saved as the best)."""
+        """Evaluates the checkpoints. Returns the steps that were saved as the best."""
         self._saved_as_best = []
-        return self._evaluator(accuracies).evaluate_saved(self.load), self._saved_as_best
+        self._evaluator(accuracies).evaluate_saved(self.load)
+        return self._saved_as_best
 
     def load(self, prefix, step):
         if prefix and "damaged" in pathlib.Path(f"{prefix}.index").read_text("latin-1"):
@@ -102,7 +103,7 @@ class SavedRun:
 
 def test_saved_checkpoints_are_compared_with_each_other_and_the_best_is_saved_once(tmp_path):
     saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.8, 6: 0.9})
-    assert saved_run.evaluate_saved({2: 0.3, 4: 0.7, 6: 0.6}) == (True, [4])
+    assert saved_run.evaluate_saved({2: 0.3, 4: 0.7, 6: 0.6}) == [4]
     assert saved_run.history() == {2: 0.3, 4: 0.7, 6: 0.6}
     assert (tmp_path / "best_trial.txt").read_text() == "6:4:0.7\n"
 
@@ -110,16 +111,16 @@ def test_saved_checkpoints_are_compared_with_each_other_and_the_best_is_saved_on
 def test_a_best_checkpoint_whose_step_has_no_other_is_evaluated_too(tmp_path):
     saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.9, 6: 0.8})
     saved_run.remove("model.ckpt-4")
-    assert saved_run.evaluate_saved({2: 0.4, 4: 0.9, 6: 0.8}) == (True, [])  # it is model.ckpt-best already
+    assert saved_run.evaluate_saved({2: 0.4, 4: 0.9, 6: 0.8}) == []  # it is model.ckpt-best already
     assert saved_run.history() == {2: 0.4, 4: 0.9, 6: 0.8}
-    assert saved_run.evaluate_saved({2: 0.5, 4: 0.1, 6: 0.6}) == (True, [6])
+    assert saved_run.evaluate_saved({2: 0.5, 4: 0.1, 6: 0.6}) == [6]
 
 
 def test_better_results_of_checkpoints_that_no_longer_exist_are_removed(tmp_path):
     saved_run = SavedRun(tmp_path, {2: 0.1, 4: 0.9, 6: 0.6})
     for step in (2, 4, 6):
         saved_run.remove(f"model.ckpt-{step}")
-    assert saved_run.evaluate_saved({4: 0.25}) == (True, [])
+    assert saved_run.evaluate_saved({4: 0.25}) == []
     assert saved_run.history() == {2: 0.1, 4: 0.25}
     assert json.loads((tmp_path / "eval_results.json").read_text()) == dict(accuracy=0.25, global_step=4)
     assert best_value(str(tmp_path)) == 0.25
@@ -129,22 +130,22 @@ def test_a_checkpoint_that_cannot_be_loaded_is_skipped_by_name(tmp_path, caplog)
     saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.9, 6: 0.6})
     for name in ("model.ckpt-4", "model.ckpt-best"):
         (tmp_path / f"{name}.index").write_text("damaged")
-    assert saved_run.evaluate_saved({2: 0.5, 6: 0.6}) == (True, [6])
+    assert saved_run.evaluate_saved({2: 0.5, 6: 0.6}) == [6]
     for name in ("model.ckpt-4", "model.ckpt-best"):
         assert f"{tmp_path}/{name} is damaged; it is not evaluated" in caplog.text
     assert saved_run.history() == {2: 0.5, 6: 0.6}
 
 
-def test_nothing_but_damaged_checkpoints_is_an_error(tmp_path):
-    saved_run = SavedRun(tmp_path, {2: 0.4})
-    for name in ("model.ckpt-2", "model.ckpt-best"):
-        (tmp_path / f"{name}.index").write_text("damaged")
+@pytest.mark.parametrize("accuracies", [{2: 0.4}, {}], ids=["damaged", "none"])
+def test_checkpoints_of_which_none_can_be_loaded_are_an_error(tmp_path, accuracies):
+    saved_run = SavedRun(tmp_path, accuracies)
+    for path in tmp_path.glob("*.index"):
+        path.write_text("damaged")
     with pytest.raises(ValueError, match="no checkpoint in .* can be read, so none was evaluated"):
         saved_run.evaluate_saved({})
 
 
-def test_a_directory_without_checkpoints_has_nothing_to_evaluate(tmp_path):
-    assert SavedRun(tmp_path, {}).evaluate_saved({}) == (False, [])
+def test_the_best_value_of_a_run_that_was_not_evaluated_is_below_any_other(tmp_path):
     assert best_value(str(tmp_path)) == float("-inf")
 
 
