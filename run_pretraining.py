@@ -52,8 +52,8 @@ flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked tokens of 
                      *bounds.PREDICTIONS)
 flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by the "
                   "rules with which the records were made.")
-flags.DEFINE_integer("masked_lm_budget", 0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
-                     *bounds.PREDICTIONS.at_least(0))
+define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
+             lower_bound=0.0)
 flags.DEFINE_bool("do_train", True, "Whether to train.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
                   "saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint if "

@@ -226,6 +226,12 @@ def test_a_batch_in_parts_is_trained_and_evaluated_as_a_whole(runs, monkeypatch)
     assert {len(split) for split in numbers} == {1, 2}
 
 
+@pytest.mark.parametrize("budget, is_dynamic", [(0, False), (0.15, True)])
+def test_a_masked_lm_budget_above_0_turns_on_dynamic_masking(session, runs, budget, is_dynamic):
+    printed = session.run(output_dir=runs.folder / f"budget {budget}", masked_lm_budget=budget, num_train_steps=1)
+    assert ("new masks in each epoch" in printed) == is_dynamic
+
+
 @pytest.mark.long
 def test_sigterm_saves_and_ends(runs):
     with runs.start("terminated", num_train_steps=10**6, save_checkpoints_steps=10**6) as process:
