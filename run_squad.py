@@ -79,8 +79,8 @@ define_float("dropout_prob", 0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the 
 define_float("null_score_diff_threshold", None, "SQuAD 2.0: a question is answered unless its null score is above this "
              "threshold. Default: the threshold with the best F1 on --predict_file, or 0 if that has no answers.")
 flags.DEFINE_bool("release_compatible", False, "Whether to do as the release: questions are left out if their "
-                  "paragraph cannot be aligned, and a question whose null score equals the best threshold is not "
-                  "answered.")
+                  "paragraph cannot be aligned, a question whose null score equals the best threshold is not "
+                  "answered, and scores count a question whose null score is above 1 as not answered.")
 flags.DEFINE_bool("ask", False, "Whether to answer questions about --context_file that are read from standard input, "
                   "one per line.")
 flags.DEFINE_string("context_file", None, "Path of the text file about which --ask answers questions.")

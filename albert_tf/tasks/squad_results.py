@@ -51,7 +51,8 @@ class Results:
 
     Args:
       squad_version: "1.1" or "2.0".
-      release_compatible: whether a question whose null score equals the threshold counts as not answered.
+      release_compatible: whether a question counts as not answered if its null score equals the threshold, and in the
+        scores if its null score is above 1.
     """
 
     def __init__(self, squad_version: str, release_compatible: bool = False):
@@ -86,7 +87,10 @@ class Results:
             return evaluate_v1(dataset, self._texts)
         scores = evaluate_v2(dataset, self._texts, self.null_odds)
         threshold = self._threshold(scores) if threshold is None else threshold
-        below, up_to = (evaluate_v2(dataset, self._answered_up_to(threshold, excluded)) for excluded in (True, False))
+        up_to = evaluate_v2(dataset, self._answered_up_to(threshold, excluded=False))
+        # The release applies the official script's threshold for probabilities to its null scores, too.
+        below = evaluate_v2(dataset, self._answered_up_to(threshold, excluded=True), self.null_odds,
+                            na_prob_thresh=1.0 if self._release_compatible else None)
         best = {name: value for name, value in scores.items() if name.startswith("best_")}
         return dict(below if self._release_compatible else up_to, **best, null_score_diff_threshold=threshold,
                     exact_below=below["exact"], f1_below=below["f1"], exact_up_to=up_to["exact"], f1_up_to=up_to["f1"])

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.data.squad import convert_examples_to_features, read_squad_examples
 from albert_tf.data.squad.question_windows import WindowPlaces
 from albert_tf.tasks.squad import SpanTask
-from albert_tf.tasks.squad_answers import AnswerOptions, answer_question
+from albert_tf.tasks.squad_answers import Answer, AnswerOptions, Candidate, answer_question
 from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2, raw_scores
 from albert_tf.tasks.squad_results import Results
 from albert_tf.text.tokenization import FullTokenizer
@@ -126,6 +126,20 @@ def test_scores_use_the_threshold_that_the_user_sets(golden):
     assert scores["null_score_diff_threshold"] == threshold != scores["best_f1_thresh"]
     expected = evaluate_v2(recorded.dataset, results.predictions(threshold))
     assert {name: scores[name] for name in expected} == expected and scores["f1"] < scores["best_f1"]
+
+
+@pytest.mark.parametrize("release_compatible, exact", [(False, 100.0), (True, 50.0)])
+def test_only_the_release_scores_null_scores_above_1_as_not_answered(release_compatible, exact):
+    """The best threshold is 2. The release counts "b", whose null score is 1.5, and "c" as not answered."""
+    null_scores, answers = dict(a=-3.0, b=1.5, c=2.0, d=4.0), dict(a=["cat"], b=["dog"], c=["owl"], d=[])
+    results = Results("2.0", release_compatible)
+    for qas_id, null_score in null_scores.items():
+        text = answers[qas_id][0] if answers[qas_id] else "frog"
+        results.add(Answer(qas_id, [Candidate(text, 0.0, 0.0)], null_score))
+    questions = [dict(id=qas_id, answers=[dict(text=text) for text in texts]) for qas_id, texts in answers.items()]
+    scores = results.scores([dict(paragraphs=[dict(qas=questions)])])
+    assert scores["null_score_diff_threshold"] == 2.0
+    assert (scores["exact"], scores["f1"], scores["best_f1"]) == (exact, exact, 100.0)
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
