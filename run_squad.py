@@ -134,12 +134,13 @@ def options_from_flags() -> Options:
     check_export(FLAGS.export_dir)
     tuning.check_purpose("ask")
     doc_stride = FLAGS.doc_stride or default_doc_stride(FLAGS.max_seq_length, FLAGS.max_query_length)
-    train_step = tuning.in_place_of("num_train_epochs", "train_step")
-    warmup_step = tuning.in_place_of("warmup_proportion", "warmup_step")
+    train_step = tuning.in_place_of(["num_train_epochs"], "train_step")
+    # A recipe's number of warm-up steps belongs to its number of training steps.
+    warmup_step = tuning.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
     return shared.from_flags(
         Options, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
         features=shared.from_flags(FeatureOptions, is_training=False, doc_stride=doc_stride),
-        finetuning=tuning.finetuning_options(train_step or 1, warmup_step or 0))
+        finetuning=tuning.finetuning_options(num_train_steps=1, num_warmup_steps=0))  # complete() sets both to train
 
 
 def main():

@@ -103,9 +103,10 @@ def apply_recipe() -> Collection[str]:
     return values.keys()
 
 
-def in_place_of(name: str, replacement: str) -> int | None:
-    """The value of flag `replacement`; None if only a recipe sets it and the command line sets flag `name` instead."""
-    return None if FLAGS[name].present and not FLAGS[replacement].present else FLAGS[replacement].value
+def in_place_of(names: Collection[str], replacement: str) -> int | None:
+    """The value of flag `replacement`; None if only a recipe sets it and the command line sets a flag in `names`."""
+    is_dropped = any(FLAGS[name].present for name in names) and not FLAGS[replacement].present
+    return None if is_dropped else FLAGS[replacement].value
 
 
 def check_purpose(*others: str) -> None:

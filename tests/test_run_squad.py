@@ -4,13 +4,17 @@ import json
 import os
 import random
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
+from in_process import loaded
 from script_process import run as run_script
 from script_session import ScriptSession
+
+from albert_tf import finetuning_flags
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -210,6 +214,19 @@ def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
     assert "30 questions, 8,144 steps of 30" in script.run(  # no records: it ends
         expect=1, train_feature_file=golden / "squad/train.json", **flags)
     assert "30 questions, 1 steps of 30" in script.run(num_train_epochs=1, **flags)
+
+
+@pytest.mark.parametrize("flags, steps, warmup_steps", [
+    (dict(), 8144, 814), (dict(num_train_epochs=2), 60, 6), (dict(train_step=50), 50, 5),
+    (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
+def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(folder, golden, flags, steps, warmup_steps):
+    with loaded("run_squad.py") as run:
+        with mock.patch.object(finetuning_flags, "new_finetuning", side_effect=ValueError) as new_finetuning:
+            run(recipe="squad_v2", train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
+                albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
+                max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)
+    options = new_finetuning.call_args.args[0]
+    assert (options.run.num_train_steps, options.trainer.num_warmup_steps) == (steps, warmup_steps)
 
 
 def test_the_releases_flags_are_taken(script, folder, golden):

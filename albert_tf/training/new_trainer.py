@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.tasks.task import Task
@@ -41,7 +42,7 @@ class TrainerOptions:
 
 
 def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions) -> Trainer:
-    """Makes a compiled trainer.
+    """Makes a compiled trainer. Warns if the warm-up of the learning rate does not end before the run.
 
     Args:
       task: the task. Its model and metrics must have been made in the strategy's scope.
@@ -52,6 +53,10 @@ def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOp
     Raises:
       ValueError: gradient_checkpointing with a TF-Hub module as the encoder.
     """
+    end_of_warmup = options.start_warmup_step + options.num_warmup_steps
+    if options.num_warmup_steps and end_of_warmup >= run.num_train_steps:
+        logging.warning("the run ends at step %d, and the learning rate's warm-up at step %d: the learning rate stays "
+                        "below its peak of %g", run.num_train_steps, end_of_warmup, options.learning_rate)
     if options.gradient_checkpointing:
         if not isinstance(task.model.albert, AlbertModel):
             raise ValueError("--gradient_checkpointing does not work with a TF-Hub module, whose layers cannot be "
