@@ -5,9 +5,9 @@
 A recipe is a JSON file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an
 earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir.
 
-If the script is started again, it continues where it stopped. training.svg in --output_dir is a chart of the
-evaluations. The recipe `continued` starts from --init_checkpoint and trains on two texts: a new one, and one like that
-of the earlier pre-training, so that the model keeps what it knows.
+If the script is started again, it continues where it stopped; if a text was changed in the meantime, this is an error.
+training.svg in --output_dir is a chart of the evaluations. The recipe `continued` starts from --init_checkpoint and
+trains on two texts: a new one, and one like that of the earlier pre-training, so that the model keeps what it knows.
 """
 
 from __future__ import annotations

@@ -17,9 +17,11 @@ import time
 from typing import Any, Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.data.tables import read_json_lines
 from albert_tf.files import write_text
+from albert_tf.input_files import changed_file, read_files, versions
 from albert_tf.json_files import check_keys
 
 FINISHED = "finished_runs.jsonl"
@@ -123,6 +125,9 @@ def run_script(script: str, **flag_values) -> None:
 class ScriptRuns:
     """Runs scripts once: a run that has finished before with the same flags is skipped.
 
+    If a file that it has read was changed, this is an error: scripts continue what they find in their output
+    directories, so to repeat the run would mix results of both versions of the file.
+
     Args:
       directory: folder of finished_runs.jsonl, which has one line per finished run.
 
@@ -141,22 +146,32 @@ class ScriptRuns:
         """Runs a script with these flags, unless it has finished with them before.
 
         Raises:
-          ValueError: see run_script.
+          ValueError: see run_script; or the run has finished, and a file that it has read was changed.
         """
-        if self.seconds(script, **flag_values) is not None:
+        command = arguments(flag_values)
+        earlier = self._earlier(script, command)
+        if earlier is not None:
+            changed = changed_file(earlier.get("files", {}))
+            if changed:
+                raise ValueError(f"{changed} has changed since {script}.py read it, and {os.path.dirname(self._path)} "
+                                 "has results of the earlier file: use another directory, or restore the file")
+            logging.info("has finished before: %s.py %s", script, shlex.join(command))
             return
-        start = time.monotonic()
+        before, start = versions(command), time.monotonic()
         run_script(script, **flag_values)
         seconds = round(time.monotonic() - start, 1)
+        run = dict(script=script, arguments=command, seconds=seconds, files=read_files(before))
         # Read again, because another process may have finished a run in the meantime.
-        finished = [*self._finished(), dict(script=script, arguments=arguments(flag_values), seconds=seconds)]
-        write_text(self._path, "".join(json.dumps(run) + "\n" for run in finished))
+        write_text(self._path, "".join(json.dumps(line) + "\n" for line in [*self._finished(), run]))
 
     def seconds(self, script: str, **flag_values) -> float | None:
         """The seconds that a run with these flags took (after its last interruption); None if it has not finished."""
-        this = script, arguments(flag_values)
-        return next((run.get("seconds", 0.0) for run in self._finished() if (run["script"], run["arguments"]) == this),
-                    None)
+        run = self._earlier(script, arguments(flag_values))
+        return None if run is None else run.get("seconds", 0.0)
+
+    def _earlier(self, script: str, command: list[str]) -> dict[str, Any] | None:
+        """The line of a finished run. Lines of earlier versions of this module have no "files"."""
+        return next((run for run in self._finished() if (run["script"], run["arguments"]) == (script, command)), None)
 
     def _finished(self) -> list[dict[str, Any]]:
         return [run for _, run in read_json_lines(self._path)] if tf.io.gfile.exists(self._path) else []

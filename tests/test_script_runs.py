@@ -1,11 +1,13 @@
 """Scripts that run one after the other: the command line, runs that are skipped, and a run that fails."""
 
+import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from albert_tf.script_runs import ScriptRuns, arguments, script_path
+from albert_tf.script_runs import FINISHED, ScriptRuns, arguments, script_path
 
 
 @pytest.fixture
@@ -48,6 +50,63 @@ def test_two_processes_with_one_folder_keep_each_others_runs(tmp_path, started):
     first.run("fill_mask", top_k=2)
     ScriptRuns(str(tmp_path)).run("fill_mask", top_k=1)
     assert len(started) == 2
+
+
+@pytest.mark.parametrize("form", ["{}", "none.txt,{}", "list"])
+def test_a_file_that_has_changed_since_a_run_read_it_is_an_error(tmp_path, started, form):
+    text = tmp_path / "text.txt"
+    text.write_text("one\n")
+    runs, flags = ScriptRuns(str(tmp_path)), dict(input_file=[str(text)] if form == "list" else form.format(text))
+    runs.run("train_vocabulary", **flags)
+    text.write_text("two\n")
+    os.utime(text, (0, 0))
+    with pytest.raises(ValueError, match=f"text.txt has changed since train_vocabulary.py read it, and {tmp_path} has"):
+        runs.run("train_vocabulary", **flags)
+    text.write_text("one\n")
+    runs.run("train_vocabulary", **flags)
+    text.unlink()
+    runs.run("train_vocabulary", **flags)
+    assert len(started) == 1
+
+
+def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
+    """Each run reads and rewrites the file, as after a run that was interrupted."""
+    records, commands = tmp_path / "train.tfrecord", []
+
+    def run(command):
+        commands.append(command)
+        records.write_text(f"{len(commands)} runs")
+        return subprocess.CompletedProcess(command, 0)
+
+    records.write_text("not all records")
+    monkeypatch.setattr(subprocess, "run", run)
+    runs = ScriptRuns(str(tmp_path))
+    for dupe_factor in (1, 2, 1):
+        runs.run("create_pretraining_data", output_file=str(records), dupe_factor=dupe_factor)
+    assert len(commands) == 2
+
+
+def test_a_run_that_an_earlier_version_has_finished_is_skipped_whatever_its_files(tmp_path, started):
+    (tmp_path / "text.txt").write_text("changed since")
+    flags = dict(input_file=str(tmp_path / "text.txt"), top_k=1)
+    line = dict(script="fill_mask", arguments=arguments(flags), seconds=4.5)
+    (tmp_path / FINISHED).write_text(json.dumps(line) + "\n")
+    ScriptRuns(str(tmp_path)).run("fill_mask", **flags)
+    assert not started and ScriptRuns(str(tmp_path)).seconds("fill_mask", **flags) == 4.5
+
+
+def test_a_run_that_is_skipped_is_logged(tmp_path, started, caplog):
+    caplog.set_level("INFO", logger="absl")
+    for _ in range(2):
+        assert "has finished before" not in caplog.text
+        ScriptRuns(str(tmp_path)).run("fill_mask", text="a [MASK]")
+    assert "has finished before: fill_mask.py '--text=a [MASK]'" in caplog.text
+
+
+def test_values_that_are_no_files_are_no_paths(tmp_path, started):
+    values = ["http://127.0.0.1/model", "a" * 5000, "a\0b", "", str(tmp_path), "gs://"]
+    ScriptRuns(str(tmp_path)).run("fill_mask", text=values)
+    assert json.loads((tmp_path / FINISHED).read_text())["files"] == {}
 
 
 def test_a_run_that_failed_is_an_error_and_runs_again(tmp_path, started):
