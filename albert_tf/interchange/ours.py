@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf.interchange.source import Source
+from albert_tf.training.checkpoints import saved_step
 
 _END = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -22,7 +23,8 @@ def our_source(checkpoint: Source) -> Source:
     """The model in one of this package's checkpoints, without optimizer, step and counters."""
     keys = {_release_name(key): key for key in checkpoint.shapes if _is_of_the_model(key)}
     return dataclasses.replace(checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
-                               read=lambda name: checkpoint.read(keys[name]))
+                               read=lambda name: checkpoint.read(keys[name]),
+                               read_step=lambda: saved_step(checkpoint.path))
 
 
 def _is_of_the_model(key: str) -> bool:

@@ -27,6 +27,7 @@ class Source:
       model: which model of from_pretrained it is, if the source names it.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as an encoder. Reading its config and using it runs its graph.
+      read_step: function that returns the step at which a run of this package saved the weights; 0 for other weights.
     """
 
     path: str
@@ -37,6 +38,7 @@ class Source:
     settings: Settings = Settings()
     model: str | None = None
     module: str | None = None
+    read_step: Callable[[], int] = lambda: 0
 
     def value(self, name: str) -> tf.Tensor:
         """The value with a release name.

@@ -56,6 +56,14 @@ class WeightsReader:
         """
         return load_source(model, self.open(path))
 
+    def step(self, path: str) -> int:
+        """The step at which a run of this package saved the weights at a path; 0 for other weights.
+
+        Raises:
+          ValueError: see open_source.
+        """
+        return open_source(path, path == self.trusted_module).read_step()
+
     def open(self, path: str) -> Source:
         """The source at a path, unshared if unshare_layers is set.
 

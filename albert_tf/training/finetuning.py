@@ -29,7 +29,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.tasks.task import PredictingTask
-from albert_tf.training.checkpoints import Checkpoints, numbered, saved_step
+from albert_tf.training.checkpoints import Checkpoints, numbered
 from albert_tf.training.evaluation import Evaluator, shown, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
@@ -60,6 +60,9 @@ class Weights(Protocol):
 
     def load(self, model: keras.Model, path: str) -> Any:
         """Loads the weights of a path into a model. Returns a report of what was restored."""
+
+    def step(self, path: str) -> int:
+        """The step at which a run saved the weights at a path; 0 for weights that no run of this package saved."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +209,7 @@ class FineTuning:
 
     def serving_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
-        return max(map(saved_step, self._serving_paths()))
+        return max(map(self._weights.step, self._serving_paths()))
 
     @property
     def runs(self) -> dict[int, str]:

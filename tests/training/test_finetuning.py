@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import tarfile
 
 import numpy as np
 import pytest
@@ -254,6 +255,20 @@ def test_evaluation_alone_skips_a_damaged_checkpoint_by_name(tables, strategy, t
     finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.6]))
     assert [row["global_step"] for row in history(tmp_path)] == [2, 6]
     assert f"{tmp_path}/model.ckpt-4 cannot be read as a checkpoint" in caplog.text
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, strategy, tmp_path, monkeypatch):
+    finetuning(strategy, tmp_path / "run", steps=2).train(tables[0])
+    archive = str(tmp_path / "run.tar.gz")
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(tmp_path / "run", "run")
+    monkeypatch.setattr("albert_tf.interchange.open_source.downloaded", lambda url: archive)
+    for path in (archive, "https://example.org/run.tar.gz"):
+        run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
+        run.evaluate(accuracy_on(tables[1]))
+        assert json.loads((tmp_path / "evaluated/eval_results.json").read_text())["global_step"] == 2
+        assert run.serving_step() == 2
 
 
 def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
