@@ -16,6 +16,7 @@ import time
 from absl import flags
 
 from albert_tf import cli
+from albert_tf.data.feature_cache import digest, fingerprint
 from albert_tf.files import write_text
 from albert_tf.interchange.shipped_models import shipped_model
 from albert_tf.json_files import read_json_object
@@ -52,7 +53,8 @@ def main() -> None:
     heading("2. Its pre-training continues on other text:")
     train_text, dev_text = write_corpus(FLAGS.corpus, folder)
     train_records, dev_records = (write_records(text, vocabulary) for text in (train_text, dev_text))
-    continued = os.path.join(folder, "continued")
+    models = models_folder(folder, train_text, dev_text)
+    continued = os.path.join(models, "continued")
     before = evaluate(MODEL, dev_records, os.path.join(folder, "before"))
     after = pretrain(train_records, dev_records, continued, init_checkpoint=MODEL, learning_rate=3e-4, steps=500)
     report_pretraining(before, after, dev_records)
@@ -60,9 +62,9 @@ def main() -> None:
 
     heading("3. Fine-tuned, with and without pre-training: were two neighbouring words of a sentence swapped?")
     task = word_order_task.write_task(train_text, dev_text, os.path.join(folder, "word_order"))
-    fine_tuned = os.path.join(folder, "fine_tuned")
+    fine_tuned = os.path.join(models, "fine_tuned")
     report_classification(fine_tune(task, fine_tuned, init_checkpoint=continued),
-                          fine_tune(task, os.path.join(folder, "not_pretrained"), albert_config_file=MODEL,
+                          fine_tune(task, os.path.join(models, "not_pretrained"), albert_config_file=MODEL,
                                     spm_model_file=vocabulary))
 
     heading("4. From raw text to a vocabulary and the first steps of a new model:")
@@ -70,7 +72,7 @@ def main() -> None:
     run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000, **WARNINGS_ONLY)
     own_records = write_records(train_text, f"{own_vocabulary}.model", suffix=".own")
     own_dev_records = write_records(dev_text, f"{own_vocabulary}.model", suffix=".own")
-    first = pretrain(own_records, own_dev_records, os.path.join(folder, "own"), albert_config_file=MODEL,
+    first = pretrain(own_records, own_dev_records, os.path.join(models, "own"), albert_config_file=MODEL,
                      spm_model_file=f"{own_vocabulary}.model", learning_rate=1e-3, steps=100)
     print(f"masked-LM accuracy after 100 steps: {first['masked_lm_accuracy']:.3f} (docs/pretraining.md says more)")
 
@@ -146,6 +148,11 @@ def write_corpus(corpus: str, folder: str, dev_every: int = 10) -> tuple[str, st
         write_text(path, "\n\n".join("\n".join(document) for document in part) + "\n")
         print(f"{path}: {len(part):,} documents, {sum(map(len, part)):,} sentences")
     return paths
+
+
+def models_folder(folder: str, *texts: str) -> str:
+    """The folder of the models of these texts. Other texts have another one, since finished runs are not repeated."""
+    return os.path.join(folder, f"models_{digest(''.join(map(fingerprint, texts)).encode())[:8]}")
 
 
 def report_pretraining(before: dict, after: dict, dev_records: str) -> None:

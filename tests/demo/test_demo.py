@@ -93,21 +93,49 @@ def test_guessing_is_the_share_of_the_most_frequent(tmp_path):
     assert baselines.baselines(path, 16, 4) == {"masked_lm_accuracy": 3 / 5, "sentence_order_accuracy": 2 / 3}
 
 
-@flagsaver.flagsaver
-def test_it_ends_with_the_command_that_opens_its_models_on_a_page(tmp_path, monkeypatch, capsys):
-    corpus, folder = tmp_path / "mine.txt", tmp_path / "out"
-    corpus.write_text("\n\n".join(f"The name of file {i} is known.\nReturn it to the caller." for i in range(20)))
-    folder.mkdir()
-    scores = itertools.count()
-    monkeypatch.setattr(demo, "run_script", lambda *_, **__: None)
+@pytest.fixture
+def models_of(tmp_path, monkeypatch, capsys):
+    """Function of a corpus: the last line that the demo prints, and the folders of the models that it trains."""
+    scores, folders = itertools.count(), []
+
+    def run_script(script, output_dir=None, **flags):
+        if flags.get("do_train") or "num_train_steps" in flags:
+            folders.append(pathlib.Path(output_dir))
+
+    monkeypatch.setattr(demo, "run_script", run_script)
     monkeypatch.setattr(demo, "read_json_object", lambda path: dict(
         masked_lm_accuracy=next(scores), sentence_order_accuracy=0.5, eval_accuracy=0.5))
     monkeypatch.setattr(demo, "baselines", lambda *_, **__: dict(masked_lm_accuracy=0, sentence_order_accuracy=0))
+    (tmp_path / "out").mkdir()
     flags.FLAGS.mark_as_parsed()
-    flags.FLAGS.output_dir, flags.FLAGS.corpus = str(folder), str(corpus)
-    demo.main()
-    python, script, *given = shlex.split(capsys.readouterr().out.splitlines()[-1].partition(": ")[2])
+
+    def run(text):
+        (tmp_path / "mine.txt").write_text(text)
+        folders.clear()
+        with flagsaver.flagsaver(output_dir=str(tmp_path / "out"), corpus=str(tmp_path / "mine.txt")):
+            demo.main()
+        return capsys.readouterr().out.splitlines()[-1], list(folders)
+
+    return run
+
+
+CORPUS = "\n\n".join(f"The name of file {i} is known.\nReturn it to the caller." for i in range(20))
+
+
+def test_each_corpus_has_models_of_its_own(models_of):
+    """A finished run is not repeated, so in the same folder it would have the results of the earlier corpus."""
+    _, first = models_of(CORPUS)
+    assert [folder.name for folder in first] == ["continued", "fine_tuned", "not_pretrained", "own"]
+    for document in (0, 1):  # of the text to evaluate on, and of the text to train on
+        _, other = models_of(CORPUS.replace(f"file {document} ", "file 99 "))
+        assert not set(first) & set(other)
+    assert models_of(CORPUS)[1] == first
+
+
+def test_it_ends_with_the_command_that_opens_its_models_on_a_page(models_of):
+    last_line, (continued, fine_tuned, *_) = models_of(CORPUS)
+    python, script, *given = shlex.split(last_line.partition(": ")[2])
     assert pathlib.Path(python).resolve() == pathlib.Path(sys.executable).resolve() and script == "serve.py"
-    assert given == [f"--init_checkpoint={folder / name}" for name in ("continued", "fine_tuned")]
+    assert given == [f"--init_checkpoint={folder}" for folder in (continued, fine_tuned)]
     with loaded("serve.py") as run:
         assert "init_checkpoint" in {flag.name for flag in run.flags}
