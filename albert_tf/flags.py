@@ -66,8 +66,8 @@ def define_training_flags(
                          "Number of steps between two checkpoints, and between two evaluations.", *bounds.STEPS)
     flags.DEFINE_integer("keep_checkpoint_max", 5,
                          "Number of the latest checkpoints to keep, besides the best one.", *bounds.STEPS)
-    flags.DEFINE_integer("iterations_per_loop", 1000, "On TPU, the number of steps between two returns to the host. "
-                         "It has no effect on other devices.", *bounds.STEPS)
+    flags.DEFINE_integer("iterations_per_loop", 1000, "On TPU, the largest number of steps between two returns to the "
+                         "host. It has no effect on other devices.", *bounds.STEPS)
     flags.DEFINE_integer("random_seed", 12345,
                          "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from typing import Callable
 
@@ -29,7 +28,7 @@ class RunOptions:
       train_batch_size: examples of a step, over all replicas.
       save_checkpoints_steps: number of steps between two checkpoints.
       keep_checkpoint_max: number of checkpoints to keep.
-      iterations_per_loop: on TPU, the number of steps between two returns to the host.
+      iterations_per_loop: on TPU, the largest number of steps between two returns to the host.
 
     Raises:
       ValueError: a value is out of range.
@@ -134,8 +133,10 @@ def train(
 def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:
     """The number of steps between two returns to the host: more than 1 on TPU only, where returning takes time.
 
-    Checkpoints are saved after a return, so the number divides save_checkpoints_steps.
+    The number is the largest divisor of save_checkpoints_steps up to iterations_per_loop, because checkpoints are saved
+    after a return.
     """
     if not devices.compiles_whole_steps(strategy):
         return 1
-    return math.gcd(options.iterations_per_loop, options.save_checkpoints_steps)
+    most = min(options.iterations_per_loop, options.save_checkpoints_steps)
+    return next(steps for steps in range(most, 0, -1) if options.save_checkpoints_steps % steps == 0)

@@ -47,11 +47,13 @@ def test_several_steps_to_a_return_to_the_host_are_the_same_steps():
     np.testing.assert_array_equal(several.model.w, fit(x).model.w)
 
 
-def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch):
-    options = RunOptions("", 100, 8, save_checkpoints_steps=1500, iterations_per_loop=1000)
+@pytest.mark.parametrize("save_checkpoints_steps, expected", [
+    (1500, 750), (999, 999), (814, 814), (5000, 1000), (1009, 1), (1, 1)])
+def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch, save_checkpoints_steps, expected):
+    options = RunOptions("", 100, 8, save_checkpoints_steps, iterations_per_loop=1000)
     assert steps_per_execution(options, tf.distribute.get_strategy()) == 1
     monkeypatch.setattr(tf.distribute, "TPUStrategy", type(tf.distribute.get_strategy()))
-    assert steps_per_execution(options, tf.distribute.get_strategy()) == 500
+    assert steps_per_execution(options, tf.distribute.get_strategy()) == expected
 
 
 @pytest.mark.parametrize("first_step, every, expected", [(0, 3, [3, 6, 8]), (2, 3, [3, 6, 8]), (0, 100, [8])])
