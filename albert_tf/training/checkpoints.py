@@ -19,6 +19,7 @@ from albert_tf.modeling.finite_weights import check_finite_weights
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
 _WRITING = ".writing."
+_LOSS_SCALE = "loss_scale/value/.ATTRIBUTES/VARIABLE_VALUE"
 # What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
 _UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 
@@ -47,6 +48,7 @@ class Checkpoints:
         self._saved_step: int | None = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
                      skipped_steps=trainer.skipped_steps, skipped_in_a_row=trainer.skipped_in_a_row)
+        self._without_loss_scale = tf.train.Checkpoint(**state)
         if trainer.loss_scale is not None:
             state["loss_scale"] = trainer.loss_scale
         self._checkpoint = tf.train.Checkpoint(**state)
@@ -74,12 +76,16 @@ class Checkpoints:
     def restore(self, prefix: str) -> int:
         """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
+        The loss scale is not changed if the checkpoint has none, because the run had another precision.
+
         Raises:
           DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
           ValueError: the checkpoint is that of another model or optimizer.
         """
         try:
-            self._checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
+            reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+            checkpoint = self._checkpoint if reader.has_tensor(_LOSS_SCALE) else self._without_loss_scale
+            checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
         except _UNREADABLE as error:
             raise DamagedCheckpoint(f"{prefix} is truncated or changed: {_first_line(error)}") from error
         except (AssertionError, ValueError) as error:

@@ -28,8 +28,8 @@ class Task:
         self.model = OneVariable(size)
 
 
-def new_run(directory, size=1000, **arguments):
-    trainer = Trainer(Task(size))
+def new_run(directory, size=1000, loss_scaling=False, **arguments):
+    trainer = Trainer(Task(size), loss_scaling=loss_scaling)
     trainer.compile(create_optimizer("lamb", num_train_steps=10, num_warmup_steps=0))
     return trainer, Checkpoints(str(directory), trainer, AlbertConfig(vocab_size=60), **arguments)
 
@@ -73,6 +73,17 @@ def test_all_of_the_run_comes_back(run):
     assert trainer.optimizer.iterations == 10 and trainer.model.w[0] == 10.0
     assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
     assert json.loads((run / "albert_config.json").read_text())["vocab_size"] == 60
+
+
+def test_a_float32_run_continues_in_float16_with_the_initial_loss_scale_and_back(run):
+    trainer, checkpoints = new_run(run, loss_scaling=True)
+    assert checkpoints.restore_latest() == 10 and trainer.model.w[0] == 10.0
+    assert trainer.loss_scale.value == 2.0**15 and trainer.loss_scale.good_steps == 0
+    trainer.loss_scale.value.assign(4.0)
+    save_at(trainer, checkpoints, 15)
+    again, checkpoints = new_run(run, loss_scaling=True)
+    assert checkpoints.restore_latest() == 15 and again.loss_scale.value == 4.0
+    assert new_run(run)[1].restore_latest() == 15
 
 
 def test_weights_that_no_run_saved_are_not_replaced(tmp_path):
