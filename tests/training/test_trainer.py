@@ -96,7 +96,28 @@ def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted(golde
     assert (trainer.skipped_steps, trainer.skipped_in_a_row, trainer.optimizer.iterations) == (1, 0, 8)
 
 
-def test_dropout_is_a_function_of_seed_and_step(golden, initial):
+def dropout_seeds(monkeypatch, trainer, step, replica):
+    """The dropout seeds of the two micro-batches of a step on a replica."""
+    seeds = []
+    monkeypatch.setattr(trainer, "_sums_over_parts", lambda micro_batch, normalizers, seed: (
+        seeds.append(tuple(seed.numpy())), ([], {}))[1])
+    trainer.optimizer.iterations.assign(step)
+    trainer._accumulated(dict(input_ids=tf.zeros([4, 3])), {}, tf.constant(replica))
+    return seeds
+
+
+def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(initial, monkeypatch):
+    def seeds(random_seed):
+        trainer = new_trainer(initial, gradient_accumulation_steps=2, random_seed=random_seed)
+        return [dropout_seeds(monkeypatch, trainer, step, replica) for step in (0, 1) for replica in (0, 1)]
+
+    ours = seeds(1)
+    assert [len(of_step) for of_step in ours] == [2, 2, 2, 2]
+    assert seeds(1) == ours
+    assert len(set(sum(ours + seeds(2), []))) == 16
+
+
+def test_dropout_is_a_function_of_the_seed(golden, initial):
     config, values = initial
     dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
     batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
