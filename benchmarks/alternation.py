@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
-from typing import Callable, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 ROOT = pathlib.Path(__file__).parents[1]
 Name = TypeVar("Name")
@@ -54,8 +55,27 @@ class Worker:
         answer = self._process.stdout.readline()
         if not answer:
             self._log.seek(0)
-            raise ValueError(f"{self._name} ended: {(self._log.read().strip().splitlines() or ['no output'])[-1]}")
+            raise ValueError(f"{self._name} ended: {_last_line(self._log.read())}")
         return answer
+
+
+def json_of(module: str, *arguments: str, python: str = sys.executable) -> Any:
+    """Runs a module of benchmarks.workers as a process and returns what it prints, parsed as JSON.
+
+    Args:
+      module, arguments, python: see Worker.
+
+    Raises:
+      ValueError: the process cannot be started, or it fails.
+    """
+    command = [python, "-m", f"benchmarks.workers.{module}", *arguments]
+    try:
+        done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True)
+    except OSError as error:
+        raise ValueError(f"{python} cannot be run: {error.strerror}") from error
+    if done.returncode:
+        raise ValueError(f"{module} {' '.join(arguments)} ended: {_last_line(done.stderr)}")
+    return json.loads(done.stdout)
 
 
 def compare(
@@ -113,3 +133,7 @@ def print_row(what: str, rates: dict[str, float], wanted: float | None) -> None:
     first, *_, last = rates.values()
     columns = "".join(f"{rate:16.0f}" for rate in rates.values())
     print(f"{what:36}{columns}{first / last:9.2f}{'' if wanted is None else format(wanted, '9.2f')}", flush=True)
+
+
+def _last_line(log: str) -> str:
+    return (log.strip().splitlines() or ["no output"])[-1]

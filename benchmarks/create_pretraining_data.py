@@ -20,6 +20,7 @@ import sentencepiece
 from absl import flags
 
 from albert_tf import cli
+from benchmarks.alternation import ROOT
 
 flags.DEFINE_string("input_file", None, "Path of a text: one sentence on each line, a blank line between documents.",
                     required=True)
@@ -28,7 +29,6 @@ flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median i
 flags.DEFINE_integer("num_workers", 2, "Number of processes of create_pretraining_data.py.", lower_bound=1)
 FLAGS = flags.FLAGS
 
-ROOT = pathlib.Path(__file__).parents[1]
 WANTED_RATIO, WANTED_MEGABYTES, WANTED_GROWTH = 0.4, 2000, 1.1
 FEW, MANY = 1, 10  # dupe_factor
 LONGER = 5  # corpora

@@ -7,17 +7,13 @@ resident memory from the first step on, as Linux reports it, less the resident m
 median of the later steps.
 """
 
-import json
-import os
-import pathlib
 import statistics
-import subprocess
-import sys
 
 from absl import flags
 
 from albert_tf import cli
 from albert_tf.config import PRESETS
+from benchmarks.alternation import json_of
 
 flags.DEFINE_enum("size", "albert_large_v2", list(PRESETS), "Name of the model size.")
 flags.DEFINE_integer("seq", 512, "Number of tokens of a row.", lower_bound=1)
@@ -27,7 +23,6 @@ flags.DEFINE_integer("steps", 3, "Number of timed steps of each process.", lower
 flags.DEFINE_bool("jit_compile", False, "Whether XLA compiles the step.")
 FLAGS = flags.FLAGS
 
-ROOT = pathlib.Path(__file__).parents[1]
 WANTED_MEMORY, WANTED_TIME = 0.5, 1.4
 
 
@@ -48,12 +43,7 @@ def main():
 def run(precision: str, gradient_checkpointing: bool) -> dict:
     """Runs benchmarks.workers.memory_of_training as a process and returns what it prints."""
     switches = ["--gradient_checkpointing"] * gradient_checkpointing + ["--jit_compile"] * FLAGS.jit_compile
-    command = [sys.executable, "-m", "benchmarks.workers.memory_of_training", FLAGS.size, str(FLAGS.seq), precision,
-               str(FLAGS.steps), *switches]
-    done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise ValueError(f"{' '.join(command)} ended with status {done.returncode}")
-    return json.loads(done.stdout)
+    return json_of("memory_of_training", FLAGS.size, str(FLAGS.seq), precision, str(FLAGS.steps), *switches)
 
 
 def summary(runs: list) -> tuple[float, float]:

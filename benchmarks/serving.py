@@ -16,13 +16,14 @@ import tempfile
 
 from absl import flags
 
-from albert_tf import cli, keras
+from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from benchmarks.alternation import Worker, latencies
+from benchmarks.precision import set_precision
 
 flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
 flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
@@ -35,7 +36,6 @@ FLAGS = flags.FLAGS
 
 WANTED = 0.8
 PEER = "hugging_face_pipeline"
-_POLICIES = dict(float32="float32", bfloat16="mixed_bfloat16")
 
 
 def main():
@@ -70,7 +70,7 @@ def masked_sentences() -> list[str]:
 
 
 def export(folder: str, precision: str) -> None:
-    keras.mixed_precision.set_global_policy(_POLICIES[precision])
+    set_precision(precision)
     model = AlbertPretrainer(AlbertConfig.preset("albert_base_v2"))
     export_mask_filling(folder, model, FullTokenizer(spm_model_file=FLAGS.spm_model_file))
 

@@ -28,9 +28,9 @@ import tensorflow as tf  # noqa: E402
 from absl import flags  # noqa: E402
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 
-from albert_tf import keras  # noqa: E402
 from albert_tf.finite import define_float  # noqa: E402
 from albert_tf.training.optimizer import create_optimizer  # noqa: E402
+from benchmarks.precision import set_precision  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402
 from benchmarks.workers.workloads import WORKLOADS  # noqa: E402
 
@@ -50,7 +50,7 @@ _COMPILED = re.compile("Xla|ProcessAsync::Start")
 def main():
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    keras.mixed_precision.set_global_policy("float32" if FLAGS.precision == "float32" else "mixed_bfloat16")
+    set_precision(FLAGS.precision)
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "onednn.log")
         with standard_output_to(log):

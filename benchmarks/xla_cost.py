@@ -19,10 +19,8 @@ fused.py), and "no chains" what it runs on TPUs. The devices:
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-import subprocess
 import tempfile
 from typing import Iterator
 from unittest import mock
@@ -33,7 +31,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import devices, keras
+from albert_tf import devices
 from albert_tf.config import AlbertConfig
 from albert_tf.finite import define_float
 from albert_tf.modeling import attention, dropout, layers
@@ -49,7 +47,8 @@ from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging import TaggingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from benchmarks.alternation import ROOT
+from benchmarks.alternation import json_of
+from benchmarks.precision import set_precision
 from benchmarks.workers.ours import random_batch
 from benchmarks.workers.workloads import WORKLOADS, with_dropout
 
@@ -81,7 +80,7 @@ _FREE = {"Const", "ExpandDims", "Identity", "IdentityN", "Placeholder", "ReadVar
 
 
 def main():
-    keras.mixed_precision.set_global_policy("float32" if FLAGS.precision == "float32" else "mixed_bfloat16")
+    set_precision(FLAGS.precision)
     workload = WORKLOADS[FLAGS.workload]
     values = dict(with_dropout(workload.config, FLAGS.dropout), num_hidden_layers=FLAGS.num_hidden_layers)
     config = AlbertConfig(**values)
@@ -155,15 +154,11 @@ def compiled_costs(task, batch: dict, compiler: str) -> dict[str, float]:
         program = os.path.join(folder, "program.pb")
         with open(program, "wb") as file:
             file.write(step.experimental_get_compiler_ir(batch)(stage="hlo_serialized"))
-        command = [FLAGS.xla_python, "-m", "benchmarks.workers.xla_program", compiler, program]
         try:
-            done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True)
-        except OSError as error:
-            raise ValueError(f"--xla_python: {FLAGS.xla_python} cannot be run: {error.strerror}") from error
-    if done.returncode:
-        raise ValueError(f"--xla_python: {' '.join(command[:-1])} ended: {done.stderr.strip().splitlines()[-1]}. The "
-                         "first lines of benchmarks/xla_cost.py say what to install")
-    return json.loads(done.stdout)
+            return json_of("xla_program", compiler, program, python=FLAGS.xla_python)
+        except ValueError as error:
+            raise ValueError(f"--xla_python: {error}. The first lines of benchmarks/xla_cost.py say what to install"
+                             ) from error
 
 
 def graph_costs(task, batch: dict) -> dict[str, float]:

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, training_batches
@@ -17,12 +16,13 @@ from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.bucket_steps import take_step_of_each_bucket
+from benchmarks.precision import set_precision
 from benchmarks.workers.serving import serve
 
 
 def make_step():
     precision, path, batch_size, max_seq_length = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
+    set_precision(precision)
     table = read_table(path, max_seq_length)
     buckets = bucket_lengths(max_seq_length, "--pad_to_max_length" in sys.argv)
     task = ClassificationTask(AlbertClassifier(AlbertConfig.preset("albert_base_v2"), 2))

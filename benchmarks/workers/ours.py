@@ -19,6 +19,7 @@ from albert_tf.tasks.squad import SpanTask
 from albert_tf.training import parts
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from benchmarks.precision import set_precision
 from benchmarks.workers.serving import serve
 from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
@@ -32,7 +33,7 @@ def make_step():
     count = 1 if one_part else parts.parts_of_cpu()
     parts.divide_threads(count)
     keras.utils.set_random_seed(1)
-    keras.mixed_precision.set_global_policy("float32" if precision == "float32" else "mixed_bfloat16")
+    set_precision(precision)
     optimizer = create_optimizer("adamw", learning_rate=1e-4, num_train_steps=10000, num_warmup_steps=0)
     if what == "step":
         return whole_step(WORKLOADS[sys.argv[3]], float(sys.argv[4]), optimizer, jit_compile, count)
