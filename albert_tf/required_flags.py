@@ -8,7 +8,10 @@ flags.disclaim_key_flags()  # --help lists a flag under the module that calls de
 
 
 def define_required(name: str, help: str) -> None:
-    """A string flag that must be given and not be empty: --output_dir=$DIRECTORY is, where the variable is not set."""
+    """Defines a string flag that must be set to a non-empty value.
+
+    (`--output_dir=$DIRECTORY` is empty if the variable is not set.)
+    """
     flags.DEFINE_string(name, None, help)
     require(name)
 

@@ -114,7 +114,7 @@ def _remove_abandoned(directory: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: str, wait: bool) -> Iterator[bool]:
-    """Locks a file or folder. Yields whether that was possible, which it is not if another process has the lock."""
+    """Locks a file or folder. Yields True; or False if another process has the lock or the file system has no locks."""
     descriptor = os.open(path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR)
     try:
         try:

@@ -36,7 +36,8 @@ class Predictor:
     def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
         """The predictions by name: one value per example, in the order of the table.
 
-        A prediction with one value per token has the length of its example's bucket.
+        A prediction with one value per token has the length to which its batch was padded, which can exceed the
+        example's own.
         """
         batches = self._strategy.distribute_datasets_from_function(
             lambda context: evaluation_batches(table, self._batch_size, self._buckets, context))
