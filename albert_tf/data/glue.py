@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Iterable, Iterator, NamedTuple
 
 from absl import logging
@@ -39,7 +38,7 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
 
     Args:
       task_name: a Task, or a name of glue_tasks.TASKS in upper or lower case.
-      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...).
+      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the task's own folder.
       split: "train", "dev" or "test".
 
     Raises:
@@ -48,7 +47,7 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
     """
     task = find_task(task_name)
     source = task.source(split)
-    path = os.path.join(data_dir, source.path)
+    path = source.path_in(data_dir)
     examples, skipped = [], 0
     for row in read_rows(path, source.columns, source.has_header):
         if isinstance(row, Row):

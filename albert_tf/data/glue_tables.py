@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Iterator
 
 import numpy as np
@@ -52,7 +51,7 @@ class GlueTables:
           ValueError: see read_examples.
         """
         source = task.source(split)
-        path = os.path.join(self.data_dir, source.path)
+        path = source.path_in(self.data_dir)
         made_from = dict(task=task.name, split=split, source=repr(source), labels=task.labels and list(task.labels),
                          file=fingerprint(path), **tokenizer_key(self.tokenizer))
         label_dtype = tf.float32 if task.is_regression else tf.int32
@@ -68,7 +67,7 @@ class GlueTables:
         return table
 
     def _has(self, task: Task, split: str) -> bool:
-        return split in task.sources and tf.io.gfile.exists(os.path.join(self.data_dir, task.sources[split].path))
+        return split in task.sources and tf.io.gfile.exists(task.sources[split].path_in(self.data_dir))
 
     def _features(self, task: Task, split: str) -> Iterator[dict]:
         examples = read_examples(task, self.data_dir, split)

@@ -6,7 +6,10 @@ To add a task, add an entry here, or write a JSON file that data/task_config.py 
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Mapping
+
+import tensorflow as tf
 
 from albert_tf.data.tables import Column
 
@@ -25,6 +28,13 @@ class Source:
     path: str  # relative to data_dir
     columns: Mapping[str, Column]
     has_header: bool = True
+
+    def path_in(self, data_dir: str) -> str:
+        """The path of the file in data_dir, which has the folders of all tasks, or is itself the folder of this one."""
+        folder, name = os.path.split(self.path)
+        path, own = os.path.join(data_dir, self.path), os.path.join(data_dir, name)
+        is_own = folder and os.path.basename(os.path.normpath(data_dir)) == folder and not tf.io.gfile.exists(path)
+        return own if is_own else path
 
 
 @dataclasses.dataclass(frozen=True)

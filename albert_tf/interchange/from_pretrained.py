@@ -81,6 +81,8 @@ def build(
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
     head = head_named(model)
+    if arguments.get("label_names") and "num_labels" in head.arguments:
+        arguments.setdefault("num_labels", len(arguments["label_names"]))
     of_source = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
     arguments = {"max_seq_length": source.settings.max_seq_length, **of_source, **arguments}
     if of_source.get("label_names") and len(of_source["label_names"]) != arguments["num_labels"]:

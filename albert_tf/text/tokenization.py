@@ -84,7 +84,8 @@ class FullTokenizer:
     def tokenize(self, text: str) -> list[str]:
         """Splits a text into pieces.
 
-        As in the release, text for a SentencePiece model must have been normalised by preprocess_text.
+        As in the release, text for a SentencePiece model must have been normalised and lower-cased by preprocess_text.
+        `encode`, and calling the tokenizer, do this themselves.
         """
         if self.sp_model:
             return encode_pieces(self.sp_model, text)

@@ -70,6 +70,11 @@ def test_names_of_tasks_need_no_hyphens(name, known):
     assert find_task(name) is find_task(known)
 
 
+def test_the_folder_of_a_task_can_be_given_itself(golden):
+    folder = golden / "glue"
+    assert read_examples("sts-b", str(folder / "STS-B"), "dev") == read_examples("sts-b", str(folder), "dev")
+
+
 def test_glues_own_name_of_mismatched_mnli_is_known(golden):
     data_dir = str(golden / "glue")
     assert read_examples("MNLI-mm", data_dir, "dev") == read_examples("mismnli", data_dir, "dev")

@@ -73,6 +73,12 @@ def test_a_file_of_keras_is_not_called_a_pickle(tmp_path):
         albert_tf.from_pretrained(str(tmp_path / "m.keras"))
 
 
+def test_the_names_of_labels_are_their_number(folder):
+    save_tf1_checkpoint(AlbertPretrainer(TINY), str(folder / "model.ckpt-best"))
+    model = albert_tf.from_pretrained(str(folder), model="classifier", label_names=("bad", "fair", "good"))
+    assert model.num_labels == 3 and model.label_names == ("bad", "fair", "good")
+
+
 def test_a_head_for_another_number_of_labels_is_said_to_have_another_shape(tmp_path, caplog):
     albert_tf.save_pretrained(AlbertClassifier(TINY, 2), str(tmp_path / "two"))
     albert_tf.from_pretrained(str(tmp_path / "two"), model="classifier", num_labels=3)
