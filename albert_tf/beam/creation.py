@@ -34,7 +34,7 @@ from albert_tf.data.pretraining import plan
 from albert_tf.data.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
 from albert_tf.data.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.data.pretraining.worker import CreationOptions, RecordMaker
-from albert_tf.data.records import CountingWriter, all_or_none, record_writer
+from albert_tf.data.records import CountingWriter, all_or_none, check_outputs, record_writer
 from albert_tf.files import listed, write_text, written_whole
 from albert_tf.json_files import read_json_object
 from albert_tf.manifests import check_output, move_with_manifest
@@ -107,10 +107,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
       ValueError: see data.pretraining.creation.create_pretraining_data.
       OSError: the pipeline failed.
     """
-    if len(set(output_files)) < len(output_files):
-        raise ValueError("two output files have the same path")
-    for path in output_files:
-        check_output(path)
+    check_outputs(output_files)
     output_files = [absolute(path) for path in output_files]
     with _folders(output_files) as folders:
         shard_files = [os.path.join(folders[os.path.dirname(path)], f"shard-{number:06d}")

@@ -7,6 +7,7 @@ size in bytes and the origin of the records. Files without a manifest (the relea
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -17,7 +18,8 @@ from absl import logging
 
 from albert_tf.files import check_is_file
 from albert_tf.json_files import read_json_object
-from albert_tf.manifests import manifest_path, written_with_manifest
+from albert_tf.manifests import check_output, manifest_path, written_with_manifest
+from albert_tf.paths import absolute
 
 # Besides its content, a TFRecord has a length (8 bytes) and two checksums (4 bytes each).
 _SMALLEST_RECORD = 16
@@ -56,6 +58,20 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
             counting = CountingWriter(writer)
             yield counting
         manifest["count"] = counting.count
+
+
+def check_outputs(paths: list[str]) -> None:
+    """Checks that record files may be written: see check_output. No two outputs may have a file or manifest in common.
+
+    Raises:
+      ValueError: two outputs have the same path or the same manifest (x and x.tfrecord), or check_output refuses one.
+    """
+    files = collections.Counter(file for path in map(absolute, paths) for file in (path, manifest_path(path)))
+    for file, count in files.items():
+        if count > 1:
+            raise ValueError(f"two of the output files would both be written to {file}: give each another name")
+    for path in paths:
+        check_output(path)
 
 
 @contextlib.contextmanager

@@ -213,8 +213,8 @@ def test_an_error_in_a_worker_leaves_the_earlier_output(create, tmp_path, text, 
 def test_other_files_are_not_replaced_and_an_output_named_twice_is_refused(create, tmp_path):
     with pytest.raises(ValueError, match="text.txt exists, and no .* says that it is an earlier output"):
         create("out.tfrecord", "text.txt")
-    with pytest.raises(ValueError, match="two output files have the same path"):
-        create("a.tfrecord", "a.tfrecord")
+    with pytest.raises(ValueError, match="two of the output files would both be written to .*/a.tfrecord"):
+        create("a.tfrecord", "./a.tfrecord")
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 

@@ -163,9 +163,15 @@ def test_a_text_without_records_is_refused_and_leaves_no_file(tmp_path, text, cr
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_an_output_named_twice_is_refused(text, create):
-    with pytest.raises(ValueError, match="two output files have the same path"):
-        create("a.tfrecord", "a.tfrecord")
+@pytest.mark.parametrize("outputs, file", [
+    (("a.tfrecord", "./a.tfrecord"), "a.tfrecord"),
+    (("a", "a.tfrecord"), "a.manifest.json"),  # a manifest describes one file
+    (("a.tfrecord", "a.manifest.json"), "a.manifest.json"),
+])
+def test_outputs_that_would_replace_each_other_are_refused(tmp_path, text, create, outputs, file):
+    with pytest.raises(ValueError, match=f"two of the output files would both be written to {tmp_path}/{file}"):
+        create(*outputs)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_the_text_is_not_replaced_by_records(tmp_path, text, create):

@@ -20,10 +20,9 @@ from albert_tf.data.pretraining import corpus as corpus_files, plan
 from albert_tf.data.pretraining.corpus import Corpus
 from albert_tf.data.pretraining.shuffle import sorted_records
 from albert_tf.data.pretraining.worker import CreationOptions, examples_of_parts, start_worker, tokenize_lines
-from albert_tf.data.records import all_or_none, record_writer
+from albert_tf.data.records import all_or_none, check_outputs, record_writer
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.files import listed
-from albert_tf.manifests import check_output
 from albert_tf.paths import local_place
 from albert_tf.progress import progress
 from albert_tf.temporary_files import temporary_folder
@@ -52,10 +51,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
         replace a file that this function did not write.
       OSError: a file cannot be written.
     """
-    if len(set(output_files)) < len(output_files):
-        raise ValueError("two output files have the same path")
-    for path in output_files:
-        check_output(path)
+    check_outputs(output_files)
     with _working_directory(output_files[0]) as work:
         with worker_pool(num_workers, start_worker, tokenizer, work) as run:
             corpus = _tokenize(run, input_files, work)
