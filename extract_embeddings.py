@@ -34,7 +34,8 @@ model_flags.define_pooling_flags(default="pooler")
 define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a comma-separated list "
                 "of paths and globs.")
 define_required("output_file", "Path of the vectors' file, which must end in .npy.")
-flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line.")
+flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. "
+                  "--pooling and --normalize must not be set then.")
 flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. Default: "
                      "the number stored with the weights, or 512 if none is stored.", *bounds.SEQ_LENGTH.at_least(3))
 flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
@@ -54,6 +55,9 @@ def main():
     row_splits_file, input_ids_file = f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
     check_output(FLAGS.output_file, *([row_splits_file, input_ids_file] if FLAGS.per_token else []))
     keras.mixed_precision.set_global_policy(FLAGS.precision)
+    for name in ("pooling", "normalize"):
+        if FLAGS.per_token and FLAGS[name].value is not None:
+            raise ValueError(f"--per_token and --{name} exclude each other: the vectors of tokens are not pooled")
     pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if FLAGS.num_shards > 1 and not pipeline_options:
         raise ValueError("--num_shards needs --engine=beam")
@@ -62,6 +66,7 @@ def main():
         raise ValueError(f"{FLAGS.input_file} has no lines")
     pooling = dataclasses.asdict(model_flags.sentence_pooling(default="pooler"))
     model = model_flags.pretrained("sentence_encoder", **pooling)
+    model_flags.check_length(FLAGS.max_seq_length, model.config)
     tokenizer = model_flags.vocabulary().tokenizer(model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
     made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))

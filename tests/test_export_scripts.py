@@ -87,6 +87,18 @@ def test_a_wrong_output_file_is_named(run, released, lines, tmp_path):
     assert printed.splitlines()[-1].startswith("extract_embeddings.py: error: --output_file must end in .npy")
 
 
+@pytest.mark.parametrize("flags, message", [
+    (dict(max_seq_length=17), "--max_seq_length=17 is more than the config's max_position_embeddings, 16"),
+    (dict(per_token=True, pooling="cls"), "--per_token and --pooling exclude each other"),
+    (dict(per_token=True, normalize=True), "--per_token and --normalize exclude each other"),
+])
+def test_vectors_that_the_flags_cannot_have_are_refused(run, released, lines, tmp_path, flags, message):
+    printed = run("extract_embeddings.py", expect=1, init_checkpoint=released[0], input_file=lines,
+                  output_file=tmp_path / "x.npy", **flags)
+    assert f"extract_embeddings.py: error: {message}" in printed.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.long
 def test_a_module_and_its_preprocessing(run, released, tmp_path):
     folder, model = released

@@ -47,7 +47,7 @@ def shards(tmp_path, ending, count=3):
 
 @pytest.mark.parametrize("per_token, pooling", [(False, None), (False, "mean"), (True, None)])
 def test_shards_one_after_the_other_are_the_vectors_of_the_local_engine(model, text, tmp_path, per_token, pooling):
-    flags = dict(model, input_file=text, per_token=per_token, batch_size=4, pooling=pooling, normalize=bool(pooling))
+    flags = dict(model, input_file=text, per_token=per_token, batch_size=4, pooling=pooling, normalize=bool(pooling) or None)
     assert run("extract_embeddings.py", flags, output_file=tmp_path / "local.npy") == 0
     assert run("extract_embeddings.py", flags, output_file=tmp_path / "beam.npy", engine="beam", num_shards=3) == 0
     made = [np.load(path) for path in shards(tmp_path, ".npy")]
