@@ -7,7 +7,7 @@ from synthetic_records import CLS, MASK, SEP, VOCAB_SIZE, example, write_records
 
 from albert_tf.data.pretraining.dynamic_masking import dynamic_masking, find_mask_id, options_of_records, original_ids
 from albert_tf.data.pretraining.masking import Masker, MaskingOptions
-from albert_tf.data.records import check_records
+from albert_tf.data.records import RecordFile, check_records
 
 SEQ, PREDICTIONS, ROWS = 64, 9, 400
 OPTIONS = MaskingOptions(PREDICTIONS)
@@ -149,3 +149,20 @@ def test_the_id_of_mask_is_read_from_records(tmp_path):
 def test_records_are_masked_as_their_manifest_says(tmp_path):
     files = check_records([write_records(tmp_path / "x.tfrecord", ngram=1, whole_words=False, masked_lm_prob=0.3)])
     assert options_of_records(files, 3) == MaskingOptions(3, masked_lm_prob=0.3, ngram=1, whole_words=False)
+
+
+def test_records_without_options_are_masked_as_the_other_records_and_a_warning_says_so(caplog):
+    described = RecordFile("b.tfrecord", 1, dict(ngram=1, masked_lm_prob=0.3))
+    options = options_of_records([RecordFile("a.tfrecord", 1, {}), described], 3)
+    assert options == MaskingOptions(3, masked_lm_prob=0.3, ngram=1)
+    assert "the 1 record file(s) whose options are unknown, such as a.tfrecord" in caplog.text
+    caplog.clear()
+    assert options_of_records([described, RecordFile("c.tfrecord", 1, described.made_from)], 3) == options
+    assert options_of_records([RecordFile("a.tfrecord", 1, {})], 3) == MaskingOptions(3)
+    assert not caplog.text
+
+
+def test_records_of_different_options_are_refused():
+    files = [RecordFile(f"{name}.tfrecord", 1, dict(ngram=ngram)) for name, ngram in (("a", 3), ("b", 1))]
+    with pytest.raises(ValueError, match="a.manifest.json and b.manifest.json have different masking options"):
+        options_of_records(files, 3)

@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import Callable, Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.data.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
 
 # The number of records from which the id of [MASK] is inferred.
 _RECORDS_TO_FIND_MASK = 200
+# The entries of a manifest that are options of the masks.
+_OPTIONS = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
 
 
 def dynamic_masking(
@@ -76,17 +79,37 @@ def original_ids(batch: dict) -> tf.Tensor:
 
 
 def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
-    """The masking options of records according to the first manifest; the release's defaults if there is none.
+    """The masking options that the manifests of the records have in common; the release's defaults if none has any.
+
+    If only some of the manifests have options, these are used for all records, with a warning.
 
     Raises:
-      ValueError: the manifest has an invalid value; the message names the manifest.
+      ValueError: a manifest has an invalid value, or two manifests have different options; the message names them.
     """
-    known = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
-    made_from = {name: files[0].made_from[name] for name in known if name in files[0].made_from}
+    with_options = [file for file in files if not file.made_from.keys().isdisjoint(_OPTIONS)]
+    if not with_options:
+        return MaskingOptions(max_predictions_per_seq)
+    first = with_options[0]
+    options = _options(first, max_predictions_per_seq)
+    for file in with_options:
+        if _options(file, max_predictions_per_seq) != options:
+            raise ValueError(f"{manifest_path(first.path)} and {manifest_path(file.path)} have different masking "
+                             "options, but new masks are drawn with the same options for all records: train on one of "
+                             "the two, or without dynamic masking")
+    if len(with_options) < len(files):
+        other = next(file for file in files if file not in with_options)
+        logging.warning("new masks: the options in %s are used for all records, also for the %d record file(s) whose "
+                        "options are unknown, such as %s", manifest_path(first.path), len(files) - len(with_options),
+                        other.path)
+    return options
+
+
+def _options(file: RecordFile, max_predictions_per_seq: int) -> MaskingOptions:
+    values = {name: file.made_from[name] for name in _OPTIONS if name in file.made_from}
     try:
-        return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **made_from})
+        return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **values})
     except ValueError as error:
-        raise ValueError(f"{manifest_path(files[0].path)}: {error}") from error
+        raise ValueError(f"{manifest_path(file.path)}: {error}") from error
 
 
 def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
