@@ -53,8 +53,8 @@ flags.DEFINE_string("eval_file", None, "Path of the sentences that --do_eval eva
                     "--train_file.")
 flags.DEFINE_string("predict_file", None, "Path of the sentences that --do_predict tags, in the same format as "
                     "--train_file or without tags.")
-flags.DEFINE_list("columns", ["0", "-1"], "Numbers of the columns of word and tag, from 0. Negative numbers count from "
-                  "the end of the line.")
+flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from the "
+                  "end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
 flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, for "
                      "sentences of more than --max_seq_length tokens. 0: half a window.",
                      *bounds.SEQ_LENGTH.at_least(0))
@@ -75,7 +75,7 @@ class Options:
     train_file: str | None
     eval_file: str | None
     predict_file: str | None
-    columns: Columns
+    columns: Columns | None
     cached_dir: str
     output_dir: str
     classifier_dropout_prob: float
@@ -97,7 +97,9 @@ def options_from_flags() -> Options:
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
-def columns_of(values: Sequence[str]) -> Columns:
+def columns_of(values: Sequence[str] | None) -> Columns | None:
+    if values is None:
+        return None
     try:
         word, tag = map(int, values)
     except ValueError as error:

@@ -5,7 +5,7 @@
 
 Columns are separated by tabs, or by spaces in a line without tabs. CoNLL-2003 has more columns, and a line that begins
 with -DOCSTART- starts a document. In a .conllu file, comments (#), multiword tokens (1-2) and empty nodes (1.1) are
-skipped.
+skipped, and the tag is the universal part of speech (UPOS) unless other columns are chosen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Columns(NamedTuple):
     tag: int = -1
 
 
-FIRST_AND_LAST = Columns()
+FIRST_AND_LAST, FORM_AND_UPOS = Columns(), Columns(1, 3)
 
 
 class Sentence(NamedTuple):
@@ -95,12 +95,13 @@ class TaggedText:
         write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def read_tagged_text(path: str, columns: Columns = FIRST_AND_LAST) -> TaggedText:
+def read_tagged_text(path: str, columns: Columns | None = None) -> TaggedText:
     """Reads a file of tagged words.
 
     Args:
       path: the file, which may be compressed (.gz, .bz2).
-      columns: the columns of word and tag. A line with a single column is a word without a tag.
+      columns: the columns of word and tag. A line with a single column is a word without a tag. Default: form and UPOS
+        in a .conllu file, or the first and the last column in other files.
 
     Raises:
       ValueError: the file is missing or has no words, a line has too few columns, or some words have tags and others
@@ -108,6 +109,7 @@ def read_tagged_text(path: str, columns: Columns = FIRST_AND_LAST) -> TaggedText
     """
     lines = tuple(existing_lines(path))
     is_conllu = uncompressed_name(path).endswith(".conllu")
+    columns = columns or (FORM_AND_UPOS if is_conllu else FIRST_AND_LAST)
     words = (_word(path, number, line, columns, is_conllu) for number, line in enumerate(lines, start=1))
     groups = itertools.groupby(words, key=lambda word: word is _BOUNDARY)
     sentences = [_sentence(path, [word for word in group if isinstance(word, _Word)])

@@ -5,7 +5,6 @@ import gzip
 import pytest
 
 from albert_tf.data.tagged_text import (
-    FIRST_AND_LAST,
     Columns,
     label_names,
     read_tagged_text,
@@ -21,15 +20,15 @@ rejects VBZ B-VP O
 Peter NNP B-NP B-PER
 """
 CONLLU = """# text = don't go
-1-2\tdon't\t_\t_
-1\tdo\tdo\tAUX
-2\tn't\tnot\tPART
-2.1\tnow\tnow\tADV
-3\tgo\tgo\tVERB
+1-2\tdon't\t_\t_\t_
+1\tdo\tdo\tAUX\tVBP
+2\tn't\tnot\tPART\tRB
+2.1\tnow\tnow\tADV\tRB
+3\tgo\tgo\tVERB\tVB
 """
 
 
-def read(tmp_path, content, columns=FIRST_AND_LAST, name="a.conll"):
+def read(tmp_path, content, columns=None, name="a.conll"):
     (tmp_path / name).write_text(content, encoding="utf-8")
     return read_tagged_text(str(tmp_path / name), columns)
 
@@ -52,7 +51,7 @@ def test_the_lines_of_conll_2003_are_read_by_columns(tmp_path):
 
 
 def test_comments_and_multiword_tokens_of_conllu_are_no_words(tmp_path):
-    text = read(tmp_path, CONLLU, Columns(1, 3), "a.conllu")
+    text = read(tmp_path, CONLLU, name="a.conllu")
     assert words_and_tags(text) == [(("do", "n't", "go"), ("AUX", "PART", "VERB"))]
     text.write_with_tags(str(tmp_path / "b.conllu"), [["X", "Y", "Z"]])
     assert (tmp_path / "b.conllu").read_text() == CONLLU.replace("AUX", "X").replace("PART", "Y").replace("VERB", "Z")
@@ -60,8 +59,10 @@ def test_comments_and_multiword_tokens_of_conllu_are_no_words(tmp_path):
 
 def test_a_compressed_file_has_the_format_of_its_content(tmp_path):
     (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(CONLLU.encode()))
-    text = read_tagged_text(str(tmp_path / "a.conllu.gz"), Columns(1, 3))
+    text = read_tagged_text(str(tmp_path / "a.conllu.gz"))
     assert words_and_tags(text) == [(("do", "n't", "go"), ("AUX", "PART", "VERB"))]
+    text = read_tagged_text(str(tmp_path / "a.conllu.gz"), Columns(1, -1))
+    assert words_and_tags(text) == [(("do", "n't", "go"), ("VBP", "RB", "VB"))]
 
 
 def test_a_hash_is_a_word_elsewhere(tmp_path):
