@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Iterator
 
 import sentencepiece
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.files import listed, write_text
 from albert_tf.manifests import check_output, written_with_manifest
@@ -26,7 +28,7 @@ _OPTIONS = dict(
     input_sentence_size=10_000_000,
     shuffle_input_sentence=True,
 )
-# In bytes. SentencePiece skips longer sentences, so a line of a megabyte does not stop the training.
+# In bytes. Longer lines are not used, so a line of a megabyte does not stop the training.
 _LONGEST_SENTENCE = 16_384
 
 
@@ -35,51 +37,68 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
 
     Args:
-      input_files: paths of UTF-8 text files, one sentence per line. The text is normalised by preprocess_text.
+      input_files: paths of UTF-8 text files, one sentence per line. The text is normalised by preprocess_text. Lines
+        of more than 16,384 bytes are not used; a warning has their number.
       model_prefix: path of the outputs without the extension.
       vocab_size: number of pieces, including the special ones.
       do_lower_case: whether to lower-case the text.
 
     Raises:
-      ValueError: the files have no text, are not UTF-8 or are too small for vocab_size, or an output would replace a
-        file that this function did not write.
+      ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, or an
+        output would replace a file that this function did not write.
     """
     check_output(f"{model_prefix}.model", f"{model_prefix}.vocab")
     model = io.BytesIO()
-    sentences = _sentences(input_files, do_lower_case)
+    text = _Text(input_files, do_lower_case)
+    sentences = text.sentences()
     first = next(sentences, None)
+    if first is None and text.num_long:
+        raise ValueError(f"all lines of {listed(input_files)} are longer than {_LONGEST_SENTENCE:,} bytes and cannot "
+                         "be used: write one sentence per line")
     if first is None:
         raise ValueError(f"there is no text in {listed(input_files)}")
-    reading_errors: list[ValueError] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_chain(first, sentences, reading_errors), model_writer=model, vocab_size=vocab_size,
+            sentence_iterator=itertools.chain([first], sentences), model_writer=model, vocab_size=vocab_size,
             max_sentence_length=_LONGEST_SENTENCE, minloglevel=1, **_OPTIONS)
     except RuntimeError as error:
-        if reading_errors:  # SentencePiece's own error has this one as text, with its stack trace
-            raise reading_errors[0] from None
+        if text.error:  # SentencePiece's own error has this one as text, with its stack trace
+            raise text.error from None
         raise ValueError(f"cannot train a vocabulary of {vocab_size} pieces (--vocab_size) on {listed(input_files)}: "
                          f"{_reason(error)}") from error
+    if text.num_long:
+        logging.warning("%s of %s lines are longer than %s bytes and are not used: write one sentence per line",
+                        f"{text.num_long:,}", f"{text.num_lines:,}", f"{_LONGEST_SENTENCE:,}")
     _write(model_prefix, model.getvalue(),
            dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case))
 
 
-def _sentences(input_files: list[str], do_lower_case: bool) -> Iterator[str]:
-    for path in input_files:
-        for line in read_lines(path):
-            sentence = preprocess_text(line, lower=do_lower_case)
-            if sentence:
-                yield sentence
+class _Text:
+    """The text of files.
 
+    Args:
+      input_files, do_lower_case: see train_vocabulary.
+    """
 
-def _chain(first: str, rest: Iterator[str], reading_errors: list[ValueError]) -> Iterator[str]:
-    """All sentences. A ValueError from reading them is also appended to `reading_errors`."""
-    yield first
-    try:
-        yield from rest
-    except ValueError as error:
-        reading_errors.append(error)
-        raise
+    def __init__(self, input_files: list[str], do_lower_case: bool):
+        self._input_files, self._do_lower_case = input_files, do_lower_case
+        self.num_lines = self.num_long = 0  # lines that have text, and those that are too long
+        self.error: ValueError | None = None  # the error that reading has raised
+
+    def sentences(self) -> Iterator[str]:
+        """The normalised lines that have text and are not too long."""
+        try:
+            for path in self._input_files:
+                for line in read_lines(path):
+                    sentence = preprocess_text(line, lower=self._do_lower_case)
+                    is_long = len(sentence.encode()) > _LONGEST_SENTENCE
+                    self.num_lines += bool(sentence)
+                    self.num_long += is_long
+                    if sentence and not is_long:
+                        yield sentence
+        except ValueError as error:
+            self.error = error
+            raise
 
 
 def _reason(error: RuntimeError) -> str:

@@ -43,11 +43,21 @@ def test_case_is_kept_if_lower_casing_is_off(tmp_path, text):
     assert any("T" in piece for piece in FullTokenizer(spm_model_file=prefix + ".model").vocab if piece not in SPECIAL)
 
 
+def test_lines_that_are_too_long_are_counted_and_the_others_make_the_vocabulary(tmp_path, text, caplog):
+    train_vocabulary([text], str(tmp_path / "all"), vocab_size=60)
+    assert not caplog.text
+    longest, longer = "a" * 16_384, "ß" * 8192 + "b"  # 16,384 and 16,385 bytes
+    (tmp_path / "long.txt").write_text(f"{longer}\n{longest}\n{TEXT}\n{longer}\n", encoding="utf-8")
+    train_vocabulary([str(tmp_path / "long.txt")], str(tmp_path / "mine"), vocab_size=60, do_lower_case=False)
+    assert "2 of 203 lines are longer than 16,384 bytes and are not used" in caplog.text
+
+
 @pytest.mark.parametrize("content, size, message", [
     (b"", 60, "there is no text in .*text.txt"),
     (b"\n \n", 60, "there is no text in .*text.txt"),
     (TEXT.encode(), 5000, r"cannot train a vocabulary of 5000 pieces \(--vocab_size\) on .*text.txt: "),
     (TEXT.encode(), 20, r"cannot train a vocabulary of 20 pieces \(--vocab_size\) on .*text.txt: "),
+    pytest.param(b"long " * 4000, 60, "all lines of .*text.txt are longer than 16,384 bytes", id="long lines"),
     (b"fine\n\xff\n", 60, r"^[^ ]*text.txt line 2: not UTF-8 \(invalid start byte\)$"),
 ])
 def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message):
