@@ -15,13 +15,11 @@ element: beam.Reshuffle draws them, and elements can be lost where a runner comp
 from __future__ import annotations
 
 import collections
-import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import json
 import os
-from typing import Any, Iterable, Iterator, NamedTuple, Tuple
+from typing import Any, Iterable, NamedTuple, Tuple
 
 import apache_beam as beam
 import tensorflow as tf
@@ -32,20 +30,17 @@ from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.pretraining import plan
 from albert_tf.data.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
+from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
 from albert_tf.data.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.data.pretraining.worker import CreationOptions, RecordMaker
-from albert_tf.data.records import CountingWriter, all_or_none, check_outputs, record_writer
+from albert_tf.data.records import CountingWriter, check_outputs
 from albert_tf.files import listed, write_text, written_whole
 from albert_tf.json_files import read_json_object
-from albert_tf.manifests import check_output, move_with_manifest
 from albert_tf.paths import absolute
-from albert_tf.temporary_files import temporary_folder
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 
 _COPIED_BYTES = 8 << 20
-# The number of outputs that are renamed at the same time. On an object store, each takes a few tenths of a second.
-_RENAMING_THREADS = 16
 
 Statistics = collections.Counter
 
@@ -109,26 +104,15 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     """
     check_outputs(output_files)
     output_files = [absolute(path) for path in output_files]
-    with _folders(output_files) as folders:
-        shard_files = [os.path.join(folders[os.path.dirname(path)], f"shard-{number:06d}")
-                       for number, path in enumerate(output_files)]
+    with temporary_shards(output_files) as shard_files:
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
                   options)
         run(pipeline_options, functools.partial(build, job))
         result = _result(job)
         statistics = Statistics(result["statistics"])
         plan.check_statistics(statistics)
-        with all_or_none(output_files):
-            _move_shards(job, output_files, result["counts"])
+        move_shards(shard_files, output_files, result["counts"], plan.made_from(options))
     return statistics
-
-
-@contextlib.contextmanager
-def _folders(output_files: list[str]) -> Iterator[dict[str, str]]:
-    """Yields a temporary folder in the directory of each output."""
-    with contextlib.ExitStack() as stack:
-        yield {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data")))
-               for directory in dict.fromkeys(map(os.path.dirname, output_files))}
 
 
 def _result(job: Job) -> dict[str, Any]:
@@ -138,21 +122,6 @@ def _result(job: Job) -> dict[str, Any]:
     if "error" in result:
         raise ValueError(result["error"])
     return result
-
-
-def _move_shards(job: Job, output_files: list[str], counts: list[int]) -> None:
-    made_from = plan.made_from(job.options)
-
-    def move(source: str, path: str, count: int) -> None:
-        if count:
-            check_output(path)
-            move_with_manifest(source, path, made_from, count=count)
-        else:
-            with record_writer(path, made_from):
-                pass  # no record has a key in this shard
-
-    with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
-        list(threads.map(move, job.shard_files, output_files, counts))
 
 
 # --- the pipeline ----------------------------------------------------------------------------------------------------

@@ -107,10 +107,14 @@ def test_a_line_longer_than_a_range_is_one_line(compare, text):
     compare()
 
 
-def test_a_shard_without_records_is_an_empty_file(compare, text):
+def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced(create, text, tmp_path):
+    outputs = [f"{number}.tfrecord" for number in range(8)]
+    create(*outputs)
     text.write_text("\n".join(SENTENCES[:2]))
-    made = compare(num_shards=8, dupe_factor=1)
-    assert made["examples"] < 8
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="shard . of 8, .* has no records, since the text gives only . examples"):
+        create(*outputs, dupe_factor=1)
+    assert contents(tmp_path) == before
 
 
 def test_paths_may_be_remote(text, tokenizer, create, tmp_path):

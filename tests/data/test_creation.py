@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.pretraining import plan
+from albert_tf.data.pretraining import creation, plan, shuffle
 from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import SegmentOptions
@@ -184,6 +184,44 @@ def test_an_earlier_output_is_replaced(tmp_path, text, create):
     create()
     create(seed=7)
     assert json.loads((tmp_path / "out.manifest.json").read_text())["made_from"]["random_seed"] == 7
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced(tmp_path, text, create):
+    outputs = [f"{number}.tfrecord" for number in range(8)]
+    create(*outputs)
+    text.write_text("\n".join(SENTENCES[:2]))
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="shard . of 8, .* has no records, since the text gives only . examples: set "
+                                         "--num_shards to a smaller number"):
+        create(*outputs, dupe_factor=1)
+    assert contents(tmp_path) == before
+
+
+def test_no_output_appears_or_is_replaced_before_all_are_complete(tmp_path, text, create, monkeypatch):
+    """A run that is killed while it writes leaves no part of its outputs, which training would accept."""
+    create("a.tfrecord", "b.tfrecord")
+    before, seen = contents(tmp_path), []
+
+    def sorted_records(*arguments):
+        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")})
+        return shuffle.sorted_records(*arguments)
+
+    monkeypatch.setattr(creation, "sorted_records", sorted_records)
+    create("a.tfrecord", "b.tfrecord", seed=7)
+    assert seen == [before, before] and contents(tmp_path) != before
+
+
+def test_an_error_while_the_outputs_are_written_leaves_the_earlier_ones(tmp_path, text, create, monkeypatch):
+    create()
+    before = contents(tmp_path)
+    monkeypatch.setattr(creation, "sorted_records", None)
+    with pytest.raises(TypeError):
+        create(seed=7)
+    assert contents(tmp_path) == before
 
 
 def test_partial_files_of_a_killed_run_are_removed(tmp_path, text, create):

@@ -18,9 +18,10 @@ import tensorflow as tf
 
 from albert_tf.data.pretraining import corpus as corpus_files, plan
 from albert_tf.data.pretraining.corpus import Corpus
+from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
 from albert_tf.data.pretraining.shuffle import sorted_records
 from albert_tf.data.pretraining.worker import CreationOptions, examples_of_parts, start_worker, tokenize_lines
-from albert_tf.data.records import all_or_none, check_outputs, record_writer
+from albert_tf.data.records import CountingWriter, check_outputs
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.files import listed
 from albert_tf.paths import local_place
@@ -37,7 +38,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     Args:
       input_files: UTF-8 text files with one sentence per line and a blank line between documents. A file whose name
         ends in .gz or .bz2 is decompressed.
-      output_files: TFRecord files to write. Each appears with its manifest when it is complete.
+      output_files: TFRecord files to write. They appear with their manifests when all are complete.
       tokenizer: the model's tokenizer.
       options: how examples are made.
       num_workers: number of processes.
@@ -47,8 +48,8 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
       (chunks of one word).
 
     Raises:
-      ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective, or an output would
-        replace a file that this function did not write.
+      ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective or for the number of
+        outputs, or an output would replace another output or a file that this function did not write.
       OSError: a file cannot be written.
     """
     check_outputs(output_files)
@@ -59,8 +60,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
             num_buckets = plan.num_buckets(corpus, options, len(output_files))
             statistics = _make_examples(run, corpus, options, num_buckets)
         plan.check_statistics(statistics)
-        with all_or_none(output_files):
-            _write_outputs(output_files, work, num_buckets, plan.made_from(options))
+        _write_outputs(output_files, work, num_buckets, plan.made_from(options))
     statistics["documents"] = len(corpus)
     return statistics
 
@@ -116,9 +116,13 @@ def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_bucke
 
 def _write_outputs(output_files: list[str], work: str, num_buckets: int, made_from: dict) -> None:
     each = num_buckets // len(output_files)
-    with progress("writing", len(output_files), " files") as done:
-        for i, path in enumerate(output_files):
-            with record_writer(path, made_from) as writer:
+    counts = []
+    with temporary_shards(output_files) as shard_files, progress("writing", len(output_files), " files") as done:
+        for i, path in enumerate(shard_files):
+            with tf.io.TFRecordWriter(path) as file:
+                writer = CountingWriter(file)
                 for record in sorted_records(work, range(i * each, (i + 1) * each)):
                     writer.write(record)
+            counts.append(writer.count)
             done(1)
+        move_shards(shard_files, output_files, counts, made_from)
