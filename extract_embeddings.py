@@ -9,6 +9,8 @@ including [CLS] and [SEP], float32 [tokens, hidden_size]. Two more files are wri
 1. vectors.npy.manifest.json lists what the vectors were made from.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import os
 
@@ -18,14 +20,17 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, keras, model_flags
-from albert_tf.array_files import array_writer, write_array
+from albert_tf.array_files import array_writer
 from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
 from albert_tf.files import expand_globs
-from albert_tf.manifests import check_output, written_with_manifest
+from albert_tf.manifests import check_output, move_with_manifest
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.progress import progress
 from albert_tf.required_flags import define_required
+from albert_tf.tasks import vector_files
 from albert_tf.tasks.embeddings import embed, token_ids
+from albert_tf.temporary_files import temporary_folder
 from albert_tf.text.lines import read_lines
 
 model_flags.define_source_flags()
@@ -49,11 +54,11 @@ _DEFAULT_LENGTH = 512  # tokens
 
 
 def main():
-    stem, ending = os.path.splitext(FLAGS.output_file)
-    if ending != ".npy":
+    if os.path.splitext(FLAGS.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
-    row_splits_file, input_ids_file = f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
-    check_output(FLAGS.output_file, *([row_splits_file, input_ids_file] if FLAGS.per_token else []))
+    output_files = shard_paths(FLAGS.output_file, FLAGS.num_shards)
+    for path in output_files:
+        check_output(path, *vector_files.companions(path, FLAGS.per_token))
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     for name in ("pooling", "normalize"):
         if FLAGS.per_token and FLAGS[name].value is not None:
@@ -74,26 +79,33 @@ def main():
         from albert_tf.beam import line_models
 
         num_lines = line_models.extract_embeddings(
-            expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer, length,
-            FLAGS.batch_size, FLAGS.per_token, made_from, pipeline_options)
+            expand_globs(FLAGS.input_file), output_files, model, tokenizer, length, FLAGS.batch_size, FLAGS.per_token,
+            made_from, pipeline_options)
         logging.info("%s: vectors of %s lines", FLAGS.output_file, f"{num_lines:,}")
         return
     rows = token_ids(tokenizer, lines, length)
-    row_splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    height = int(row_splits[-1]) if FLAGS.per_token else len(rows)
-    shape = (height, model.config.hidden_size)
-    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _), array_writer(temporary, shape) as write:
+    with temporary_folder(FLAGS.output_file) as folder:
+        source = os.path.join(folder, os.path.basename(FLAGS.output_file))
+        height = write_vectors(source, model, rows)
+        companions = dict(zip(vector_files.companions(source, FLAGS.per_token),
+                              vector_files.companions(FLAGS.output_file, FLAGS.per_token)))
+        move_with_manifest(source, FLAGS.output_file, made_from, companions)
+    logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
+
+
+def write_vectors(path: str, model: AlbertSentenceEncoder, rows: list[np.ndarray]) -> int:
+    """Writes the vectors of rows of ids, and their companions. Returns the number of vectors."""
+    lengths = np.array([len(row) for row in rows])
+    starts = np.cumsum(lengths) - lengths if FLAGS.per_token else np.arange(len(rows))
+    height = int(lengths.sum()) if FLAGS.per_token else len(rows)
+    with array_writer(path, (height, model.config.hidden_size)) as write:
         with progress("embedding", len(rows), " lines") as done:
             for vectors in embed(model, rows, FLAGS.batch_size):
-                if FLAGS.per_token:
-                    write(row_splits[vectors.text], vectors.tokens)
-                else:
-                    write(vectors.text, vectors.pooled[None])
+                write(starts[vectors.text], vectors.tokens if FLAGS.per_token else vectors.pooled[None])
                 done(1)
-        if FLAGS.per_token:
-            write_array(row_splits_file, row_splits)
-            write_array(input_ids_file, np.concatenate(rows))
-    logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
+    if FLAGS.per_token:
+        vector_files.write_token_files(path, lengths, np.concatenate(rows))
+    return height
 
 
 if __name__ == "__main__":

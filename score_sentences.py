@@ -84,8 +84,8 @@ def options_from_flags() -> Options:
 
 def main():
     options = options_from_flags()
-    if options.output_file:
-        check_output(options.output_file)  # before the scores are computed
+    for path in shard_paths(options.output_file, options.num_shards) if options.output_file else []:
+        check_output(path)  # before the scores are computed
     keras.mixed_precision.set_global_policy(options.precision)
     if options.pipeline_options:
         score_on_beam(options)

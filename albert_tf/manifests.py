@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 from albert_tf.files import check_directory, write_text
 from albert_tf.json_files import read_json_object
@@ -41,17 +41,34 @@ def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dic
         move_with_manifest(temporary, path, made_from, **more)
 
 
-def move_with_manifest(source: str, path: str, made_from: dict, **more) -> None:
-    """Renames a complete file to `path` and writes its manifest.
+def move_with_manifest(source: str, path: str, made_from: dict, companions: Mapping[str, str] | None = None, **more
+                       ) -> None:
+    """Renames a complete file to `path` and writes its manifest. An old manifest and its companions are removed first.
 
     Args:
       source: the file, on the file system of `path`.
       path, made_from, more: see write_manifest.
+      companions: the paths of complete files, and the paths next to `path` to which they are renamed. The manifest
+        lists them.
     """
+    _remove_manifest(path)
+    for companion_source, companion in (companions or {}).items():
+        tf.io.gfile.rename(companion_source, companion, overwrite=True)
+    tf.io.gfile.rename(source, path, overwrite=True)
+    if companions:
+        more["companions"] = [os.path.basename(companion) for companion in companions.values()]
+    write_manifest(path, made_from, **more)
+
+
+def _remove_manifest(path: str) -> None:
+    """Removes the manifest of a file, if there is one, and the companions that it lists."""
+    names = (read_manifest(path) or {}).get("companions", [])
     if tf.io.gfile.exists(manifest_path(path)):
         tf.io.gfile.remove(manifest_path(path))
-    tf.io.gfile.rename(source, path, overwrite=True)
-    write_manifest(path, made_from, **more)
+    for name in names:
+        companion = os.path.join(os.path.dirname(path), os.path.basename(name))
+        if tf.io.gfile.exists(companion):
+            tf.io.gfile.remove(companion)
 
 
 def write_manifest(path: str, made_from: dict, **more) -> None:

@@ -79,6 +79,8 @@ def test_a_vector_of_each_token(run, released, lines, vectors, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), np.concatenate([each.tokens for each in found]), atol=1e-5)
     np.testing.assert_array_equal(np.load(tmp_path / "x.input_ids.npy"), np.concatenate(rows))
     assert np.load(tmp_path / "x.row_splits.npy").tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+    run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
 def test_a_wrong_output_file_is_named(run, released, lines, tmp_path):

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from albert_tf import manifests
 from albert_tf.files import write_text
-from albert_tf.manifests import check_output, write_manifest
+from albert_tf.manifests import check_output, move_with_manifest, write_manifest
 
 
 def test_a_new_path_and_an_empty_file_may_be_written(tmp_path):
@@ -34,3 +35,37 @@ def test_a_manifest_replaces_only_a_manifest(tmp_path, content):
     (tmp_path / "x.manifest.json").write_text(content)
     with pytest.raises(ValueError, match="x.manifest.json exists, and no"):
         check_output(str(tmp_path / "x.tfrecord"))
+
+
+@pytest.fixture
+def move(tmp_path):
+    """move(content, *names) makes x.npy with companions."""
+
+    def move(content, *names):
+        sources = {str(tmp_path / f"new_{name}"): str(tmp_path / name) for name in ("x.npy", *names)}
+        for source in sources:
+            write_text(source, content)
+        source, path = next(iter(sources.items()))
+        del sources[source]
+        move_with_manifest(source, path, dict(seed=1), sources)
+
+    return move
+
+
+def test_a_new_output_replaces_the_companions_of_the_earlier_one_and_no_other_files(tmp_path, move):
+    (tmp_path / "x.other.npy").write_text("precious")
+    move("first", "x.a.npy", "x.b.npy")
+    assert json.loads((tmp_path / "x.npy.manifest.json").read_text())["companions"] == ["x.a.npy", "x.b.npy"]
+    move("second", "x.b.npy")
+    assert {path.name: path.read_text() for path in tmp_path.glob("x*.npy")} == {
+        "x.npy": "second", "x.b.npy": "second", "x.other.npy": "precious"}
+    move("third")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json", "x.other.npy"]
+
+
+def test_a_manifest_is_gone_before_its_files_are_replaced(tmp_path, move, monkeypatch):
+    move("first", "x.a.npy")
+    monkeypatch.setattr(manifests.tf.io.gfile, "rename", None)
+    with pytest.raises(TypeError):
+        move_with_manifest(str(tmp_path / "new"), str(tmp_path / "x.npy"), {}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from typing import Any, Callable
 
 import numpy as np
@@ -12,13 +11,14 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from albert_tf import keras
-from albert_tf.array_files import array_writer, write_array
+from albert_tf.array_files import array_writer
 from albert_tf.beam.prediction import Arrays, Block, predict_lines
 from albert_tf.files import write_text
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
 from albert_tf.tasks.sentence_scores import log_probabilities_function, score_by
+from albert_tf.tasks.vector_files import companions, write_token_files
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -30,7 +30,7 @@ def extract_embeddings(
 
     Args:
       input_files: UTF-8 text files.
-      output_files: paths of the .npy files. With per_token, each has its own .row_splits.npy and .input_ids.npy.
+      output_files: paths of the .npy files. With per_token, each has its own token_files.
       model: the encoder with its pooling.
       tokenizer: the model's tokenizer.
       max_seq_length: the largest number of tokens of a line; longer lines are truncated.
@@ -46,7 +46,7 @@ def extract_embeddings(
                                 per_token=per_token)
     write = functools.partial(_write_vectors, hidden_size=model.config.hidden_size, per_token=per_token)
     return predict_lines(input_files, output_files, _saver(model, vectors_function(model)), predict, write, made_from,
-                         options)
+                         options, functools.partial(companions, per_token=per_token))
 
 
 def score_lines(
@@ -106,11 +106,9 @@ def _write_vectors(path: str, blocks: list[Arrays], hidden_size: int, per_token:
             write(first, block["vectors"])
             first += len(block["vectors"])
     if per_token:
-        stem = os.path.splitext(path)[0]
-        lengths = [np.zeros(1, np.int64), *(block["lengths"] for block in blocks)]
-        write_array(f"{stem}.row_splits.npy", np.cumsum(np.concatenate(lengths)))
-        write_array(f"{stem}.input_ids.npy",
-                    np.concatenate([np.empty(0, np.int32), *(block["input_ids"] for block in blocks)]))
+        lengths = [np.empty(0, np.int64), *(block["lengths"] for block in blocks)]
+        input_ids = [np.empty(0, np.int32), *(block["input_ids"] for block in blocks)]
+        write_token_files(path, np.concatenate(lengths), np.concatenate(input_ids))
 
 
 def _score(model: Any, block: Block, longest: int, tokenizer: FullTokenizer, within_word_l2r: bool,

@@ -112,7 +112,7 @@ class LineJob:
 def predict_lines(
     input_files: list[str], output_files: list[str], save_model: Callable[[str], None],
     predict: Callable[[Any, Block], Arrays], write_shard: Callable[[str, list[Arrays]], None], made_from: dict,
-    options: PipelineOptions,
+    options: PipelineOptions, companions: Callable[[str], Sequence[str]] = lambda path: (),
 ) -> int:
     """Predicts for each line of texts, and returns the number of lines.
 
@@ -123,6 +123,7 @@ def predict_lines(
       predict, write_shard: see LineJob. Beam pickles them.
       made_from: the made_from entry of the manifests.
       options: the pipeline's options.
+      companions: function of the path of a shard that returns the paths of further files that write_shard writes.
 
     Raises:
       ValueError: there is no line, a line is not UTF-8 or `predict` refuses it, there is less text than shards, or an
@@ -130,7 +131,7 @@ def predict_lines(
       OSError: the pipeline failed.
     """
     for path in output_files:
-        check_output(path)
+        check_output(path, *companions(path))
     output_files = [absolute(path) for path in output_files]
     with temporary_folder(os.path.join(os.path.dirname(output_files[0]), "predict_lines")) as work:
         job = LineJob([absolute(path) for path in input_files], output_files, work, predict, write_shard)
@@ -145,8 +146,8 @@ def predict_lines(
         num_lines = sum(num_lines for _, num_lines in blocks)
         if not num_lines:
             raise ValueError(f"there are no lines in {listed(input_files)}")
-        with all_or_none(output_files):
-            _move_shards(job, made_from)
+        with all_or_none([file for path in output_files for file in (path, *companions(path))]):
+            _move_shards(job, made_from, companions)
     return num_lines
 
 
@@ -161,14 +162,10 @@ def _ranges(job: LineJob) -> list[TextRange]:
     return ranges
 
 
-def _move_shards(job: LineJob, made_from: dict) -> None:
+def _move_shards(job: LineJob, made_from: dict, companions: Callable[[str], Sequence[str]]) -> None:
     for shard, path in enumerate(job.output_files):
         source = job.shard_file(shard)
-        for name in tf.io.gfile.listdir(os.path.dirname(source)):
-            if name != os.path.basename(source) and not name.startswith("."):  # not what a killed worker left
-                tf.io.gfile.rename(os.path.join(os.path.dirname(source), name),
-                                   os.path.join(os.path.dirname(path), name), overwrite=True)
-        move_with_manifest(source, path, made_from)
+        move_with_manifest(source, path, made_from, dict(zip(companions(source), companions(path))))
 
 
 def _name(place: BatchPlace) -> str:

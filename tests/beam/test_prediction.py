@@ -47,7 +47,8 @@ def shards(tmp_path, ending, count=3):
 
 @pytest.mark.parametrize("per_token, pooling", [(False, None), (False, "mean"), (True, None)])
 def test_shards_one_after_the_other_are_the_vectors_of_the_local_engine(model, text, tmp_path, per_token, pooling):
-    flags = dict(model, input_file=text, per_token=per_token, batch_size=4, pooling=pooling, normalize=bool(pooling) or None)
+    flags = dict(model, input_file=text, per_token=per_token, batch_size=4, pooling=pooling,
+                 normalize=bool(pooling) or None)
     assert run("extract_embeddings.py", flags, output_file=tmp_path / "local.npy") == 0
     assert run("extract_embeddings.py", flags, output_file=tmp_path / "beam.npy", engine="beam", num_shards=3) == 0
     made = [np.load(path) for path in shards(tmp_path, ".npy")]
@@ -62,6 +63,23 @@ def test_shards_one_after_the_other_are_the_vectors_of_the_local_engine(model, t
         lengths = [np.diff(np.load(path)) for path in shards(tmp_path, ".row_splits.npy")]
         np.testing.assert_array_equal(np.concatenate(lengths), np.diff(np.load(tmp_path / "local.row_splits.npy")))
     assert not list(tmp_path.glob(".*"))
+
+
+def test_the_files_to_check_are_those_of_the_shards(model, text, tmp_path, capsys):
+    flags = dict(model, input_file=text, output_file=tmp_path / "beam.npy", engine="beam", num_shards=2)
+    (tmp_path / "beam.npy").write_text("precious")
+    (tmp_path / "beam.json").write_text("precious")
+    assert run("extract_embeddings.py", flags) == 0
+    assert run("score_sentences.py", dict(flags, output_file=tmp_path / "beam.json")) == 0
+    for path in shards(tmp_path, ".npy.manifest.json", 2):
+        path.unlink()
+    for path in shards(tmp_path, ".npy", 2):
+        path.unlink()
+    (tmp_path / "beam-00001-of-00002.row_splits.npy").write_text("precious")
+    assert run("extract_embeddings.py", flags, per_token=True) == 1
+    assert "beam-00001-of-00002.row_splits.npy exists, and no" in capsys.readouterr().err
+    assert all(path.read_text() == "precious" for path in (
+        tmp_path / "beam.npy", tmp_path / "beam.json", tmp_path / "beam-00001-of-00002.row_splits.npy"))
 
 
 def test_scores_are_those_of_the_local_engine(model, text, tmp_path):
