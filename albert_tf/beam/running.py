@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import logging
 import os
 import pathlib
-from typing import Callable
+from typing import Callable, Iterator, NoReturn
 
 import apache_beam as beam
 from absl import logging as absl_logging
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.runners import create_runner
 
 # Not Beam's "DirectRunner", which is Prism, a program that Beam downloads.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+# The runner whose job server has options of its own, which this process does not know.
+_JOB_SERVER_RUNNER = "PortableRunner"
 # These modules log what users need: a job's address and state. --verbosity=1 shows the log lines of all modules.
 _LOGGED = ("apache_beam.runners.dataflow", "apache_beam.runners.portability.portable_runner")
 _REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -23,26 +28,61 @@ def pipeline_options(text: str, num_workers: int) -> PipelineOptions:
 
     Args:
       text: the value of --beam_pipeline_options: "name=value,name=value". A name without "=" is an option that has no
-        value.
+        value. Names may begin with dashes.
       num_workers: number of processes of the local runner, which is the default runner.
 
     Raises:
-      ValueError: direct_running_mode=multi_threading is set.
+      ValueError: a name or a value is unknown, the runner is not installed, or direct_running_mode=multi_threading is
+        set.
     """
     if absl_logging.get_verbosity() < absl_logging.DEBUG:
         logging.getLogger("apache_beam").setLevel(logging.ERROR)
         for name in _LOGGED:
             logging.getLogger(name).setLevel(logging.INFO)
-    named = [option.strip() for option in text.split(",") if option.strip()]
-    if not any(option.startswith("runner=") for option in named):
-        named = [f"runner={_LOCAL_RUNNER}", f"direct_num_workers={num_workers}",
-                 f"direct_running_mode={'in_memory' if num_workers == 1 else 'multi_processing'}",
-                 "default_sdk_harness_log_level=WARNING", *named]
-    options = PipelineOptions([f"--{option}" for option in named])
-    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
-        raise ValueError("--beam_pipeline_options: direct_running_mode=multi_threading loses elements in Beam's local "
-                         "runner; use multi_processing")
+    named = list(filter(None, map(_name_and_value, text.split(","))))
+    if not any(name == "runner" for name, _ in named):
+        named = [("runner", _LOCAL_RUNNER), ("direct_num_workers", str(num_workers)),
+                 ("direct_running_mode", "in_memory" if num_workers == 1 else "multi_processing"),
+                 ("default_sdk_harness_log_level", "WARNING"), *named]
+    options = PipelineOptions([f"--{name}" if value is None else f"--{name}={value}" for name, value in named])
+    with _naming_the_flag():
+        _check(options, [name for name, _ in named])
     return options
+
+
+def _name_and_value(option: str) -> tuple[str, str | None] | None:
+    """"--name = value" -> ("name", "value"); the value of an option without "=" is None. None for an empty text."""
+    name, equals, value = option.partition("=")
+    name = name.strip().lstrip("-")
+    return (name, value.strip() if equals else None) if name or equals else None
+
+
+def _check(options: PipelineOptions, names: list[str]) -> None:
+    runner = options.view_as(StandardOptions).runner
+    create_runner(runner)  # imports the runner's module, which can define more options
+
+    def check_names(parser: argparse.ArgumentParser) -> None:
+        unknown = [name for name in names if f"--{name}" not in parser._option_string_actions]
+        if unknown and runner != _JOB_SERVER_RUNNER:
+            raise ValueError(f"unknown option {unknown[0]!r}")
+        parser.error = refuse  # type: ignore[method-assign]  # instead of printing the usage
+
+    def refuse(message: str) -> NoReturn:
+        raise ValueError(message)
+
+    options.get_all_options(add_extra_args_fn=check_names)
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise ValueError("direct_running_mode=multi_threading loses elements in Beam's local runner; use "
+                         "multi_processing")
+
+
+@contextlib.contextmanager
+def _naming_the_flag() -> Iterator[None]:
+    """Turns the errors of options that do not fit and of runners that are not installed into a ValueError."""
+    try:
+        yield
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ValueError(f"--beam_pipeline_options: {error}") from error
 
 
 def run(options: PipelineOptions, build: Callable[[beam.Pipeline], object]) -> None:
@@ -58,10 +98,8 @@ def run(options: PipelineOptions, build: Callable[[beam.Pipeline], object]) -> N
     # So that the local runner's worker processes can import this package.
     path = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
-    try:
+    with _naming_the_flag():
         pipeline = beam.Pipeline(options=options)
-    except (ValueError, ImportError, AttributeError) as error:  # the runner is unknown or not installed
-        raise ValueError(f"--beam_pipeline_options: {error}") from error
     build(pipeline)
     try:
         pipeline.run().wait_until_finish()
