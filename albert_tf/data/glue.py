@@ -9,9 +9,9 @@ from absl import logging
 
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.tables import Row, read_rows
-from albert_tf.data.text_windows import WindowOptions, WindowPacker
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.window_packing import WindowOptions, WindowPacker
 
 # The number of examples that are tokenized in one call.
 _CHUNK = 1000

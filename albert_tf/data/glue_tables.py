@@ -13,8 +13,8 @@ from albert_tf.data.feature_cache import cache_path, cached_table, fingerprint, 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.glue import convert_examples_to_features, read_examples
 from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.data.text_windows import WindowOptions
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.window_packing import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True)

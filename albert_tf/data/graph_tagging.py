@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_windows import is_max_context, slices, windows_of
 from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.lazy import tensorflow_text as tf_text
 from albert_tf.text.graph_packing import with_special_tokens
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_windows import is_max_context, slices, windows_of
 
 # RE2 syntax. A word is a run of letters, marks, digits and "_", or one other character that is not white space.
 _SPACE = r"[\s\p{Z}]"

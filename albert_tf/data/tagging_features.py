@@ -21,9 +21,9 @@ from albert_tf import bounds
 from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
 from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
 from albert_tf.data.tagged_text import Sentence, TaggedText
-from albert_tf.data.windows import windows
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.windows import windows
 
 SPECIAL_TOKENS = 2
 FIRST_PIECE, OTHER_PIECE = 1, 2

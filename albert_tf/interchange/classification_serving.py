@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_text_windows import pack_text_windows
-from albert_tf.data.text_windows import WindowOptions
 from albert_tf.interchange.serving import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.graph_packing import pack_texts
+from albert_tf.text.graph_window_packing import pack_text_windows
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.window_packing import WindowOptions
 
 
 def export_classification(

@@ -27,8 +27,8 @@ class AlbertClassifier(ConfiguredModel):
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
       label_names: the name of each label, in the order of the logits; None if they have no names.
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
-        (None for max_position_embeddings), and the windows of longer texts (see data/text_windows.py). The model itself
-        takes rows of any length.
+        (None for max_position_embeddings), and the windows of longer texts (see text/window_packing.py). The model
+        itself takes rows of any length.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32

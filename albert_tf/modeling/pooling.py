@@ -7,7 +7,7 @@ from typing import Mapping
 
 import tensorflow as tf
 
-from albert_tf.data.text_windows import WindowOptions
+from albert_tf.text.window_packing import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True)

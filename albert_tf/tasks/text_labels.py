@@ -7,10 +7,10 @@ from typing import Mapping, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.text_windows import WindowOptions, WindowPacker
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.window_packing import WindowOptions, WindowPacker
 
 _BATCH = 32
 

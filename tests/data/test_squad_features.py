@@ -11,7 +11,6 @@ from albert_tf.data.squad import convert_examples_to_features, read_squad_exampl
 from albert_tf.data.squad.alignment import align_paragraphs
 from albert_tf.data.squad.features import FeatureOptions, default_doc_stride, feature_blocks
 from albert_tf.data.squad.reading import SquadExample
-from albert_tf.data.windows import windows
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -184,23 +183,6 @@ def test_a_context_of_a_megabyte_is_aligned_in_linear_time(tokenizer, part):
     (aligned,) = align_paragraphs(tokenizer, [text])
     assert len(aligned.ids)
     assert time.process_time() - start < 60  # a few seconds; in quadratic time hours
-
-
-# --- windows ---------------------------------------------------------------------------------------------------------
-
-
-def test_windows_cover_the_paragraph_and_each_piece_is_at_home_in_one():
-    found = windows(100, 40, 16)
-    assert [(window.first, window.length) for window in found] == [(0, 40), (16, 40), (32, 40), (48, 40), (64, 36)]
-    homes = np.zeros(100, int)
-    for window in found:
-        homes[window.first : window.first + window.length] += window.is_max_context
-    assert (homes == 1).all()
-
-
-def test_a_stride_longer_than_the_window_leaves_nothing_out():
-    assert [(window.first, window.length) for window in windows(25, 10, 50)] == [(0, 10), (10, 10), (20, 5)]
-    assert windows(0, 10, 5) == ()
 
 
 @pytest.mark.parametrize("lengths, message", [

@@ -12,9 +12,9 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from albert_tf.data.squad.alignment import AlignedParagraph
-from albert_tf.data.windows import Window
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.windows import Window
 
 # The span, in pieces of the paragraph, of a question that has no answer.
 NO_ANSWER = (-1, -1)

@@ -15,10 +15,10 @@ from absl import logging
 from albert_tf.data.squad.alignment import AlignedParagraph, align_paragraphs
 from albert_tf.data.squad.feature_block import NO_ANSWER, BlockBuilder, FeatureBlock, SquadFeature
 from albert_tf.data.squad.reading import SquadExample
-from albert_tf.data.windows import windows
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.windows import windows
 
 FIRST_UNIQUE_ID = 1000000000
 # The number of questions of a worker's task.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_windows import is_max_context, slices, windows_of
 from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.text.graph_packing import cut, with_special_tokens
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_windows import is_max_context, slices, windows_of
 from albert_tf.text.packing import SPECIAL_TOKENS
 
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")

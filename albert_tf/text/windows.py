@@ -1,6 +1,6 @@
 """Splits a text that is too long for a sequence into overlapping windows (release: doc_spans).
 
-data/graph_windows.py does the same with TensorFlow ops.
+graph_windows.py does the same with TensorFlow ops.
 """
 
 from __future__ import annotations

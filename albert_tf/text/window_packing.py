@@ -1,14 +1,14 @@
 """Splits texts that are longer than a row into overlapping windows: several rows for each example.
 
-data/graph_text_windows.py does the same with TensorFlow ops.
+graph_window_packing.py does the same with TensorFlow ops.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.data.windows import windows
 from albert_tf.text.packing import SPECIAL_TOKENS, Ids, PairPacker
+from albert_tf.text.windows import windows
 
 _SHORTEST = SPECIAL_TOKENS + 2  # a token of each text
 

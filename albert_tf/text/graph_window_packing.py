@@ -1,13 +1,13 @@
-"""data/text_windows.py with TensorFlow ops, for SavedModels that take text."""
+"""window_packing.py with TensorFlow ops, for SavedModels that take text."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.data.graph_windows import slices, windows_of
-from albert_tf.data.text_windows import WindowOptions
 from albert_tf.text.graph_packing import kept_lengths, pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_windows import slices, windows_of
+from albert_tf.text.window_packing import WindowOptions
 
 
 def pack_text_windows(

@@ -1,4 +1,4 @@
-"""The windows of data/windows.py for several texts, as TensorFlow ops."""
+"""windows.py for several texts, as TensorFlow ops."""
 
 from __future__ import annotations
 
