@@ -124,12 +124,23 @@ def test_permutation_doubles_the_masked_features(tmp_path, text, create):
     assert max(example["masked_lm_weights"].sum() for example in made) > 5
 
 
-def test_long_documents_are_cut_for_the_workers_and_no_sentence_is_lost(tmp_path, text, create, monkeypatch):
-    text.write_text("\n".join(SENTENCES * 20))
-    monkeypatch.setattr(plan, "LONGEST_PART", 16)
-    assert create(objective="none", short=0.0, dupe_factor=1)["documents"] == 1
-    whole = create("whole.tfrecord", objective="none", short=0.0, dupe_factor=1, release_compatible=True)
-    assert whole["examples"] < sum(1 for _ in examples(tmp_path / "out.tfrecord")) < whole["examples"] + 120 / 16 + 1
+def original_tokens(example):
+    """The ids of a record without masks and without [CLS] and [SEP]."""
+    ids, masked = example["input_ids"].copy(), int(example["masked_lm_weights"].sum())
+    ids[example["masked_lm_positions"][:masked]] = example["masked_lm_ids"][:masked]
+    return [token for token in ids[: example["input_mask"].sum()].tolist() if token not in (2, 3)]
+
+
+def test_long_documents_are_cut_for_the_workers_and_no_sentence_is_lost(tmp_path, text, create, monkeypatch, tokenizer):
+    words = [piece[1:] for piece, token in tokenizer.vocab.items() if tokenizer.encode(piece[1:]) == [token]][:120]
+    text.write_text("\n".join(words))  # sentences of one token, so that no chunk is trimmed
+    monkeypatch.setattr(plan, "LONGEST_PART", 50)
+    options = dict(objective="none", short=0.0, dupe_factor=1)
+    for release_compatible, lengths in ((False, [20, 21, 21, 29, 29]), (True, [4, 29, 29, 29, 29])):
+        assert create(release_compatible=release_compatible, **options)["documents"] == 1
+        made = [original_tokens(example) for example in examples(tmp_path / "out.tfrecord")]
+        assert sorted(map(len, made)) == lengths
+        assert sorted(sum(made, [])) == sorted(tokenizer.vocab["\u2581" + word] for word in words)
 
 
 def test_a_corpus_of_one_document_pairs_with_itself_as_in_the_release(text, create):

@@ -108,12 +108,18 @@ def test_the_batch_in_which_an_epoch_ends_is_of_about_one_length_too():
     assert ranges[ends].mean() < 8 and ranges.mean() < 4  # of 32 random ones: about 25
 
 
-def test_every_epoch_has_every_example_once_in_another_order(examples):
+@pytest.mark.parametrize("group_by_length", [True, False])
+def test_every_epoch_has_every_example_once_in_another_order(tmp_path, group_by_length):
+    batches = training(table(tmp_path, 17 * BATCH), 3 * 17, group_by_length=group_by_length)
+    epochs = np.reshape([batch["example"] for batch in batches], [3, 17 * BATCH])
+    assert (np.sort(epochs, axis=1) == np.arange(17 * BATCH)).all()
+    assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
+
+
+def test_examples_are_as_frequent_as_each_other_if_batches_span_epochs(examples):
     rows = [row for batch in training(examples, 4 * WINDOW) for row in batch["example"]]
     counts = np.bincount(rows, minlength=COUNT)
     assert counts.sum() == 4 * WINDOW * BATCH and counts.max() - counts.min() <= 1
-    first, second = rows[: WINDOW * BATCH], rows[WINDOW * BATCH : 2 * WINDOW * BATCH]
-    assert first != second
 
 
 @pytest.mark.parametrize("first_step", [1, WINDOW - 1, WINDOW, 2 * WINDOW + 7])

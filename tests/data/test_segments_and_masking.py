@@ -32,7 +32,7 @@ def tokenizer():
 
 @functools.lru_cache(maxsize=None)
 def documents():
-    """[(ids, ends)], as Corpus.document returns them."""
+    """[(ids, ends)], as Corpus.sentences returns them."""
     stored = np.load(GOLDEN / "segments_docs.npz")
     found, ids, sentence = [], stored["ids"].astype(np.int32), 0
     token_ends = np.concatenate([[0], np.cumsum(stored["sentence_len"])])

@@ -27,6 +27,10 @@ def raw(folder, content):
     return str(path)
 
 
+def read_for_prediction(path):
+    return read_squad_examples(path, is_training=False)
+
+
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -128,17 +132,22 @@ def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": []} {"data": []}', "expected its end, got '{"), (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
-    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8"),
+    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8")])
+@pytest.mark.parametrize("read", [survey, read_for_prediction])
+def test_a_file_that_is_not_squad_is_refused(tmp_path, content, message, read):
+    with pytest.raises(ValueError, match=message):
+        read(raw(tmp_path, content))
+
+
+@pytest.mark.parametrize("content, message", [
     (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
      r"qas\[0\]: 'question' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context': '.ud83d' is half of a")])
-def test_a_file_that_is_not_squad_is_refused(tmp_path, content, message):
-    path = raw(tmp_path, content)
+def test_a_wrong_value_is_named(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
-        survey(path)
-        read_squad_examples(path, is_training=False)
+        read_for_prediction(raw(tmp_path, content))
 
 
 @pytest.mark.parametrize("wrong, message", [

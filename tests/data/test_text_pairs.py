@@ -34,7 +34,9 @@ def test_a_line_is_a_pair_with_itself(tmp_path):
 
 def test_scores_of_sts_b_are_cosines(golden):
     pairs = read_scored_pairs(find_task("sts-b"), str(golden / "glue"), "dev", 5.0)
-    assert pairs and all(0 <= pair.cosine <= 1 for pair in pairs)
+    scores = [2.271, 1.821, 3.708, 1.903, 4.448, 0.391]  # the last column of dev.tsv
+    assert [pair.cosine for pair in pairs] == pytest.approx([score / 5 for score in scores])
+    assert (pairs[3].second, pairs[4].second) == ("A dessert was served near the glasshouse.", "Zoë measured things.")
     with pytest.raises(ValueError, match="the task rte must be a regression of two texts, as sts-b is"):
         read_scored_pairs(find_task("rte"), str(golden / "glue"), "dev", 5.0)
 

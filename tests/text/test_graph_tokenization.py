@@ -116,8 +116,8 @@ def test_pieces_are_placed_in_the_text_as_it_was_before_normalisation(word_piece
 
 def test_a_comma_after_a_digit_is_a_separate_piece(sentence_pieces):
     assert placed(sentence_pieces, "in 1,234 of") == [
-        ("\u2581in", "in"), ("\u2581", ""), ("\u2581", ""), ("1", "1"), (",", ","),
-        *placed(sentence_pieces, "in 1,234 of")[5:]]
+        ("\u2581in", "in"), ("\u2581", ""), ("\u2581", ""), ("1", "1"), (",", ","), ("2", "2"), ("3", "3"), ("4", "4"),
+        ("\u2581of", "of")]
 
 
 def test_offsets_are_of_the_text_and_in_order(spm, cases):
