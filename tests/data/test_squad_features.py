@@ -201,10 +201,13 @@ def test_an_empty_question_has_features_and_an_empty_context_has_none(tokenizer)
     assert features[0].tokens[:2] == ["[CLS]", "[SEP]"]
 
 
-def test_an_answer_that_cannot_be_placed_is_left_out_of_training(tokenizer):
-    examples = [SquadExample("a", "Who?", " \n ", "\n", 1), SquadExample("b", "Who?", "Ada did.", "Ada", 0)]
+def test_an_answer_that_cannot_be_placed_and_an_empty_context_are_left_out_of_training_and_counted(tokenizer, caplog):
+    examples = [SquadExample("a", "Who?", " \n ", "\n", 1), SquadExample("b", "Who?", "Ada did.", "Ada", 0),
+                SquadExample("c", "Who?", " ", "", -1, is_impossible=True),
+                SquadExample("d", "Who?", "\u0301", "", -1, is_impossible=True)]
     features = convert_examples_to_features(examples, tokenizer, 32, 8, 8, is_training=True)
     assert [feature.qas_id for feature in features] == ["b"]
+    assert "3 questions left out" in caplog.text
 
 
 @pytest.mark.real_data

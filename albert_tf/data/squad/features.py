@@ -118,7 +118,8 @@ def paragraphs_with_features(
             left_out += unplaced
             yield chunk, block
     if left_out:
-        logging.warning("%d questions left out: %s", left_out, "their answer or paragraph could not be aligned")
+        logging.warning("%d questions left out: their answer or paragraph could not be aligned, or their paragraph is "
+                        "empty", left_out)
 
 
 def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[list[SquadExample]], int]]:
@@ -166,11 +167,11 @@ def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int)
 
 
 def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[int, int] | None:
-    """The first and last piece of the answer; NO_ANSWER if there is none; None if it cannot be aligned."""
-    if example.is_impossible:
-        return NO_ANSWER
+    """The first and last piece of the answer; NO_ANSWER if there is none; None if the question must be left out."""
     if not len(paragraph.ids):
         return None
+    if example.is_impossible:
+        return NO_ANSWER
     answer, start = example.answer
     span = paragraph.pieces_of(start, start + len(answer) - 1)
     return span if span[0] <= span[1] else None
