@@ -3,7 +3,7 @@
     ranges of text --(ReadLines)--> blocks of lines --(RunInference)--> predictions --(WriteBlock)--> files
         --(WriteShard)--> outputs
 
-As in creation.py, whatever a stage writes appears under its name when it is whole, and keys are functions of elements.
+As in creation.py, a file appears under its name when it is complete, and keys are functions of elements.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _ranges(job: LineJob) -> list[TextRange]:
     """The ranges of the text, at least as many as there are shards."""
     num_shards = len(job.output_files)
     size = sum(tf.io.gfile.stat(path).length for path in job.input_files)
-    ranges = text_ranges(job.input_files, size // num_shards)
+    ranges = text_ranges(job.input_files, max(1, size // num_shards))
     if len(ranges) < num_shards:
         raise ValueError(f"--num_shards must be at most {len(ranges)}, the number of parts into which the text can be "
                          f"divided. Received: {num_shards}")
@@ -220,7 +220,7 @@ class LineModel(ModelHandler):
         return tf.saved_model.load(self._job.model_folder)
 
     def run_inference(self, batch: Sequence[Block], model: Any, inference_args=None) -> Iterable[tuple[int, Arrays]]:
-        """Yields the number of lines and the predictions of each block."""
+        """Returns the number of lines and the predictions of each block."""
         return [self._prediction(model, block) for block in batch]
 
     def _prediction(self, model: Any, block: Block) -> tuple[int, Arrays]:

@@ -41,10 +41,10 @@ def text_ranges(paths: list[str], most_bytes: int | None = None) -> list[TextRan
 
     Args:
       paths: paths of the files.
-      most_bytes: the largest size of a range, at most RANGE_BYTES; None for RANGE_BYTES.
+      most_bytes: the largest size of a range, from 1 to RANGE_BYTES; None for RANGE_BYTES.
     """
     ranges = []
-    num_bytes = min(RANGE_BYTES, max(1, most_bytes or RANGE_BYTES))
+    num_bytes = RANGE_BYTES if most_bytes is None else min(RANGE_BYTES, most_bytes)
     for file, path in enumerate(paths):
         size = 0 if is_compressed(path) else tf.io.gfile.stat(path).length
         starts = range(0, max(size, 1), num_bytes)

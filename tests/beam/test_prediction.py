@@ -123,7 +123,9 @@ def test_a_block_that_a_runner_loses_is_an_error(model, text, tmp_path, capsys, 
 @pytest.mark.parametrize("flags, message", [
     (dict(num_shards=2), "--num_shards needs --engine=beam"),
     (dict(engine="beam", output_file=None), "--engine=beam needs --input_file and --output_file"),
-    (dict(engine="beam", num_shards=10_000), "into which the text can be divided. Received: 10000"),
+    (dict(engine="beam", num_shards=10_000),
+     f"must be at most {sum(len(line) + 1 for line in LINES)}, the number of parts into which the text can be divided. "
+     "Received: 10000"),
 ])
 def test_flags_that_do_not_fit_are_refused(model, text, tmp_path, capsys, flags, message):
     flags = dict(dict(input_file=text, output_file=tmp_path / "x.json"), **flags)
