@@ -3,13 +3,14 @@
     ranges of text --(TokenizeRanges)--> batches --(WriteTable)--> documents --(CutTasks)--> parts of the corpus
         --(MakeRecords)--> records by bucket --(WriteBucket)--> sorted buckets --(WriteShard)--> outputs
 
-What a stage writes is a function of its input, and appears under its name when it is whole. So a worker that dies, and
-a stage that runs twice, change nothing. What is made of the corpus is what the local engine calls: corpus.py, plan.py,
-worker.py, shuffle.py of albert_tf/data/pretraining.
+The content of the files that a stage writes depends on its input only, and a file appears under its name when it is
+complete. So a worker that dies, and a stage that runs twice, change nothing. Examples are made by the local engine's
+modules: corpus.py, plan.py, worker.py, shuffle.py and outputs.py in albert_tf/data/pretraining.
 
-The pipeline is one line of stages without side inputs, tagged outputs and outputs at the end of a bundle, which Beam's
-Dask runner does not have or computes again and again. Every stage gets its elements by keys that are a function of the
-element: beam.Reshuffle draws them, and elements can be lost where a runner computes a stage again.
+The stages form one chain. Side inputs, tagged outputs and outputs at the end of a bundle are not used: Beam's Dask
+runner lacks them or computes them repeatedly. Every stage gets its elements grouped by a key that is a function of the
+element. beam.Reshuffle draws random keys; if a runner computes a stage twice, an element can get another key and be
+lost.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def batch(*lengths):
 @pytest.fixture
 def corpus(tmp_path):
     """Documents of 2, 1 and 5 sentences. The last continues in a second batch, and blank lines are everywhere."""
-    return write_corpus([batch(-1, 3, 2, -1, -1, 4, -1, 1, 1), batch(1, 1, 1, -1), batch(-1)], str(tmp_path))
+    return write_corpus([batch(-1, 3, 2, -1, -1, 4, -1, 1, 1), batch(1, 1, 1, -1), batch(-1)], str(tmp_path), "the file")
 
 
 def test_documents_end_at_blank_lines_also_across_batches(corpus):
@@ -61,8 +61,8 @@ def test_a_corpus_can_be_read_twice(corpus, tmp_path):
 
 
 def test_no_token_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="there is no text"):
-        write_corpus([batch(-1), batch(-1, -1)], str(tmp_path))
+    with pytest.raises(ValueError, match="there is no text in the file"):
+        write_corpus([batch(-1), batch(-1, -1)], str(tmp_path), "the file")
 
 
 def test_lines_are_stripped_and_a_file_ends_a_document(tmp_path):

@@ -257,7 +257,7 @@ def batch_of(ids: np.ndarray, lengths: np.ndarray) -> TokenizedBatch:
     return TokenizedBatch(ids, ends[1:], np.stack([document_ends, ends[document_ends]], axis=1))
 
 
-def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str = "the input files") -> Corpus:
+def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str) -> Corpus:
     """Writes a corpus to a folder, batch by batch.
 
     Args:

@@ -4,7 +4,8 @@
 
 worker.py has the work of the workers. An example depends on the seed, on its position in the corpus and on the number
 of the pass over the corpus (see dupe_factor) only, so the number of workers does not change the records. No pass has
-more than a few megabytes of the data in memory.
+more in memory than one bucket (about 32 MB) or one part of a document for each worker; with release_compatible a part
+is a whole document.
 """
 
 from __future__ import annotations

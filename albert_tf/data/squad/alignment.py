@@ -86,14 +86,14 @@ def _align(traced: TracedPieces, text_length: int, as_released: bool) -> Aligned
 
 
 def _as_start(matches: np.ndarray, size: int | None = None) -> np.ndarray:
-    """For each position, the start on the other side of a span that starts at this position.
+    """For each position in one text, the position in the other text at which a span starting there begins.
 
     This is the position's match. A position without a match has the position after the previous match, or the next
     match if there is nothing in between: [0, NOWHERE, 1] gives [0, 1, 1], and [0, NOWHERE, 2] gives [0, 1, 2].
 
     Args:
       matches: int32 [positions], the match of each position, in ascending order, or NOWHERE.
-      size: length of the other side. Positions after the last match have at most size - 1. None: they have the last
+      size: length of the other text. Positions after the last match have at most size - 1. None: they have the last
         match.
     """
     before, after = _neighbours(matches, size)
