@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-import itertools
 import json
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence, Tuple
@@ -24,6 +23,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import BatchPlace, TextRange, check_complete, numbered, text_ranges
+from albert_tf.chunks import chunks
 from albert_tf.data.records import all_or_none
 from albert_tf.files import listed, write_bytes, write_text
 from albert_tf.json_files import read_json_object
@@ -202,7 +202,7 @@ class ReadLines(_Stage):
         """Range number, (shard number, range) -> (shard number, place), Block."""
         for shard, text_range in element[1]:
             try:
-                for place, block in numbered(text_range, _blocks(read_lines(*text_range[1:]))):
+                for place, block in numbered(text_range, _blocks(text_range)):
                     yield (shard, place), Block(place, text_range.path, block)
             except ValueError as error:
                 self._job.note_mistake(BatchPlace(text_range.file, text_range.start, 0, 0, 0), str(error))
@@ -267,10 +267,9 @@ class WriteResult(_Stage):
         write_text(self._job.result_file, json.dumps(dict(blocks=blocks)))
 
 
-def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines in blocks. The last block is empty, so that there is always at least one."""
-    while block := list(itertools.islice(lines, LINES_PER_BLOCK)):
-        yield block
+def _blocks(text_range: TextRange) -> Iterator[list[str]]:
+    """The lines of a range in blocks. The last block is empty, so that there is always at least one."""
+    yield from chunks(read_lines(*text_range[1:]), LINES_PER_BLOCK)
     yield []
 
 

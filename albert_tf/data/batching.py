@@ -11,7 +11,7 @@ from typing import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.epochs import endless_batches
+from albert_tf.data.epochs import endless_batches, with_infinite_cardinality
 from albert_tf.data.records import CountedFile, RecordFile
 
 # Size of the shuffle buffer, in records. The order of the files also changes with the epoch.
@@ -74,9 +74,7 @@ def training_batches(
     batches = endless_batches(shuffled, sum(file.count for file in files), batch_size, first_step)
     rows = tf.range(batch_size, dtype=tf.int64)
     batches = batches.enumerate(first_step).map(lambda step, examples: (examples[1], step * batch_size + rows))
-    # With several workers, only a data set of infinite cardinality keeps its static batch size.
-    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    return per_replica(batches, parse, batch_size, context).apply(endless)
+    return with_infinite_cardinality(per_replica(batches, parse, batch_size, context))
 
 
 def evaluation_batches(

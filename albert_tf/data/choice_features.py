@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
 
+from albert_tf.chunks import chunks
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.text.normalization import preprocess_text
-from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker
+from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
 # The number of examples that are tokenized in one call.
@@ -48,7 +49,7 @@ class _ChoicePacker:
     def rows(self, context_ids: list[int], endings: list[list[int]], num_choices: int) -> dict[str, list]:
         rows = [self._row(context_ids, ending) for ending in endings]
         rows += [self._packer.padding()] * (num_choices - len(rows))
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        return by_feature(rows)
 
     def _row(self, context_ids: list[int], ending: list[int]) -> dict[str, list[int]]:
         ending = ending[-self._max_qa_length:]
@@ -60,7 +61,7 @@ class _ChoicePacker:
 def _features(
     examples: Iterator[MultipleChoiceExample], tokenizer: FullTokenizer, packer: _ChoicePacker, num_choices: int
 ) -> Iterator[dict]:
-    while chunk := list(itertools.islice(examples, _CHUNK)):
+    for chunk in chunks(examples, _CHUNK):
         contexts = list(dict.fromkeys(example.context for example in chunk))
         ids_of = dict(zip(contexts, tokenizer.encode_batch(contexts)))
         endings = iter(tokenizer.encode_batch([ending for example in chunk for ending in _endings(example, tokenizer)]))

@@ -58,6 +58,11 @@ def endless_batches(
     return batches
 
 
+def with_infinite_cardinality(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Marks batches as endless. With several workers, only such a data set keeps its static batch size."""
+    return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
 @dataclasses.dataclass(frozen=True)
 class _Cut:
     """How a sequence of epochs is divided into batches and windows.

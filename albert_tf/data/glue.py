@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Iterable, Iterator, NamedTuple
 
 from absl import logging
 
+from albert_tf.chunks import chunks
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.tables import Row, read_rows
 from albert_tf.text.packing import PairPacker
@@ -103,7 +103,7 @@ def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
 def _features(
     examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: WindowPacker
 ) -> Iterator[dict]:
-    while chunk := list(itertools.islice(examples, _CHUNK)):
+    for chunk in chunks(examples, _CHUNK):
         encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])
         encoded_b = tokenizer.encode_batch([example.text_b or "" for example in chunk])
         for example, ids_a, ids_b in zip(chunk, encoded_a, encoded_b):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.data.choice_examples import BLANK
 from albert_tf.text.graph_packing import cut, pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
-from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.text.packing import SPECIAL_TOKENS, padding_values
 
 
 def pack_choices(
@@ -35,7 +35,7 @@ def pack_choices(
 
     packed = _pack(tokenizer, max_seq_length, context_ids, ending_ids)
     is_option = (each_option != "")[:, None]
-    padding = dict(input_ids=tokenizer.pad_id, input_mask=0, segment_ids=0)
+    padding = padding_values(tokenizer.pad_id)
     rows = {name: tf.where(is_option, packed[name], value) for name, value in padding.items()}  # [batch * choices, seq]
     return {name: tf.reshape(row, [-1, choices, tf.shape(row)[1]]) for name, row in rows.items()}
 

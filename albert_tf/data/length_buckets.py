@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.batching import per_replica
-from albert_tf.data.epochs import endless_batches
+from albert_tf.data.epochs import endless_batches, with_infinite_cardinality
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.length_order import LengthOrder
 
@@ -56,9 +56,7 @@ def training_batches(
     window = WINDOW if group_by_length else 1
     order = LengthOrder(table.sizes, batch_size, window, seed)
     batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, window)
-    # With several workers, only a data set of infinite cardinality keeps its static batch size.
-    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    return padded_batches(batches, table, batch_size, buckets, context).apply(endless)
+    return with_infinite_cardinality(padded_batches(batches, table, batch_size, buckets, context))
 
 
 def evaluation_batches(

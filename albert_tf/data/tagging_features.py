@@ -11,19 +11,19 @@ input_mask and segment_ids, a row has
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import bounds
+from albert_tf.chunks import chunks
 from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
 from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
 from albert_tf.data.tagged_text import Sentence, TaggedText
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.windows import windows
+from albert_tf.text.windows import stride_or_half, windows
 
 SPECIAL_TOKENS = 2
 FIRST_PIECE, OTHER_PIECE = 1, 2
@@ -62,7 +62,7 @@ class TaggingFeatureOptions:
     @property
     def stride(self) -> int:
         """doc_stride, or half a window if doc_stride is 0."""
-        return self.doc_stride or -(-self.window_length // 2)
+        return stride_or_half(self.doc_stride, self.window_length)
 
 
 def convert_sentences_to_features(
@@ -81,8 +81,8 @@ def convert_sentences_to_features(
       sentence, the index of the sentence.
     """
     tag_ids = {name: number for number, name in enumerate(label_names, start=1)}
-    special_tokens, remaining = SpecialTokens(tokenizer), enumerate(sentences)
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
+    special_tokens = SpecialTokens(tokenizer)
+    for chunk in chunks(enumerate(sentences), _CHUNK):
         pieces_of = _pieces_of_words(tokenizer, {word for _, sentence in chunk for word in sentence.words})
         for number, sentence in chunk:
             for row in _rows(sentence, pieces_of, tag_ids, special_tokens, options):

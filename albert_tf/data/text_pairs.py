@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from typing import Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
+from albert_tf.chunks import chunks
 from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task
 from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
 from albert_tf.text.lines import read_lines
-from albert_tf.text.packing import PairPacker
+from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
 # The number of pairs that are tokenized in one call.
@@ -110,9 +110,9 @@ class PairTables:
         return cached_table(records, made_from, schema, lambda: self._features(pairs))
 
     def _features(self, pairs: Sequence[TextPair]) -> Iterator[dict]:
-        packer, remaining = PairPacker(self.tokenizer, self.max_seq_length, pad=False), iter(pairs)
-        while chunk := list(itertools.islice(remaining, _CHUNK)):
+        packer = PairPacker(self.tokenizer, self.max_seq_length, pad=False)
+        for chunk in chunks(pairs, _CHUNK):
             ids = self.tokenizer.encode_batch([text for pair in chunk for text in pair[:2]])
             for number, pair in enumerate(chunk):
                 rows = [packer.pack(each.tolist()) for each in ids[2 * number : 2 * number + 2]]
-                yield dict({name: [row[name] for row in rows] for name in rows[0]}, label_ids=pair.cosine)
+                yield dict(by_feature(rows), label_ids=pair.cosine)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from typing import Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 
+from albert_tf.chunks import chunks
 from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
@@ -52,7 +52,7 @@ def nearest_lines(
     query_vectors = unit_vectors(queries)  # [queries, H]
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     best: list[list[Neighbour]] = [[] for _ in queries]
-    while block := list(itertools.islice(numbered, block_size)):
+    for block in chunks(numbered, block_size):
         line_vectors = unit_vectors([line for _, line in block])  # [lines, H]
         for row, cosines in enumerate(query_vectors @ line_vectors.T):  # [lines]
             candidates = np.argsort(-cosines, kind="stable")[:top_k]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
-from albert_tf.text.packing import PairPacker
+from albert_tf.text.packing import PairPacker, padding_values
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -30,7 +30,7 @@ def pack_texts(
     encoded = [_encode(tokenizer, each, return_offsets) for each in (texts, pairs)]
     rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
     length = max_seq_length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
-    fills = dict(input_ids=tokenizer.pad_id, input_mask=0, segment_ids=0)
+    fills = padding_values(tokenizer.pad_id)
     batch = {name: _padded([row[name] for row in rows], [len(rows), length], fill) for name, fill in fills.items()}
     if return_offsets:
         offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]

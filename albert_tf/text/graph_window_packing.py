@@ -7,6 +7,7 @@ import tensorflow as tf
 from albert_tf.text.graph_packing import kept_lengths, pack_ids
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.graph_windows import slices, windows_of
+from albert_tf.text.packing import padding_values
 from albert_tf.text.window_packing import WindowOptions
 
 
@@ -33,7 +34,7 @@ def pack_text_windows(
     num_pieces = tf.where(has_long_b, ids_b.row_lengths(), ids_a.row_lengths())
     window_length = tf.where(has_long_b, length_b, length_a)
     window_length = tf.maximum(window_length, 1)  # it is 0 if both texts are empty
-    stride = tf.minimum(window_length, options.doc_stride or -(-window_length // 2))
+    stride = tf.minimum(window_length, options.stride(window_length))
     windows = windows_of(num_pieces, window_length, stride)
 
     kept = tf.where(windows.first < options.max_windows * tf.gather(stride, windows.text))[:, 0]
@@ -45,6 +46,6 @@ def pack_text_windows(
         return slices(ids.values, begin, tf.where(is_window, length, tf.gather(kept_length, text)))
 
     rows = pack_ids(tokenizer, max_seq_length, parts(ids_a, length_a, ~is_b), parts(ids_b, length_b, is_b))
-    padding = dict(input_ids=tokenizer.pad_id, input_mask=0, segment_ids=0)
+    padding = padding_values(tokenizer.pad_id)
     return {name: tf.RaggedTensor.from_value_rowids(rows[name], text, ids_a.nrows()).to_tensor(value)
             for name, value in padding.items()}

@@ -5,7 +5,7 @@ text/graph_packing.py does the same with TensorFlow ops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence, Union
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -91,3 +91,13 @@ class PairPacker:
             input_mask=[1] * len(ids) + [0] * padding,
             segment_ids=[0] * first_length + [1] * (len(ids) - first_length) + [0] * padding,
         )
+
+
+def by_feature(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+    """Rows with the same features as one list for each feature: [{"a": 1}, {"a": 2}] gives {"a": [1, 2]}."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def padding_values(pad_id: int) -> dict[str, int]:
+    """The value of each feature of a row where there is no token."""
+    return dict(input_ids=pad_id, input_mask=0, segment_ids=0)

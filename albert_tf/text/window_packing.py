@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.text.packing import SPECIAL_TOKENS, Ids, PairPacker
-from albert_tf.text.windows import windows
+from albert_tf.text.packing import SPECIAL_TOKENS, Ids, PairPacker, by_feature
+from albert_tf.text.windows import stride_or_half, windows
 
 _SHORTEST = SPECIAL_TOKENS + 2  # a token of each text
 
@@ -27,7 +27,7 @@ class WindowOptions:
 
     def stride(self, window_length: int) -> int:
         """doc_stride, or its default for windows of window_length tokens."""
-        return self.doc_stride or -(-window_length // 2)
+        return stride_or_half(self.doc_stride, window_length)
 
 
 class WindowPacker:
@@ -72,7 +72,7 @@ class WindowPacker:
         rows = self._windows(ids_a, ids_b)
         self.num_truncated += len(rows) > most
         rows = rows[:most] + [self._packer.padding()] * (most - len(rows))
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        return by_feature(rows)
 
     def _windows(self, ids_a: Ids, ids_b: Ids) -> list[dict[str, list[int]]]:
         length_a, length_b = self._packer.lengths(len(ids_a), len(ids_b))

@@ -22,6 +22,11 @@ class Window(NamedTuple):
     is_max_context: np.ndarray
 
 
+def stride_or_half(doc_stride: int, window_length):
+    """doc_stride, or half of window_length (rounded up) if doc_stride is 0. A length can be a tensor."""
+    return doc_stride or -(-window_length // 2)
+
+
 @functools.lru_cache(maxsize=1024)
 def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Window, ...]:
     """The windows of a text.

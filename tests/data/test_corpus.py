@@ -15,7 +15,8 @@ def batch(*lengths):
 @pytest.fixture
 def corpus(tmp_path):
     """Documents of 2, 1 and 5 sentences. The last continues in a second batch, and blank lines are everywhere."""
-    return write_corpus([batch(-1, 3, 2, -1, -1, 4, -1, 1, 1), batch(1, 1, 1, -1), batch(-1)], str(tmp_path), "the file")
+    batches = [batch(-1, 3, 2, -1, -1, 4, -1, 1, 1), batch(1, 1, 1, -1), batch(-1)]
+    return write_corpus(batches, str(tmp_path), "the file")
 
 
 def test_documents_end_at_blank_lines_also_across_batches(corpus):
