@@ -127,7 +127,7 @@ class _JoinedColumn:
 
 
 def _batch_path(folder: str, place: BatchPlace) -> str:
-    return os.path.join(folder, "batches", f"{place.file:06d}-{place.start:015d}-{place.number:06d}")
+    return os.path.join(folder, "batches", place.name)
 
 
 def _table_path(folder: str) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import json
 import os
 from typing import Any, Iterable, NamedTuple, Tuple
 
@@ -27,6 +26,7 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from albert_tf.beam.corpus_files import BatchEntry, BatchTable, write_batch, write_table
+from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.pretraining import plan
@@ -35,8 +35,7 @@ from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
 from albert_tf.data.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.data.pretraining.worker import CreationOptions, RecordMaker
 from albert_tf.data.records import CountingWriter, check_outputs
-from albert_tf.files import listed, write_text, written_whole
-from albert_tf.json_files import read_json_object
+from albert_tf.files import listed, written_whole
 from albert_tf.paths import absolute
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
@@ -65,9 +64,9 @@ class Job:
     options: CreationOptions
 
     @property
-    def result_file(self) -> str:
-        """Path of a JSON file with `statistics` and the `counts` of records by shard, or with the user's `error`."""
-        return os.path.join(self.work, "result.json")
+    def outcome(self) -> Outcome:
+        """The result: `statistics`, and the `counts` of records by shard."""
+        return Outcome(self.work)
 
 
 class Chunk(NamedTuple):
@@ -109,20 +108,11 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
                   options)
         run(pipeline_options, functools.partial(build, job))
-        result = _result(job)
+        result = job.outcome.result()
         statistics = Statistics(result["statistics"])
         plan.check_statistics(statistics)
         move_shards(shard_files, output_files, result["counts"], plan.made_from(options))
     return statistics
-
-
-def _result(job: Job) -> dict[str, Any]:
-    if not tf.io.gfile.exists(job.result_file):
-        raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
-    result = read_json_object(job.result_file)
-    if "error" in result:
-        raise ValueError(result["error"])
-    return result
 
 
 # --- the pipeline ----------------------------------------------------------------------------------------------------
@@ -182,46 +172,36 @@ class _Stage(beam.DoFn):
         self._job, self._written = job, Written(job)
 
 
-class Mistake(NamedTuple):
-    """An error of the user in a text. It is not raised, since the runner would retry and hide the message."""
-
-    place: tuple[int, int]
-    message: str
-
-
 @beam.typehints.with_output_types(Tuple[int, Any])
 class TokenizeRanges(_Stage):
     """Ranges of text -> the entries of their batches, with a single key. Writes the columns of each batch to a file."""
 
     def process(self, element: tuple[int, Iterable[TextRange]]):
-        """Range number, the range -> 0, BatchEntry or Mistake."""
+        """Range number, the range -> 0, BatchEntry."""
         for text_range in element[1]:
             try:
                 for place, lines in read_batches(text_range):
                     yield 0, write_batch(self._job.work, place, tokenize_lines(self._job.tokenizer, lines))
             except ValueError as error:
-                yield 0, Mistake((text_range.file, text_range.start), str(error))
+                self._job.outcome.note_mistake(text_range.name, str(error))
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class WriteTable(_Stage):
     """All entries -> the numbers of batches, after the table was written; nothing if the text has an error."""
 
-    def process(self, element: tuple[int, Iterable[BatchEntry | Mistake]]):
+    def process(self, element: tuple[int, Iterable[BatchEntry]]):
         """0, entries -> batch number, batch number."""
-        entries = list(element[1])
+        entries = sorted(element[1])
         try:
-            self._check(entries)
+            self._job.outcome.check_no_mistake()
+            self._write(entries)
         except ValueError as error:
-            write_text(self._job.result_file, json.dumps(dict(error=str(error))))
+            self._job.outcome.note_mistake("text", str(error))
             return
         yield from ((batch, batch) for batch in range(len(entries)))
 
-    def _check(self, entries: list) -> None:
-        mistakes = [entry for entry in entries if isinstance(entry, Mistake)]
-        if mistakes:
-            raise ValueError(min(mistakes).message)
-        entries.sort()
+    def _write(self, entries: list[BatchEntry]) -> None:
         check_complete([entry.place for entry in entries], len(self._job.input_files))
         write_table(self._job.work, entries)
         check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
@@ -319,4 +299,4 @@ class WriteResult(_Stage):
                 raise OSError(f"the runner lost or repeated elements: {statistics[name]:,} {name} of {count:,}")
         del statistics["sentences"]
         statistics["documents"] = len(self._written.corpus)
-        write_text(self._job.result_file, json.dumps(dict(statistics=statistics, counts=counts)))
+        self._job.outcome.write_result(statistics=statistics, counts=counts)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-import json
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence, Tuple
 
@@ -21,12 +20,12 @@ import tensorflow as tf
 from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import BatchPlace, TextRange, check_complete, numbered, text_ranges
 from albert_tf.chunks import chunks
 from albert_tf.data.records import all_or_none
-from albert_tf.files import listed, write_bytes, write_text
-from albert_tf.json_files import read_json_object
+from albert_tf.files import listed, write_bytes
 from albert_tf.local_copies import local_copy
 from albert_tf.manifests import check_output, move_with_manifest
 from albert_tf.paths import absolute
@@ -85,7 +84,7 @@ class LineJob:
 
     def block_file(self, place: BatchPlace) -> str:
         """The path of a block's predictions, an .npz file."""
-        return os.path.join(self.work, "blocks", _name(place))
+        return os.path.join(self.work, "blocks", place.name)
 
     @property
     def model_folder(self) -> str:
@@ -93,20 +92,9 @@ class LineJob:
         return os.path.join(self.work, "model")
 
     @property
-    def result_file(self) -> str:
-        """The path of a JSON file with the place and the number of lines of each block."""
-        return os.path.join(self.work, "result.json")
-
-    def note_mistake(self, place: BatchPlace, message: str) -> None:
-        """Stores an error of the user in a text. Raising it would make the runner retry, and hide the message."""
-        write_text(os.path.join(self.work, "mistakes", _name(place)), message)
-
-    def check_no_mistake(self) -> None:
-        """Raises a ValueError with the first stored error, if there is one."""
-        mistakes = sorted(tf.io.gfile.glob(os.path.join(self.work, "mistakes", "*")))
-        if mistakes:
-            with tf.io.gfile.GFile(mistakes[0]) as file:
-                raise ValueError(file.read())
+    def outcome(self) -> Outcome:
+        """The result, `blocks`: the place and the number of lines of each block."""
+        return Outcome(self.work)
 
 
 def predict_lines(
@@ -138,10 +126,7 @@ def predict_lines(
         ranges = _ranges(job)
         save_model(job.model_folder)
         run(options, functools.partial(build, job, ranges))
-        job.check_no_mistake()
-        if not tf.io.gfile.exists(job.result_file):
-            raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
-        blocks = [(BatchPlace(*place), num_lines) for place, num_lines in read_json_object(job.result_file)["blocks"]]
+        blocks = [(BatchPlace(*place), num_lines) for place, num_lines in job.outcome.result()["blocks"]]
         check_complete([place for place, _ in sorted(blocks)], len(input_files))
         num_lines = sum(num_lines for _, num_lines in blocks)
         if not num_lines:
@@ -166,10 +151,6 @@ def _move_shards(job: LineJob, made_from: dict, companions: Callable[[str], Sequ
     for shard, path in enumerate(job.output_files):
         source = job.shard_file(shard)
         move_with_manifest(source, path, made_from, dict(zip(companions(source), companions(path))))
-
-
-def _name(place: BatchPlace) -> str:
-    return f"{place.file:06d}-{place.start:015d}-{place.number:06d}"
 
 
 # --- the pipeline ----------------------------------------------------------------------------------------------------
@@ -205,7 +186,7 @@ class ReadLines(_Stage):
                 for place, block in numbered(text_range, _blocks(text_range)):
                     yield (shard, place), Block(place, text_range.path, block)
             except ValueError as error:
-                self._job.note_mistake(BatchPlace(text_range.file, text_range.start, 0, 0, 0), str(error))
+                self._job.outcome.note_mistake(text_range.name, str(error))
 
 
 class LineModel(ModelHandler):
@@ -227,7 +208,7 @@ class LineModel(ModelHandler):
         try:
             return len(block.lines), self._job.predict(model, block)
         except ValueError as error:
-            self._job.note_mistake(block.place, str(error))
+            self._job.outcome.note_mistake(block.place.name, str(error))
             return 0, {}
 
 
@@ -264,7 +245,7 @@ class WriteResult(_Stage):
     def process(self, element: tuple[int, Iterable[BlockFile]]):
         """0, BlockFiles -> nothing."""
         blocks = [[list(block.place), block.num_lines] for block in sorted(element[1])]
-        write_text(self._job.result_file, json.dumps(dict(blocks=blocks)))
+        self._job.outcome.write_result(blocks=blocks)
 
 
 def _blocks(text_range: TextRange) -> Iterator[list[str]]:

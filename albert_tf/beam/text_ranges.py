@@ -22,6 +22,11 @@ class TextRange(NamedTuple):
     start: int
     stop: int | None
 
+    @property
+    def name(self) -> str:
+        """The name of its first batch (see BatchPlace.name)."""
+        return _name(self.file, self.start, 0)
+
 
 class BatchPlace(NamedTuple):
     """The position of a batch of lines: batch `number` of the range that begins at `start` in file number `file`.
@@ -34,6 +39,15 @@ class BatchPlace(NamedTuple):
     number: int
     next_start: int
     next_number: int
+
+    @property
+    def name(self) -> str:
+        """A name for a file of the batch. The names of all batches are in the order of the text."""
+        return _name(self.file, self.start, self.number)
+
+
+def _name(file: int, start: int, number: int) -> str:
+    return f"{file:06d}-{start:015d}-{number:06d}"
 
 
 def text_ranges(paths: list[str], most_bytes: int | None = None) -> list[TextRange]:

@@ -1,0 +1,55 @@
+"""How a pipeline ended: its result, or the user's mistakes, as files in its work folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.files import write_text
+from albert_tf.json_files import read_json_object
+
+
+class Outcome:
+    """Files through which workers report to the process that runs the pipeline.
+
+    Args:
+      work: folder of the pipeline's files. All workers must be able to read and write it.
+    """
+
+    def __init__(self, work: str):
+        self._result_file, self._mistakes = os.path.join(work, "result.json"), os.path.join(work, "mistakes")
+
+    def note_mistake(self, name: str, message: str) -> None:
+        """Stores an error of the user in a text. Raising it would make the runner retry, and hide the message.
+
+        Args:
+          name: a file's name, such as BatchPlace.name. The mistake whose name is first is reported.
+          message: the error message.
+        """
+        write_text(os.path.join(self._mistakes, name), message)
+
+    def check_no_mistake(self) -> None:
+        """Raises a ValueError with the first stored error, if there is one."""
+        paths = sorted(tf.io.gfile.glob(os.path.join(self._mistakes, "*")))
+        if paths:
+            with tf.io.gfile.GFile(paths[0]) as file:
+                raise ValueError(file.read())
+
+    def write_result(self, **result) -> None:
+        """Stores the result of the pipeline, JSON values by name."""
+        write_text(self._result_file, json.dumps(result))
+
+    def result(self) -> dict[str, Any]:
+        """The result of the pipeline.
+
+        Raises:
+          ValueError: a mistake was stored.
+          OSError: no result was stored.
+        """
+        self.check_no_mistake()
+        if not tf.io.gfile.exists(self._result_file):
+            raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
+        return read_json_object(self._result_file)
