@@ -242,8 +242,7 @@ def test_several_runs_and_an_ensemble_of_them(script, folder, golden):
     assert not np.allclose(rows[1], rows[2], atol=1e-6)
     answered = (directory / "test_results.tsv").read_text()
     (directory / "test_results.tsv").unlink()
-    script.run(task_name="rte", output_dir=directory, num_runs=3, seed=7, do_predict=True, albert_config_file=None,
-               spm_model_file=None)
+    script.run(task_name="rte", output_dir=directory, do_predict=True, albert_config_file=None, spm_model_file=None)
     assert (directory / "test_results.tsv").read_text() == answered
 
 
