@@ -86,24 +86,26 @@ def main():
     rows = token_ids(tokenizer, lines, length)
     with temporary_folder(FLAGS.output_file) as folder:
         source = os.path.join(folder, os.path.basename(FLAGS.output_file))
-        height = write_vectors(source, model, rows)
+        height = write_vectors(source, model, rows, FLAGS.batch_size, FLAGS.per_token)
         companions = dict(zip(vector_files.companions(source, FLAGS.per_token),
                               vector_files.companions(FLAGS.output_file, FLAGS.per_token)))
         move_with_manifest(source, FLAGS.output_file, made_from, companions)
     logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
 
 
-def write_vectors(path: str, model: AlbertSentenceEncoder, rows: list[np.ndarray]) -> int:
+def write_vectors(
+    path: str, model: AlbertSentenceEncoder, rows: list[np.ndarray], batch_size: int, per_token: bool
+) -> int:
     """Writes the vectors of rows of ids, and their companions. Returns the number of vectors."""
     lengths = np.array([len(row) for row in rows])
-    starts = np.cumsum(lengths) - lengths if FLAGS.per_token else np.arange(len(rows))
-    height = int(lengths.sum()) if FLAGS.per_token else len(rows)
+    starts = np.cumsum(lengths) - lengths if per_token else np.arange(len(rows))
+    height = int(lengths.sum()) if per_token else len(rows)
     with array_writer(path, (height, model.config.hidden_size)) as write:
         with progress("embedding", len(rows), " lines") as done:
-            for vectors in embed(model, rows, FLAGS.batch_size):
-                write(starts[vectors.text], vectors.tokens if FLAGS.per_token else vectors.pooled[None])
+            for vectors in embed(model, rows, batch_size):
+                write(starts[vectors.text], vectors.tokens if per_token else vectors.pooled[None])
                 done(1)
-    if FLAGS.per_token:
+    if per_token:
         vector_files.write_token_files(path, lengths, np.concatenate(rows))
     return height
 
