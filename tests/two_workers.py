@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
+import random
 import socket
 
 from script_process import ScriptProcess, start
@@ -27,7 +29,7 @@ class TwoWorkers:
     """
 
     def __init__(self, arguments: list[str]):
-        cluster = dict(worker=[f"127.0.0.1:{_free_port()}" for _ in range(2)])
+        cluster = dict(worker=[f"127.0.0.1:{port}" for port in _free_ports(2)])
         self.addresses = cluster["worker"]
         self._processes = [self._start(arguments, cluster, index) for index in (0, 1)]
         self._printed = ["", ""]
@@ -58,7 +60,11 @@ class TwoWorkers:
         return start(RUNNER, arguments, environment=environment, merged=True)
 
 
-def _free_port() -> int:
+def _free_ports(count: int) -> list[int]:
+    """Ports below those that the system gives to connections, so that none is taken before the workers start."""
+    return list(itertools.islice(filter(_is_free, random.SystemRandom().sample(range(15_000, 32_000), 1000)), count))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return probe.connect_ex(("127.0.0.1", port)) != 0
