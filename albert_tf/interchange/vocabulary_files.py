@@ -10,10 +10,11 @@ import reprlib
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import bounds
 from albert_tf.config import AlbertConfig
-from albert_tf.files import write_or_remove, written_whole
+from albert_tf.files import read_bytes, write_or_remove, written_whole
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.json_files import read_json_object
 from albert_tf.text.packing import SPECIAL_TOKENS
@@ -60,7 +61,10 @@ class VocabularyFiles:
                    vocab_file=None if tokenizer.sp_model else path, do_lower_case=tokenizer.do_lower_case)
 
     def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
-        """The user's file and casing where they are set, and these otherwise."""
+        """The user's file and casing where they are set, and these otherwise. Warns of a file with another content."""
+        if self and user and _differ(self.path, user.path):
+            logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
+                            self.archive or self.path)
         lower = self.do_lower_case if user.do_lower_case is None else user.do_lower_case
         return dataclasses.replace(user if user else self, do_lower_case=lower)
 
@@ -156,6 +160,10 @@ def length_in(directory: str) -> int | None:
 def _stored(path: str) -> dict[str, Any]:
     """The content of a tokenizer_config.json; empty if the file does not exist."""
     return read_json_object(path) if tf.io.gfile.exists(path) else {}
+
+
+def _differ(path: str, other: str) -> bool:
+    return all(map(tf.io.gfile.exists, (path, other))) and read_bytes(path) != read_bytes(other)
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

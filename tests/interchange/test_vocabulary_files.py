@@ -47,3 +47,13 @@ def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
     (VocabularyFiles(vocab_file="vocab.txt", do_lower_case=False), VocabularyFiles(None, "vocab.txt", False))])
 def test_a_user_sets_the_file_or_the_casing_or_both(user, expected):
     assert VocabularyFiles("a.model", None, True).replaced_by(user) == expected
+
+
+def test_another_vocabulary_than_that_of_the_weights_is_warned_of(tmp_path, caplog):
+    contents = {"own.txt": "a\nb\n", "same.txt": "a\nb\n", "other.txt": "a\nc\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    stored, same, other = (VocabularyFiles(vocab_file=str(tmp_path / name)) for name in contents)
+    assert stored.replaced_by(same) == same and not caplog.text
+    assert stored.replaced_by(other) == other
+    assert "other.txt is not the vocabulary that comes with the weights" in caplog.text
