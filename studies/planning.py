@@ -44,7 +44,7 @@ class Trial:
       seed: seed of training.
       config: config of the model.
       config_files: the configs that the scripts read, by path.
-      runs: the runs by name, each after those whose outputs it reads.
+      runs: the runs by name, each after those whose outputs it reads. "LABEL: NAME" is a run of another configuration.
     """
 
     label: str
@@ -68,11 +68,11 @@ def plan(study: Study, data: Data) -> list[Trial]:
     A column is not measured if its data are missing.
 
     Raises:
-      ValueError: the text to train on, or to evaluate on, is missing; a placeholder is unknown.
+      ValueError: the text to train on, or to evaluate on, is missing; a placeholder is unknown; the first configuration
+        needs a previous one.
     """
     columns = measured_columns(study, data)
-    return [_trial(study, data, label, settings, seed, columns)
-            for seed in study.seeds for label, settings in study.configurations.items()]
+    return [_trial(study, data, label, seed, columns) for seed in study.seeds for label in study.configurations]
 
 
 def measured_columns(study: Study, data: Data) -> list[str]:
@@ -105,32 +105,50 @@ def _missing(study: Study, data: Data, run: str) -> set[str]:
     return missing
 
 
-def _trial(study: Study, data: Data, label: str, settings: Settings, seed: int, columns: list[str]) -> Trial:
-    configs = {"config": config_of(study, settings), "base_config": config_of(study, {})}
-    config_names = {name: f"{_named('config', config.to_dict())}.json" for name, config in configs.items()}
-    config_files = {name: _path(data, file) for name, file in config_names.items()}
+def _trial(study: Study, data: Data, label: str, seed: int, columns: list[str]) -> Trial:
+    settings = study.configurations[label]
+    config = config_of(study, settings)
+    config_name = f"{_named('config', config.to_dict())}.json"
+    config_files = {_path(data, config_name): config}
     runs: dict[str, PlannedRun] = {}
-    names: dict[str, str] = {}  # names of the runs' directories
+    names = {"config": config_name}  # names of files and directories of the study
 
     def add(run: str) -> None:
         flags = flags_of(study, settings, run)
         for other in placeholders(flags):
-            if other in study.runs and other not in runs:
+            if other == "previous" and other not in names:
+                previous = _trial(study, data, _previous(study, label), seed, columns=[])
+                runs.update({name if ": " in name else f"{previous.label}: {name}": run
+                             for name, run in previous.runs.items()})
+                config_files.update(previous.config_files)
+                names["previous"] = os.path.basename(previous.runs["pretraining"].directory)
+            elif other in study.runs and other not in runs:
                 add(other)
         inputs = {name: place for name, place in data.places.items() if place is not None}
         inputs["seed"] = str(seed)
         # The name depends on the inputs, and not on the folder of the study.
-        read, script = {**inputs, **names, **config_names}, study.runs[run].script
-        names[run] = _named(script, {name: filled(value, read) for name, value in flags.items()})
-        folders = {name: _path(data, folder) for name, folder in names.items()}
-        places = {**inputs, **folders, **config_files, "here": folders[run]}
-        flags = {name: filled(value, places) for name, value in flags.items()}
-        runs[run] = PlannedRun(run, script, flags, folders[run])
+        script = study.runs[run].script
+        names[run] = _named(script, {name: filled(value, {**inputs, **names}) for name, value in flags.items()})
+        paths = {name: _path(data, file) for name, file in names.items()}
+        places = {**inputs, **paths, "here": paths[run]}
+        runs[run] = PlannedRun(run, script, {name: filled(value, places) for name, value in flags.items()}, paths[run])
 
     for run in dict.fromkeys(["pretraining", *(COLUMNS[column].run for column in columns)]):
         if run not in runs:
             add(run)
-    return Trial(label, seed, configs["config"], {config_files[name]: configs[name] for name in configs}, runs)
+    return Trial(label, seed, config, config_files, runs)
+
+
+def _previous(study: Study, label: str) -> str:
+    """The label of the configuration before.
+
+    Raises:
+      ValueError: there is none.
+    """
+    labels = list(study.configurations)
+    if label == labels[0]:
+        raise ValueError(f"{study.name}: {label!r} is the first configuration, so it cannot start from {{previous}}")
+    return labels[labels.index(label) - 1]
 
 
 def _path(data: Data, name: str) -> str:

@@ -12,8 +12,8 @@ The study trains all combinations of the axes' values, with each seed. "referenc
 configuration is compared with the one that has these labels, and its own labels on the other axes. Without it, each
 is compared with the first.
 
-In the flags of a scale's runs, {here} is the run's directory, {RUN} that of another run, {config} the file of the
-model's config, {base_config} the file of the scale's config without the settings, {seed} the seed; {text}, {glue_dir}
+In the flags of a scale's runs, {here} is the run's directory, {RUN} that of another run, {previous} that of the
+pre-training of the configuration before, {config} the file of the model's config, {seed} the seed; {text}, {glue_dir}
 and so on are the user's data.
 """
 
@@ -32,7 +32,7 @@ from studies.columns import COLUMNS
 
 FOLDER = pathlib.Path(__file__).parent
 SCALES = tuple(sorted(path.stem for path in (FOLDER / "scales").glob("*.json")))
-BUILT_IN = ("here", "config", "base_config", "seed")  # placeholders that are neither runs nor the user's data
+BUILT_IN = ("here", "previous", "config", "seed")  # placeholders that are neither runs nor the user's data
 Settings = dict[str, Any]
 _CONFIG_FIELDS = frozenset(field.name for field in dataclasses.fields(AlbertConfig))
 

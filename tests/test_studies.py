@@ -56,7 +56,7 @@ def test_every_study_has_only_flags_that_its_scripts_have(scale):
                 assert set(values) <= set(known)
                 for name, value in values.items():
                     assert "{" not in str(value)
-                    if not isinstance(known[name], flags.MultiFlag):
+                    if value is not None and not isinstance(known[name], flags.MultiFlag):
                         known[name].parser.parse(value)
 
 
@@ -92,20 +92,34 @@ def test_a_configuration_is_compared_with_its_reference_or_with_the_first():
         f"{size}, {sharing}": f"{size}, not shared" for size in ("256", "128")
         for sharing in ("all shared", "attention shared", "ffn shared", "not shared")}
     assert set(read_study("sentence_objective", "paper").references.values()) == {"sop"}
-    assert set(read_study("depth", "small").references.values()) == {"1"}
+    assert set(read_study("depth", "small").references.values()) == {"1, 2,800 steps"}
 
 
-def test_models_of_all_depths_start_from_the_model_of_the_scale():
-    base = planned("dropout")[1]  # without dropout
-    trials = [trial for trial in planned("depth") if trial.seed == base.seed]
-    assert [trial.config.num_hidden_layers for trial in trials] == [1, 3, 6, 12, 24]
-    for trial in trials:
-        start, pretraining = trial.runs["base_pretraining"], trial.runs["pretraining"]
-        assert (start.directory, start.flags) == (base.runs["pretraining"].directory, base.runs["pretraining"].flags)
-        assert pretraining.flags["init_checkpoint"] == start.directory
-        assert trial.config_files[start.flags["albert_config_file"]] == base.config
-        assert trial.config_files[pretraining.flags["albert_config_file"]] == trial.config
-        assert list(trial.runs).index("base_pretraining") < list(trial.runs).index("pretraining")
+def test_each_depth_starts_from_the_next_shallower_one_as_in_the_paper():
+    for scale, depths in dict(small=[1, 1, 3, 6, 12, 24], paper=[1, 1, 3, 6, 12, 24, 48]).items():
+        trials = [trial for trial in planned("depth", scale) if trial.seed == 1]
+        assert [trial.config.num_hidden_layers for trial in trials] == depths
+        steps = [trial.runs["pretraining"].flags["num_train_steps"] for trial in trials]
+        assert steps[0] == sum(steps[1:])  # 1 layer with as many steps as the deepest model
+        for previous, trial in zip([None, *trials], trials):
+            pretraining = trial.runs["pretraining"]
+            assert trial.config_files[pretraining.flags["albert_config_file"]] == trial.config
+            if trial.config.num_hidden_layers == 1:
+                assert pretraining.flags["init_checkpoint"] is None
+                continue
+            start = trial.runs[f"{previous.label}: pretraining"]
+            assert start == previous.runs["pretraining"]  # one model, which is not trained again
+            assert pretraining.flags["init_checkpoint"] == start.directory
+            assert trial.config_files[start.flags["albert_config_file"]] == previous.config
+            assert list(trial.runs).index(f"{previous.label}: pretraining") < list(trial.runs).index("pretraining")
+    order = [name for name in trials[3].runs if "pretraining" in name]  # of 6 layers, for a command with --only=6
+    assert order == ["1: pretraining", "3: pretraining", "pretraining"]
+
+
+def test_the_first_configuration_has_no_previous_one(tmp_path):
+    study = read_study(write_study(tmp_path / "s.json", settings={"pretraining.init_checkpoint": "{previous}"}), "small")
+    with pytest.raises(ValueError, match="s: 'all' is the first configuration, so it cannot start from {previous}"):
+        plan(study, Data("out", PLACES))
 
 
 def test_directories_do_not_depend_on_where_the_study_is():
