@@ -15,7 +15,7 @@ from typing import Any, Mapping
 from albert_tf.config import AlbertConfig
 from albert_tf.script_runs import filled, placeholders
 from studies.columns import COLUMNS
-from studies.study import BUILT_IN, Settings, Study, config_of, flags_of
+from studies.study import BUILT_IN, Study, config_of, flags_of
 
 RESULTS = "eval_results.json"
 

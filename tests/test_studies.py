@@ -117,7 +117,8 @@ def test_each_depth_starts_from_the_next_shallower_one_as_in_the_paper():
 
 
 def test_the_first_configuration_has_no_previous_one(tmp_path):
-    study = read_study(write_study(tmp_path / "s.json", settings={"pretraining.init_checkpoint": "{previous}"}), "small")
+    path = write_study(tmp_path / "s.json", settings={"pretraining.init_checkpoint": "{previous}"})
+    study = read_study(path, "small")
     with pytest.raises(ValueError, match="s: 'all' is the first configuration, so it cannot start from {previous}"):
         plan(study, Data("out", PLACES))
 
