@@ -43,6 +43,18 @@ def difference_over_seeds(a: Sequence[float], b: Sequence[float]) -> Interval:
     return Interval(difference, difference - half, difference + half)
 
 
+def paired_difference_over_seeds(a: Sequence[float], b: Sequence[float]) -> Interval:
+    """Mean of a minus mean of b, with Student's interval. The n-th values of a and b are of the same pre-trained model.
+
+    Raises:
+      ValueError: the numbers of values differ.
+    """
+    differences = [left - right for left, right in zip(a, b, strict=True)]
+    difference, error = float(np.mean(differences)), standard_error(differences)
+    half = 0.0 if error == 0 else stats.t.ppf(0.975, len(differences) - 1) * error
+    return Interval(difference, difference - half, difference + half)
+
+
 def paired_bootstrap(a: np.ndarray, b: np.ndarray) -> Interval:
     """Mean of a minus mean of b over examples that two models answered. The interval is from resampled examples.
 

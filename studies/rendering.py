@@ -46,8 +46,9 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
         page.append(f"Not measured, because their data are missing: {', '.join(unmeasured)}.")
     differences = _differences(study, rows, columns)
     if differences:
-        page += ["Differences with 95 % intervals: over seeds (Welch), or by paired bootstrap over the examples that "
-                 "both models answered, whichever is wider. In bold: intervals without zero.",
+        page += ["Differences with 95 % intervals: over seeds (Welch, or in pairs where both measured the same "
+                 "pre-trained models), or by paired bootstrap over the examples that both models answered, whichever "
+                 "is wider. In bold: intervals without zero.",
                  markdown_table(["difference", *(COLUMNS[column].title for column in columns)], differences)]
     page += [f"What this scale cannot tell: {study.limits}", "![results](results.svg)",
              f"Command: `{_command(study)}` with the flags of the data (docs/studies.md)."]

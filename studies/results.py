@@ -17,7 +17,7 @@ from albert_tf.script_runs import ScriptRuns
 from albert_tf.sizes import compute_parameters
 from studies.answers import credits
 from studies.columns import COLUMNS
-from studies.intervals import Interval, difference_over_seeds, paired_bootstrap
+from studies.intervals import Interval, difference_over_seeds, paired_bootstrap, paired_difference_over_seeds
 from studies.planning import PlannedRun, Trial
 
 MASKED_LM_LOSS = "masked_lm_loss"
@@ -32,6 +32,7 @@ class Row:
       config: config of the model.
       values: values by column, then by seed, in the unit of the table.
       credits: scores of single examples by column, then by seed, [examples] each.
+      models: directories of the pre-trained models by seed.
       minutes: minutes of pre-training by seed.
       masked_lm_losses: masked-LM losses by seed.
       baseline: baselines of the records; None before the first seed has finished.
@@ -41,6 +42,7 @@ class Row:
     config: AlbertConfig
     values: dict[str, dict[int, float]]
     credits: dict[str, dict[int, np.ndarray]]
+    models: dict[int, str]
     minutes: dict[int, float]
     masked_lm_losses: dict[int, float]
     baseline: NeighbourBaseline | None
@@ -61,12 +63,16 @@ def compare(row: Row, other: Row, column: str) -> Interval | None:
     """The difference of two rows (row minus other), or None if one of them has no results.
 
     The interval is over seeds, or by paired bootstrap if both answered the same examples, whichever is wider: the first
-    describes other seeds, the second other examples.
+    describes other seeds, the second other examples. Over seeds, the values are paired if both rows have measured the
+    same pre-trained models: what these models have in common is then no part of the error.
     """
-    a, b = list(row.values[column].values()), list(other.values[column].values())
+    a, b = row.values[column], other.values[column]
     if not (a and b):
         return None
-    intervals = [difference_over_seeds(a, b)]
+    if set(a) == set(b) and row.models == other.models:
+        intervals = [paired_difference_over_seeds(list(a.values()), [b[seed] for seed in a])]
+    else:
+        intervals = [difference_over_seeds(list(a.values()), list(b.values()))]
     if row.credits[column] and other.credits[column]:
         intervals.append(paired_bootstrap(*(np.stack(list(of.credits[column].values())) for of in (row, other))))
     return max(intervals, key=lambda interval: np.nan_to_num(interval.high - interval.low, nan=-1.0))
@@ -100,7 +106,8 @@ def _row(label: str, trials: list[Trial], finished: ScriptRuns, columns: list[st
             minutes[trial.seed] = seconds / 60
             losses[trial.seed] = read_json_object(pretraining.results_file)[MASKED_LM_LOSS]
             baseline = _baseline(trial)
-    return Row(label, trials[0].config, values, answers, minutes, losses, baseline)
+    models = {trial.seed: trial.runs["pretraining"].directory for trial in trials}
+    return Row(label, trials[0].config, values, answers, models, minutes, losses, baseline)
 
 
 def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:

@@ -17,9 +17,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.sizes import compute_parameters
 from studies import speed
 from studies.columns import COLUMNS
-from studies.intervals import difference_over_seeds, paired_bootstrap, standard_error
+from studies.intervals import difference_over_seeds, paired_bootstrap, paired_difference_over_seeds, standard_error
 from studies.planning import Data, plan
-from studies.results import training_flops
+from studies.results import Row, compare, training_flops
 from studies.speed import (
     PAPER,
     Measurement,
@@ -217,6 +217,24 @@ def test_standard_errors_and_intervals_of_known_values():
     assert interval == pytest.approx((10.0, 10 - 2.7764 * np.sqrt(2 / 3), 10 + 2.7764 * np.sqrt(2 / 3)), abs=1e-3)
     assert interval.excludes_zero and not difference_over_seeds([1.0, 3.0], [2.0, 2.5]).excludes_zero
     assert not difference_over_seeds([5.0], [1.0, 2.0]).excludes_zero
+    paired = paired_difference_over_seeds([73.0, 66.0, 72.0], [71.0, 65.0, 69.0])  # differences 2, 1, 3
+    assert paired == pytest.approx((2.0, 2 - 4.3027 / np.sqrt(3), 2 + 4.3027 / np.sqrt(3)), abs=1e-3)
+    assert not difference_over_seeds([73.0, 66.0, 72.0], [71.0, 65.0, 69.0]).excludes_zero
+    assert not paired_difference_over_seeds([5.0], [1.0]).excludes_zero
+
+
+def test_configurations_of_the_same_pre_trained_models_are_compared_in_pairs():
+    def row(values, models):
+        return Row("row", AlbertConfig(50), {"sst2": values}, {"sst2": {}}, models, {}, {}, None)
+
+    one, ensemble, models = {1: 71.0, 2: 65.0, 3: 69.0}, {3: 72.0, 1: 73.0, 2: 66.0}, {1: "a", 2: "b", 3: "c"}
+    paired = compare(row(ensemble, models), row(one, models), "sst2")
+    assert paired == paired_difference_over_seeds([73.0, 66.0, 72.0], [71.0, 65.0, 69.0])
+    independent = difference_over_seeds(list(ensemble.values()), list(one.values()))
+    assert compare(row(ensemble, models), row(one, {1: "d", 2: "e", 3: "f"}), "sst2") == independent
+    fewer = compare(row({1: 73.0, 2: 66.0}, models), row(one, models), "sst2")
+    assert fewer == difference_over_seeds([73.0, 66.0], list(one.values()))
+    assert compare(row({}, models), row(one, models), "sst2") is None
 
 
 def test_the_paired_bootstrap_detects_consistent_differences():
