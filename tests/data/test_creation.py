@@ -55,12 +55,13 @@ def examples(path, max_predictions=5):
     return [{name: value.numpy() for name, value in example.items()} for example in parsed]
 
 
-def test_the_records_are_the_releases_kind(tmp_path, text, create):
+def test_the_records_are_the_releases_kind(tmp_path, text, create, tokenizer):
     statistics = create()
     made = examples(tmp_path / "out.tfrecord")
     manifest = json.loads((tmp_path / "out.manifest.json").read_text())
     assert manifest["count"] == len(made) == statistics["examples"] > 20
     assert (manifest["made_from"]["objective"], manifest["made_from"]["max_seq_length"]) == ("sop", 32)
+    assert manifest["made_from"]["vocab_size"] == tokenizer.vocab_size
     for example in made:
         ids, segments, boundary = (example[name] for name in ("input_ids", "segment_ids", "token_boundary"))
         length, masked = example["input_mask"].sum(), int(example["masked_lm_weights"].sum())

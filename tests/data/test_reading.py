@@ -60,3 +60,12 @@ def test_an_objective_that_there_is_not_is_refused_by_manifest(tmp_path, made_fr
     path = write(tmp_path / "x.tfrecord", records(), **made_from)
     with pytest.raises(ValueError, match="x.manifest.json: objective must be one of sop, nsp, none. Received: "):
         open_records([path], 16, 3, VOCAB_SIZE)
+
+
+def test_records_of_another_vocabulary_are_warned_of(tmp_path, caplog):
+    path = write(tmp_path / "x.tfrecord", records(), vocab_size=VOCAB_SIZE)
+    open_records([path], 16, 3, VOCAB_SIZE)
+    assert not caplog.messages
+    open_records([path], 16, 3, 64)
+    message, = caplog.messages
+    assert f"x.tfrecord was made with a vocabulary of {VOCAB_SIZE} pieces, but the config's vocab_size is 64" in message

@@ -43,7 +43,7 @@ def check_statistics(statistics: collections.Counter[str]) -> None:
         raise ValueError("no examples were made: every document has one word only")
 
 
-def made_from(options: CreationOptions) -> dict:
+def made_from(options: CreationOptions, vocab_size: int) -> dict:
     """The made_from entry in the manifest of each output."""
     return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking),
-                dupe_factor=options.dupe_factor, random_seed=options.random_seed)
+                dupe_factor=options.dupe_factor, random_seed=options.random_seed, vocab_size=vocab_size)

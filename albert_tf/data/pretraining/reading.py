@@ -6,6 +6,7 @@ import reprlib
 from typing import Callable
 
 import tensorflow as tf
+from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import batching
@@ -20,6 +21,9 @@ def open_records(
     paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
 ) -> list[CountedFile]:
     """Checks that record files are complete and match the lengths and the vocabulary, and counts their records.
+
+    Warns if their manifests have another size of the vocabulary. This is no error, since a model may have more
+    embeddings than its vocabulary has pieces.
 
     Raises:
       ValueError: a file was truncated or changed; or its first records have other lengths, ids outside the vocabulary
@@ -42,6 +46,10 @@ def open_records(
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
                              f"max_predictions_per_seq {max_predictions_per_seq}: {lengths}") from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
+    others = [file for file in files if file.made_from.get("vocab_size", vocab_size) != vocab_size]
+    if others:
+        logging.warning("%s was made with a vocabulary of %s pieces, but the config's vocab_size is %d: is it the "
+                        "vocabulary of another model?", others[0].path, others[0].made_from["vocab_size"], vocab_size)
     return files
 
 
