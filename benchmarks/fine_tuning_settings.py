@@ -16,6 +16,6 @@ class Settings(NamedTuple):
 SETTINGS = {
     "sst-2": Settings("eval_accuracy", 300, 32, 64, 5e-5), "sts-b": Settings("pearson", 540, 32, 128, 5e-5),
     "rte": Settings("eval_accuracy", 160, 32, 128, 5e-5), "squad-1.1": Settings("f1", 400, 8, 192, 2e-4),
-    "squad-2.0": Settings("f1", 800, 8, 192, 2e-4), "race": Settings("eval_accuracy", 80, 4, 192, 5e-5),
+    "squad-2.0": Settings("HasAns_f1", 800, 8, 192, 2e-4), "race": Settings("eval_accuracy", 80, 4, 192, 5e-5),
     "wnut17": Settings("f1", 300, 32, 128, 1e-4), "ud_ewt": Settings("accuracy", 300, 32, 128, 1e-4),
 }

@@ -8,7 +8,6 @@ decay, clipping at 1.0, batches padded to their longest. output gets answers by 
 the tags of its words; if it is null, there are no predictions, and dev is not read.
 """
 
-import collections
 import csv
 import itertools
 import json
@@ -19,13 +18,12 @@ import sys
 import torch
 import transformers
 
-from benchmarks.workers.squad_hugging_face import read as read_squad, span
+from benchmarks.workers.batches import batches
+from benchmarks.workers.fine_tuning_squad_hugging_face import Squad1, Squad2
 
 GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),
                 "rte": ("sentence1", "sentence2", "label")}
-TAGGED = ("wnut17", "ud_ewt")
 RTE_LABELS = ("entailment", "not_entailment")
-OVERLAP, N_BEST, MAX_ANSWER = 48, 20, 30  # OVERLAP: number of tokens that two windows of a paragraph share
 
 
 def main():
@@ -42,9 +40,8 @@ def main():
 
 
 def kind_of(task):
-    if task in TAGGED:
-        return Tagging
-    return Squad if task.startswith("squad") else Race if task == "race" else Glue
+    kinds = {"squad-1.1": Squad1, "squad-2.0": Squad2, "race": Race, "wnut17": Tagging, "ud_ewt": Tagging}
+    return kinds.get(task, Glue)
 
 
 def train(task, options):
@@ -144,53 +141,6 @@ class Race:
         return found
 
 
-class Squad:
-    """Answer spans. In SQuAD 2.0 the answer is empty if [CLS] has a higher score than the best span."""
-
-    def __init__(self, options, tokenizer):
-        self._options, self._tokenizer = options, tokenizer
-        self.model = transformers.AutoModelForQuestionAnswering.from_pretrained(options["model"])
-
-    def training_examples(self):
-        questions = read_squad(self._options["train"])
-        features, owners, offsets = self._windows(questions)
-        found = []
-        for row, owner in enumerate(owners):
-            start, end = span(features.sequence_ids(row), offsets[row], *questions[owner][2:])
-            found.append(dict(self._features(features, row), start_positions=start, end_positions=end))
-        return found
-
-    def _windows(self, questions):
-        features = self._tokenizer([question for question, *_ in questions], [context for _, context, *_ in questions],
-                                   truncation="only_second", max_length=self._options["length"], stride=OVERLAP,
-                                   return_overflowing_tokens=True, return_offsets_mapping=True)
-        return features, features["overflow_to_sample_mapping"], features["offset_mapping"]
-
-    def _features(self, features, row):
-        return {name: features[name][row] for name in ("input_ids", "attention_mask", "token_type_ids")}
-
-    def batch(self, rows):
-        return self._tokenizer.pad(rows, return_tensors="pt")
-
-    def answers(self):
-        self.model.eval()
-        questions, ids = read_squad(self._options["dev"]), question_ids(self._options["dev"])
-        features, owners, offsets = self._windows(questions)
-        candidates, null_scores = collections.defaultdict(list), collections.defaultdict(lambda: float("inf"))
-        for rows in batches(list(range(len(owners))), 16):
-            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
-                outputs = self.model(**self.batch([self._features(features, row) for row in rows]))
-            for row, starts, ends in zip(rows, outputs.start_logits.float(), outputs.end_logits.float()):
-                owner = owners[row]
-                null_scores[owner] = min(null_scores[owner], float(starts[0] + ends[0]))
-                candidates[owner] += spans(features.sequence_ids(row), offsets[row], starts, ends, questions[owner][1])
-        found = {}
-        for owner, qas_id in enumerate(ids):
-            score, text = max(candidates[owner], default=(float("-inf"), ""))
-            found[qas_id] = "" if self._options["task"] == "squad-2.0" and null_scores[owner] > score else text
-        return found
-
-
 class Tagging:
     """The tag of a word is that of its first piece; words behind the maximum length have none and count as "O"."""
 
@@ -247,25 +197,6 @@ def first_pieces(encoded):
     """(word, position) of the first piece of each word."""
     words = encoded.word_ids()
     return [(word, i) for i, word in enumerate(words) if word is not None and word not in words[:i]]
-
-
-def spans(sequence_ids, offsets, starts, ends, context):
-    """(score, text) of the spans of a window's best starts and ends that lie in the context."""
-    length = len(sequence_ids)
-    best_starts, best_ends = (scores[:length].topk(min(N_BEST, length)).indices.tolist() for scores in (starts, ends))
-    return [(float(starts[i] + ends[j]), context[offsets[i][0] : offsets[j][1]])
-            for i in best_starts for j in best_ends
-            if sequence_ids[i] == 1 and sequence_ids[j] == 1 and i <= j < i + MAX_ANSWER]
-
-
-def question_ids(path):
-    with open(path, encoding="utf-8") as file:
-        return [question["id"] for article in json.load(file)["data"] for paragraph in article["paragraphs"]
-                for question in paragraph["qas"]]
-
-
-def batches(rows, size):
-    return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
 if __name__ == "__main__":
