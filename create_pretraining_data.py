@@ -32,6 +32,7 @@ flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If
 flags.DEFINE_string("input_file_mode", "r", "Has no effect: text is always read as UTF-8. Scripts for the release can "
                     "set it.")
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
+flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")
 flags.DEFINE_bool("do_whole_word_mask", True, "Whether to mask whole words. If false, each piece counts as a word.")
 flags.DEFINE_bool("do_permutation", False, "Whether to choose a second set of n-grams in each example, whose tokens "
                   "are permuted at random and predicted too.")
@@ -64,7 +65,7 @@ FLAGS = flags.FLAGS
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
     pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
-    tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file)
+    tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file, FLAGS.keep_accents)
     objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
     segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
     masking = MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram,

@@ -40,6 +40,8 @@ flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. De
 flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
 flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
                   "true if nothing is stored.")
+flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored in --albert_directory, or false "
+                  "if nothing is stored.")
 flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
 model_flags.define_pooling_flags("pooler")
 define_required("export_path", "Directory of the encoder's module.")

@@ -110,8 +110,7 @@ def main():
     strategy = start.set_up()
     config = model_flags.config()
     vocabulary = model_flags.starting_vocabulary()
-    if vocabulary:
-        vocabulary.tokenizer(config)  # raises if they belong to different models
+    tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     tf.io.gfile.makedirs(options.run.output_dir)
     model_flags.check_length(options.max_seq_length, config)
     training_files = open_records(options, options.input_file, config) if options.do_train else []
@@ -119,6 +118,8 @@ def main():
     if options.do_eval:
         evaluation_sets = [open_records(options, patterns, config) for patterns in options.eval_input_file]
     all_files = training_files + sum(evaluation_sets, [])
+    if tokenizer:
+        reading.check_tokenizer(all_files, tokenizer)
     objective = options.sentence_objective or objective_of(training_files or all_files)
 
     def new_task():

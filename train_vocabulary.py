@@ -19,11 +19,13 @@ define_required("model_prefix", "Path of the outputs without extension: PREFIX.m
 flags.DEFINE_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
                      *bounds.VOCAB_SIZE.at_least(20))
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
+flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")
 FLAGS = flags.FLAGS
 
 
 def main():
-    train_vocabulary(expand_globs(FLAGS.input_file), FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case)
+    train_vocabulary(expand_globs(FLAGS.input_file), FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case,
+                     FLAGS.keep_accents)
     logging.info("%s.model: %d pieces", FLAGS.model_prefix, FLAGS.vocab_size)
 
 

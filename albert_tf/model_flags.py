@@ -62,7 +62,7 @@ def define_model_flags() -> None:
 
 @help.group("Model")
 def define_vocabulary_flags() -> None:
-    """Defines the flags of the vocabulary and its casing."""
+    """Defines the flags of the vocabulary, its casing and its accents."""
     flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
                         "weights.")
     flags.DEFINE_string("vocab_file", None,
@@ -70,6 +70,8 @@ def define_vocabulary_flags() -> None:
                         "one that comes with the weights.")
     flags.DEFINE_bool("do_lower_case", None,
                       "Whether to lower-case text. Default: as stored with the weights, or true if nothing is stored.")
+    flags.DEFINE_bool("keep_accents", None,
+                      "Whether to keep accents. Default: as stored with the weights, or false if nothing is stored.")
 
 
 @help.group("Model")
@@ -207,7 +209,7 @@ def starting_vocabulary() -> VocabularyFiles:
 
 def vocabulary_from_flags() -> VocabularyFiles:
     """What the flags of the vocabulary set, for VocabularyFiles.replaced_by; empty if none is set."""
-    return VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case)
+    return VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
 
 
 def _vocabulary(path: str | None) -> VocabularyFiles:

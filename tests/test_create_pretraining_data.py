@@ -39,12 +39,13 @@ def leftovers(tmp_path):
 def test_flags_reach_the_library_and_two_workers_write_the_records_of_one(tmp_path, text):
     done = create(tmp_path, random_next_sentence=True, do_permutation=True, do_whole_word_mask=False,
                   favor_shorter_ngram=False, ngram=2, masked_lm_prob=0.2, short_seq_prob=0.3, random_seed=7,
-                  release_compatible=True)
+                  release_compatible=True, keep_accents=True)
     assert done.returncode == 0, done.stderr
     options = CreationOptions(SegmentOptions(32, 0.3, "nsp", release_compatible=True),
                               MaskingOptions(5, 0.2, 2, False, False, True), 3, 7)
     again = tmp_path / "again.tfrecord"
-    create_pretraining_data([str(text)], [str(again)], FullTokenizer(spm_model_file=str(TINY)), options, num_workers=1)
+    tokenizer = FullTokenizer(spm_model_file=str(TINY), keep_accents=True)
+    create_pretraining_data([str(text)], [str(again)], tokenizer, options, num_workers=1)
     assert (tmp_path / "out.tfrecord").read_bytes() == again.read_bytes()
     assert (tmp_path / "out.manifest.json").read_bytes() == (tmp_path / "again.manifest.json").read_bytes()
 

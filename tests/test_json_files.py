@@ -13,7 +13,7 @@ from albert_tf.data.tables import read_rows
 from albert_tf.data.task_config import load_task_config
 from albert_tf.interchange.hugging_face.configs import read_config
 from albert_tf.interchange.safetensors_folder import stored_tensors
-from albert_tf.interchange.vocabulary_files import lower_case_in
+from albert_tf.interchange.vocabulary_files import options_in
 from albert_tf.json_files import parse_json_object, read_json_object
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
@@ -38,7 +38,7 @@ def read_manifest(path):
 READERS = {
     "config": ("albert_config.json", lambda path: AlbertConfig.from_json_file(str(path))),
     "Hugging Face's config": ("config.json", lambda path: read_config(str(path.parent))),
-    "tokenizer config": ("tokenizer_config.json", lambda path: lower_case_in(str(path.parent))),
+    "tokenizer config": ("tokenizer_config.json", lambda path: options_in(str(path.parent))),
     "index of weights": ("model.safetensors.index.json", lambda path: stored_tensors(str(path.parent))),
     "recipe": ("recipe.json", read_recipe),
     "task config": ("task.json", lambda path: load_task_config(str(path))),

@@ -111,7 +111,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
         result = job.outcome.result()
         statistics = Statistics(result["statistics"])
         plan.check_statistics(statistics)
-        move_shards(shard_files, output_files, result["counts"], plan.made_from(options, tokenizer.vocab_size))
+        move_shards(shard_files, output_files, result["counts"], plan.made_from(options, tokenizer))
     return statistics
 
 

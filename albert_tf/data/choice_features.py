@@ -7,7 +7,6 @@ from typing import Iterable, Iterator
 
 from albert_tf.chunks import chunks
 from albert_tf.data.choice_examples import MultipleChoiceExample
-from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -73,8 +72,5 @@ def _features(
 
 def _endings(example: MultipleChoiceExample, tokenizer: FullTokenizer) -> tuple[str, ...]:
     """The endings as in the release: with a SentencePiece model, texts are normalised first, so "＿" counts as "_"."""
-    if not tokenizer.sp_model:
-        return example.endings
-    question, *options = (preprocess_text(text, lower=tokenizer.do_lower_case)
-                          for text in (example.question, *example.options))
+    question, *options = map(tokenizer.preprocess, (example.question, *example.options))
     return example._replace(question=question, options=tuple(options)).endings

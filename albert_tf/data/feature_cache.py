@@ -128,7 +128,8 @@ def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     """The properties of a tokenizer that features depend on, for made_from."""
     model = tokenizer.sp_model
     vocabulary = model.serialized_model_proto() if model else "\n".join(tokenizer.vocab).encode()
-    return dict(vocabulary=digest(vocabulary), do_lower_case=tokenizer.do_lower_case)
+    return dict(vocabulary=digest(vocabulary), do_lower_case=tokenizer.do_lower_case,
+                keep_accents=tokenizer.keep_accents)
 
 
 def _all_made_from(made_from: dict, schema: FeatureSchema) -> dict:

@@ -58,7 +58,7 @@ def from_pretrained(
 
 
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:
-    """The tokenizer of the vocabulary that comes with weights, with the casing that is stored with them.
+    """The tokenizer of the vocabulary that comes with weights, with the options that are stored with them.
 
     Args:
       path: see from_pretrained.

@@ -1,4 +1,4 @@
-"""The vocabulary files next to weights, and the casing and the length of rows that are stored with them."""
+"""The vocabulary files next to weights, and what is stored with them: casing, accents, and the length of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import fnmatch
 import json
 import os
 import reprlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -24,9 +24,17 @@ from albert_tf.text.tokenization import FullTokenizer
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
-# Hugging Face's file with the casing. Fine-tuning also writes the length of rows to it, as max_seq_length.
+# Hugging Face's file with casing and accents. Fine-tuning also writes the length of rows to it, as max_seq_length.
 TOKENIZER_CONFIG = "tokenizer_config.json"
+STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
 _LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
+
+
+class TokenizerOptions(NamedTuple):
+    """The options of a FullTokenizer; None if nothing is stored."""
+
+    do_lower_case: bool | None
+    keep_accents: bool | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +45,14 @@ class VocabularyFiles:
       spm_model_file: path of a SentencePiece model, or None.
       vocab_file: path of a WordPiece vocabulary, or None.
       do_lower_case: whether to lower-case text; None if nothing is stored.
+      keep_accents: whether texts keep their accents; None if nothing is stored.
       archive: path of the archive from which the files were unpacked, for messages; None if there is none.
     """
 
     spm_model_file: str | None = None
     vocab_file: str | None = None
     do_lower_case: bool | None = None
+    keep_accents: bool | None = None
     archive: str | None = None
 
     def __bool__(self):
@@ -55,21 +65,22 @@ class VocabularyFiles:
 
     @classmethod
     def of(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
-        """The file and the casing of a tokenizer."""
+        """The file and the options of a tokenizer."""
         path = tokenizer.vocabulary_file
-        return cls(spm_model_file=path if tokenizer.sp_model else None,
-                   vocab_file=None if tokenizer.sp_model else path, do_lower_case=tokenizer.do_lower_case)
+        return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
+                   tokenizer.do_lower_case, tokenizer.keep_accents)
 
     def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
-        """The user's file and casing where they are set, and these otherwise. Warns of a file with another content."""
+        """The user's file and options where they are set, and these otherwise. Warns of a file with another content."""
         if self and user and _differ(self.path, user.path):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
                             self.archive or self.path)
         lower = self.do_lower_case if user.do_lower_case is None else user.do_lower_case
-        return dataclasses.replace(user if user else self, do_lower_case=lower)
+        keep_accents = self.keep_accents if user.keep_accents is None else user.keep_accents
+        return dataclasses.replace(user if user else self, do_lower_case=lower, keep_accents=keep_accents)
 
     def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
-        """The tokenizer of these files. If no casing is stored, it lower-cases text, as all released models do.
+        """The tokenizer of these files. If nothing else is stored, it lower-cases text and removes accents.
 
         Args:
           config: config of the model that the tokenizer is for; None if it is not known.
@@ -82,7 +93,8 @@ class VocabularyFiles:
                              "--vocab_file, or in Python pass a FullTokenizer")
         directory = os.path.dirname(self.path)
         with errors_naming(self.archive or directory, directory):
-            tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file)
+            tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
+                                      bool(self.keep_accents))
         if config is not None:
             check_vocabulary(tokenizer, config)
         return tokenizer
@@ -99,15 +111,15 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
     """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension.
 
     Raises:
-      ValueError: tokenizer_config.json is not a JSON object, or its keep_accents is true.
+      ValueError: tokenizer_config.json is not a JSON object, or an option has a wrong value.
     """
-    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), lower_case_in(directory))
+    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options_in(directory))
 
 
 def copy_vocabulary(
     files: VocabularyFiles, directory: str, name: str | None = None, max_seq_length: int | None = None
 ) -> None:
-    """Copies a vocabulary to the directory of weights, and writes casing and length to tokenizer_config.json.
+    """Copies a vocabulary to the directory of weights, and writes its options and length to tokenizer_config.json.
 
     Args:
       files: the vocabulary. If it is empty, an earlier tokenizer_config.json keeps all but the length.
@@ -121,23 +133,30 @@ def copy_vocabulary(
         target = os.path.join(directory, name or os.path.basename(files.path))
         with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    if files.do_lower_case is not None:
-        values["do_lower_case"] = files.do_lower_case
+    values.update({name: value for name in TokenizerOptions._fields if (value := getattr(files, name)) is not None})
     values.update({_LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
     values = {key: value for key, value in values.items() if value is not None}
     write_or_remove(path, json.dumps(values) if values else None)
 
 
-def lower_case_in(directory: str) -> bool | None:
-    """The value of do_lower_case in a directory's tokenizer_config.json; None if there is none."""
+def options_in(directory: str) -> TokenizerOptions:
+    """The options in a directory's tokenizer_config.json.
+
+    Raises:
+      ValueError: tokenizer_config.json is not a JSON object, an option is neither true nor false, or accents are
+        removed from text that is not lower-cased, which only Hugging Face's BERT can do.
+    """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     stored = _stored(path)
-    if stored.get("keep_accents"):
-        raise ValueError(f"{path}: keep_accents is true, but accents are always removed here, as in the release")
-    lower = stored.get("do_lower_case")
-    if lower is not None and not isinstance(lower, bool):
-        raise ValueError(f"{path}: do_lower_case must be true or false. Received: {reprlib.repr(lower)}")
-    return lower
+    for name in (*TokenizerOptions._fields, STRIP_ACCENTS):
+        if not isinstance(stored.get(name), (bool, type(None))):
+            raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
+    lower, keep_accents, strip_accents = map(stored.get, (*TokenizerOptions._fields, STRIP_ACCENTS))
+    if strip_accents and lower is False:
+        raise ValueError(f"{path}: {STRIP_ACCENTS} is true and do_lower_case false, which is not supported")
+    if keep_accents is None and strip_accents is not None:
+        keep_accents = not strip_accents
+    return TokenizerOptions(lower, keep_accents)
 
 
 def length_in(directory: str) -> int | None:

@@ -38,12 +38,12 @@ class GraphTokenizer(tf.Module):
         self.cls_id, self.sep_id, self.mask_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
         self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
         self._is_sentencepiece = tokenizer.sp_model is not None
-        self._normalization = _normalization(self._is_sentencepiece, tokenizer.do_lower_case)
+        self._normalization = _normalization(self._is_sentencepiece, tokenizer.do_lower_case, tokenizer.keep_accents)
         self._model = (GraphSentencePieces(tokenizer.sp_model) if self._is_sentencepiece
                        else GraphWordPieces(tokenizer.vocab))
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """preprocess_text for texts, string [texts]. With a WordPiece vocabulary, texts are returned unchanged.
+        """FullTokenizer.preprocess for texts, string [texts].
 
         Runs of spaces are kept; the SentencePiece model treats them as one space.
         """
@@ -72,7 +72,7 @@ class GraphTokenizer(tf.Module):
 
 
 @functools.lru_cache(maxsize=None)
-def _normalization(has_sentencepiece_model: bool, lower: bool) -> GraphNormalization:
+def _normalization(has_sentencepiece_model: bool, lower: bool, keep_accents: bool) -> GraphNormalization:
     if has_sentencepiece_model:
-        return GraphNormalization(lambda text: preprocess_text(text, lower=lower))
-    return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower)))
+        return GraphNormalization(lambda text: preprocess_text(text, lower=lower, keep_accents=keep_accents))
+    return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower, keep_accents)))

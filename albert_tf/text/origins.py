@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.text import wordpiece
-from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.sentencepieces import WORD_START, split_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -59,13 +58,13 @@ def trace_pieces(tokenizer: FullTokenizer, texts: list[str]) -> list[TracedPiece
     """Like `tokenizer.encode_batch` for raw texts, with the origin of every character."""
     if tokenizer.sp_model is None:
         return [_traced_word_pieces(tokenizer, text) for text in texts]
-    normal = [preprocess_text(text, lower=tokenizer.do_lower_case) for text in texts]
+    normal = [tokenizer.preprocess(text) for text in texts]
     encoded = tokenizer.sp_model.encode(normal, out_type=str)
     return [_traced_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
 
 
 def _traced_sentence_pieces(tokenizer: FullTokenizer, text: str, normal: str, pieces: list[str]) -> TracedPieces:
-    forms = _forms(text, tokenizer.do_lower_case)
+    forms = _forms(tokenizer, text)
     surface = "".join(pieces).replace(WORD_START, " ")
     if surface[1:] == forms:  # the only change of length is the space in front
         origins = np.arange(NOWHERE, len(text), dtype=np.int32)
@@ -81,11 +80,11 @@ def _traced_sentence_pieces(tokenizer: FullTokenizer, text: str, normal: str, pi
     return TracedPieces(ids, lengths, surface, origins, forms)
 
 
-def _forms(text: str, lower: bool) -> list[str] | str:
+def _forms(tokenizer: FullTokenizer, text: str) -> list[str] | str:
     """The normalised form of each character on its own; a single string if every form is one character."""
     if text.isascii():
-        return text.lower() if lower else text
-    form_of = {character: preprocess_text(character, remove_space=False, lower=lower) for character in set(text)}
+        return tokenizer.preprocess(text, remove_space=False)
+    form_of = {character: tokenizer.preprocess(character, remove_space=False) for character in set(text)}
     forms = [form_of[character] for character in text]
     return "".join(forms) if all(len(form) == 1 for form in form_of.values()) else forms
 
@@ -98,7 +97,7 @@ def _origins_of_surface(sp_model: Any, text: str, normal: str, forms: list[str] 
 
 
 def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
-    """The original offset of each character of preprocess_text's result.
+    """The original offset of each character of the normalised text.
 
     The space that replaces a run of white space has the offset of the run's first character whose form is a space.
     """
@@ -122,18 +121,18 @@ def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins:
 
 def _traced_word_pieces(tokenizer: FullTokenizer, text: str) -> TracedPieces:
     pieces, lengths = [], []
-    words = wordpiece.basic_tokens(text, tokenizer.do_lower_case)
+    words = wordpiece.basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
     for word in words:
         of_word = wordpiece.word_pieces(word, tokenizer.vocab)
         is_unknown = of_word == [wordpiece.UNKNOWN]
         lengths += [len(word)] if is_unknown else [len(piece) - 2 * (i > 0) for i, piece in enumerate(of_word)]
         pieces += of_word
-    origins = np.array(_origins_of_basic_tokens(text, tokenizer.do_lower_case), np.int32)
+    origins = np.array(_origins_of_basic_tokens(tokenizer, text), np.int32)
     ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)
     return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, text)
 
 
-def _origins_of_basic_tokens(text: str, lower: bool) -> list[int]:
+def _origins_of_basic_tokens(tokenizer: FullTokenizer, text: str) -> list[int]:
     """The original offset of each character of the basic tokens.
 
     Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
@@ -141,7 +140,7 @@ def _origins_of_basic_tokens(text: str, lower: bool) -> list[int]:
     size_of = {}
     for character in set(text):
         form = wordpiece.clean(character).strip()
-        if lower:
-            form = wordpiece.without_accents(form.lower())
+        if tokenizer.do_lower_case:
+            form = wordpiece.lower_case(form, tokenizer.keep_accents)
         size_of[character] = len("".join(form.split()))
     return [i for i, character in enumerate(text) for _ in range(size_of[character])]

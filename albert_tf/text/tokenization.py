@@ -21,6 +21,8 @@ class FullTokenizer:
       vocab_file: path of a WordPiece vocabulary. It is ignored if spm_model_file is set.
       do_lower_case: whether to lower-case texts.
       spm_model_file: path of a SentencePiece model.
+      keep_accents: whether texts keep their accents. If not, a SentencePiece tokenizer removes them always, and a
+        WordPiece tokenizer if it lower-cases, as in the release.
 
     Attributes:
       vocabulary_file: path of the file that was read.
@@ -36,8 +38,9 @@ class FullTokenizer:
       inputs = tokenizer(["A text.", "Another one."])                     # a batch that a model can be called with
     """
 
-    def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None):
-        self.do_lower_case = do_lower_case
+    def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None,
+                 keep_accents: bool = False):
+        self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
         self.sp_model = None
         if spm_model_file:
             self.sp_model = load_model(spm_model_file)
@@ -81,15 +84,21 @@ class FullTokenizer:
         """The number of tokens."""
         return len(self.vocab)
 
+    def preprocess(self, text: str, remove_space: bool = True) -> str:
+        """preprocess_text with this tokenizer's options. For a WordPiece vocabulary, the text is returned unchanged."""
+        if not self.sp_model:
+            return text
+        return preprocess_text(text, remove_space, self.do_lower_case, self.keep_accents)
+
     def tokenize(self, text: str) -> list[str]:
         """Splits a text into pieces.
 
-        As in the release, text for a SentencePiece model must have been normalised and lower-cased by preprocess_text.
-        `encode`, and calling the tokenizer, do this themselves.
+        As in the release, text for a SentencePiece model must have been normalised and lower-cased, by `preprocess` or
+        preprocess_text. `encode`, and calling the tokenizer, do this themselves.
         """
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
-        words = wordpiece.basic_tokens(text, self.do_lower_case)
+        words = wordpiece.basic_tokens(text, self.do_lower_case, self.keep_accents)
         return [piece for word in words for piece in wordpiece.word_pieces(word, self.vocab)]
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
@@ -135,7 +144,7 @@ class FullTokenizer:
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """`encode` for several texts at once, int32 [pieces] each."""
         if self.sp_model:
-            return self._digit_comma.encode_batch([preprocess_text(text, lower=self.do_lower_case) for text in texts])
+            return self._digit_comma.encode_batch([self.preprocess(text) for text in texts])
         return [np.array(self.convert_tokens_to_ids(self.tokenize(text)), np.int32) for text in texts]
 
     def _special(self, piece: str) -> int:

@@ -33,7 +33,7 @@ _LONGEST_SENTENCE = 16_384
 
 
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
-                     do_lower_case: bool = True) -> None:
+                     do_lower_case: bool = True, keep_accents: bool = False) -> None:
     """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
 
     Args:
@@ -42,6 +42,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
       model_prefix: path of the outputs without the extension.
       vocab_size: number of pieces, including the special ones.
       do_lower_case: whether to lower-case the text.
+      keep_accents: whether the text keeps its accents.
 
     Raises:
       ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, or an
@@ -49,7 +50,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     """
     check_output(f"{model_prefix}.model", f"{model_prefix}.vocab")
     model = io.BytesIO()
-    text = _Text(input_files, do_lower_case)
+    text = _Text(input_files, do_lower_case, keep_accents)
     sentences = text.sentences()
     first = next(sentences, None)
     if first is None and text.num_long:
@@ -70,18 +71,18 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
         logging.warning("%s of %s lines are longer than %s bytes and are not used: write one sentence per line",
                         f"{text.num_long:,}", f"{text.num_lines:,}", f"{_LONGEST_SENTENCE:,}")
     _write(model_prefix, model.getvalue(),
-           dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case))
+           dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case, keep_accents=keep_accents))
 
 
 class _Text:
     """The text of files.
 
     Args:
-      input_files, do_lower_case: see train_vocabulary.
+      input_files, do_lower_case, keep_accents: see train_vocabulary.
     """
 
-    def __init__(self, input_files: list[str], do_lower_case: bool):
-        self._input_files, self._do_lower_case = input_files, do_lower_case
+    def __init__(self, input_files: list[str], do_lower_case: bool, keep_accents: bool):
+        self._input_files, self._do_lower_case, self._keep_accents = input_files, do_lower_case, keep_accents
         self.num_lines = self.num_long = 0  # lines that have text, and those that are too long
         self.error: ValueError | None = None  # the error that reading has raised
 
@@ -90,7 +91,7 @@ class _Text:
         try:
             for path in self._input_files:
                 for line in read_lines(path):
-                    sentence = preprocess_text(line, lower=self._do_lower_case)
+                    sentence = preprocess_text(line, lower=self._do_lower_case, keep_accents=self._keep_accents)
                     is_long = len(sentence.encode()) > _LONGEST_SENTENCE
                     self.num_lines += bool(sentence)
                     self.num_long += is_long

@@ -30,22 +30,26 @@ def load_vocab(path: str) -> dict[str, int]:
     return vocab
 
 
-def basic_tokens(text: str, lower: bool) -> list[str]:
+def basic_tokens(text: str, lower: bool, keep_accents: bool = False) -> list[str]:
     """Splits a text into words, punctuation marks and CJK characters, one token each.
 
-    Control characters are removed. With `lower`, the text is lower-cased and accents are removed.
+    Control characters are removed. With `lower`, the text is lower-cased and, without `keep_accents`, accents are
+    removed.
     """
     cleaned = "".join(map(clean, text))
     tokens = []
     for word in cleaned.split():
         if lower:
-            word = without_accents(word.lower())
+            word = lower_case(word, keep_accents)
         tokens += "".join(f" {c} " if _is_punctuation(c) else c for c in word).split()
     return tokens
 
 
-def without_accents(text: str) -> str:
-    """A text without the accents of its letters. Other characters are decomposed too (Unicode NFD)."""
+def lower_case(text: str, keep_accents: bool) -> str:
+    """A text in lower case. Without keep_accents, characters are decomposed (Unicode NFD) and lose their accents."""
+    text = text.lower()
+    if keep_accents:
+        return text
     return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.pretraining import creation, plan, shuffle
 from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
 from albert_tf.data.pretraining.masking import MaskingOptions
@@ -62,6 +63,7 @@ def test_the_records_are_the_releases_kind(tmp_path, text, create, tokenizer):
     assert manifest["count"] == len(made) == statistics["examples"] > 20
     assert (manifest["made_from"]["objective"], manifest["made_from"]["max_seq_length"]) == ("sop", 32)
     assert manifest["made_from"]["vocab_size"] == tokenizer.vocab_size
+    assert manifest["made_from"].items() >= tokenizer_key(tokenizer).items()
     for example in made:
         ids, segments, boundary = (example[name] for name in ("input_ids", "segment_ids", "token_boundary"))
         length, masked = example["input_mask"].sum(), int(example["masked_lm_weights"].sum())

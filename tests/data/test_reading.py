@@ -1,15 +1,19 @@
 """Pre-training records are checked before a run. An error names the file."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from synthetic_records import VOCAB_SIZE, example
 
+from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.reading import open_records
+from albert_tf.data.pretraining.reading import check_tokenizer, open_records
 from albert_tf.data.records import RecordFile, record_writer
 from albert_tf.data.tf_example import serialize
+from albert_tf.text.tokenization import FullTokenizer
 
 # Bytes that are no tf.Example, and no UTF-8 that TensorFlow's message could quote.
 JUNK = bytes(range(128, 256))
@@ -62,10 +66,27 @@ def test_an_objective_that_there_is_not_is_refused_by_manifest(tmp_path, made_fr
         open_records([path], 16, 3, VOCAB_SIZE)
 
 
-def test_records_of_another_vocabulary_are_warned_of(tmp_path, caplog):
+def test_records_of_another_number_of_pieces_are_warned_of(tmp_path, caplog):
     path = write(tmp_path / "x.tfrecord", records(), vocab_size=VOCAB_SIZE)
     open_records([path], 16, 3, VOCAB_SIZE)
     assert not caplog.messages
     open_records([path], 16, 3, 64)
     message, = caplog.messages
     assert f"x.tfrecord was made with a vocabulary of {VOCAB_SIZE} pieces, but the config's vocab_size is 64" in message
+
+
+@pytest.mark.parametrize("vocabulary, options, message", [
+    ("tiny_spm/tiny.model", {}, None),
+    ("accents/spiece.model", {}, r"was not made with .*accents/spiece.model: is it the vocabulary of another model\?"),
+    ("tiny_spm/tiny.model", dict(do_lower_case=False), "was made with --do_lower_case=True, but this run has False"),
+    ("tiny_spm/tiny.model", dict(keep_accents=False), "was made with --keep_accents=True, but this run has False")])
+def test_records_of_another_tokenizer_are_warned_of(golden, tmp_path, caplog, vocabulary, options, message):
+    options_of_records = dict(do_lower_case=True, keep_accents=True)
+    of_records = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"), **options_of_records)
+    paths = [write(tmp_path / "unknown.tfrecord", records()),
+             write(tmp_path / "x.tfrecord", records(), **tokenizer_key(of_records))]
+    tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **{**options_of_records, **options})
+    check_tokenizer(open_records(paths, 16, 3, VOCAB_SIZE), tokenizer)
+    assert len(caplog.messages) == (message is not None)
+    if message:
+        assert re.match(f"{paths[1]} {message}", caplog.messages[0])

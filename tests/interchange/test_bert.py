@@ -178,6 +178,17 @@ def test_vocabulary_and_casing_come_along(golden, tmp_path):
     assert tokenizer.tokenize("Cat cat") == ["Cat", "cat"]
 
 
+def test_a_vocabulary_that_keeps_accents_is_read_and_written_with_hugging_faces_name_for_it(golden, tmp_path):
+    shutil.copytree(golden / "bert/encoder", tmp_path / "source")
+    shutil.copy(golden / "accents/vocab.txt", tmp_path / "source")
+    (tmp_path / "source/tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": false}')
+    convert(open_source(str(tmp_path / "source")), str(tmp_path / "written"), "hugging_face")
+    written = json.loads((tmp_path / "written/tokenizer_config.json").read_text())
+    assert written["strip_accents"] is False and "keep_accents" not in written
+    for name in ("source", "written"):
+        assert open_source(str(tmp_path / name)).vocabulary.tokenizer().tokenize("Schön") == ["schön"]
+
+
 def test_blocks_of_further_inner_groups_have_no_name_in_bert():
     scope = "bert/encoder/transformer/group_2/inner_group_{}/ffn_1/intermediate/dense/kernel"
     assert bert_tf1.bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"

@@ -100,16 +100,17 @@ def test_a_head_that_was_not_restored_is_left_out_of_the_releases_format(tmp_pat
     assert f"tf1/model.ckpt-best {lacks}" in caplog.text
 
 
-@pytest.mark.parametrize("lower", [True, False, None])
-def test_vocabulary_casing_and_config_come_along(golden, tmp_path, lower):
-    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"), do_lower_case=lower)
+@pytest.mark.parametrize("lower, keep_accents", [(True, True), (False, False), (None, None)])
+def test_vocabulary_its_options_and_config_come_along(golden, tmp_path, lower, keep_accents):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, lower, keep_accents)
     made(tmp_path / "first", vocabulary=vocabulary)
     for source, to, name in (("first", "tf1", "tiny.model"), ("tf1", "hugging_face", "spiece.model"),
                              ("hugging_face", "ours", "spiece.model")):
         convert(open_source(str(tmp_path / source)), str(tmp_path / to), to)
         found = open_source(str(tmp_path / to))
         assert found.config == TINY
-        assert found.vocabulary.tokenizer().do_lower_case == (lower is not False)
+        tokenizer = found.vocabulary.tokenizer()
+        assert (tokenizer.do_lower_case, tokenizer.keep_accents) == (lower is not False, keep_accents is True)
         assert found.vocabulary.spm_model_file == str(tmp_path / to / name)
         assert (tmp_path / to / name).read_bytes() == (golden / "tiny_spm/tiny.model").read_bytes()
 

@@ -8,6 +8,7 @@ import tensorflow_hub as hub
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.hub.writing import export_encoder, export_preprocessing
+from albert_tf.interchange.open_source import open_source
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
@@ -115,6 +116,14 @@ def test_the_signatures_are_the_releases(modules, model, batch, tokenizer):
 def test_an_encoder_without_heads_has_no_signatures_of_heads(tmp_path, model, tokenizer):
     export_encoder(str(tmp_path / "encoder"), model.albert, tokenizer)
     assert set(hub.load(str(tmp_path / "encoder")).signatures) == {"tokens", "tokenization_info"}
+
+
+def test_the_options_of_the_tokenizer_come_along(golden, tmp_path, model):
+    options = dict(do_lower_case=False, keep_accents=True)
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"), **options)
+    export_encoder(str(tmp_path / "encoder"), model.albert, tokenizer)
+    found = open_source(str(tmp_path / "encoder")).vocabulary.tokenizer()
+    assert dict(do_lower_case=found.do_lower_case, keep_accents=found.keep_accents) == options
 
 
 def test_a_later_export_keeps_the_card_of_the_folder(tmp_path, model, tokenizer):

@@ -246,13 +246,6 @@ def test_several_labels_for_one_text_are_warned_of(tmp_path, caplog):
     assert "config.json: a text can have several labels" in caplog.text
 
 
-def test_a_vocabulary_that_keeps_accents_is_refused(tmp_path):
-    _, folder = folder_of(tmp_path)
-    (folder / "tokenizer_config.json").write_text(json.dumps(dict(keep_accents=True)))
-    with pytest.raises(ValueError, match="tokenizer_config.json: keep_accents is true, but accents are always removed"):
-        albert_tf.from_pretrained(str(folder))
-
-
 def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path):
     model, folder = folder_of(tmp_path, "encoder", num_hidden_layers=22, cross_layer_sharing="none")
     assert json.loads((folder / "config.json").read_text())["num_hidden_groups"] == 22

@@ -1,8 +1,10 @@
 """The vocabulary in a folder of weights: found by its usual names, copied with its casing."""
 
+import json
+
 import pytest
 
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary, vocabulary_in
+from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
 
 @pytest.mark.parametrize("names, found", [
@@ -17,11 +19,33 @@ def test_a_vocabulary_is_found_by_its_usual_names(tmp_path, names, found):
     assert vocabulary_in(str(tmp_path)) == VocabularyFiles(*paths, None)
 
 
-@pytest.mark.parametrize("lower", [True, False, None])
-def test_a_copied_vocabulary_keeps_its_casing(tmp_path, lower):
+@pytest.mark.parametrize("lower, keep_accents", [(True, None), (False, True), (None, None), (None, False)])
+def test_a_copied_vocabulary_keeps_its_options(tmp_path, lower, keep_accents):
     (tmp_path / "vocab.txt").write_text("[CLS]\n")
-    copy_vocabulary(VocabularyFiles(None, str(tmp_path / "vocab.txt"), lower), str(tmp_path / "new/run"))
-    assert vocabulary_in(str(tmp_path / "new/run")) == VocabularyFiles(None, str(tmp_path / "new/run/vocab.txt"), lower)
+    vocabulary = VocabularyFiles(None, str(tmp_path / "vocab.txt"), lower, keep_accents)
+    copy_vocabulary(vocabulary, str(tmp_path / "new/run"))
+    copied = vocabulary_in(str(tmp_path / "new/run"))
+    assert copied == VocabularyFiles(None, str(tmp_path / "new/run/vocab.txt"), lower, keep_accents)
+
+
+@pytest.mark.parametrize("stored, options", [
+    (dict(), (None, None)), (dict(do_lower_case=True, keep_accents=True), (True, True)),
+    (dict(do_lower_case=True, strip_accents=None), (True, None)), (dict(strip_accents=False), (None, True)),
+    (dict(do_lower_case=True, strip_accents=True), (True, False)),
+    (dict(keep_accents=False, strip_accents=False), (None, False))])
+def test_accents_have_another_name_in_hugging_faces_bert(tmp_path, stored, options):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(stored))
+    assert options_in(str(tmp_path)) == options
+
+
+@pytest.mark.parametrize("stored, message", [
+    (dict(keep_accents="yes"), "keep_accents must be true or false. Received: 'yes'"),
+    (dict(strip_accents=1), "strip_accents must be true or false. Received: 1"),
+    (dict(strip_accents=True, do_lower_case=False), "strip_accents is true and do_lower_case false, which is not s")])
+def test_a_wrong_option_is_named(tmp_path, stored, message):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match=f"tokenizer_config.json: {message}"):
+        options_in(str(tmp_path))
 
 
 def test_a_copy_replaces_a_read_only_file_and_itself(tmp_path):
@@ -43,9 +67,10 @@ def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
 @pytest.mark.parametrize("user, expected", [
     (VocabularyFiles(), VocabularyFiles("a.model", None, True)),
     (VocabularyFiles(do_lower_case=False), VocabularyFiles("a.model", None, False)),
+    (VocabularyFiles(keep_accents=True), VocabularyFiles("a.model", None, True, True)),
     (VocabularyFiles(vocab_file="vocab.txt"), VocabularyFiles(None, "vocab.txt", True)),
     (VocabularyFiles(vocab_file="vocab.txt", do_lower_case=False), VocabularyFiles(None, "vocab.txt", False))])
-def test_a_user_sets_the_file_or_the_casing_or_both(user, expected):
+def test_a_user_sets_the_file_or_an_option_or_both(user, expected):
     assert VocabularyFiles("a.model", None, True).replaced_by(user) == expected
 
 

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.both_stacks
 NORMALIZATIONS = {
     "lower case": lambda text: preprocess_text(text, lower=True),
     "cased": preprocess_text,
+    "lower case with accents": lambda text: preprocess_text(text, lower=True, keep_accents=True),
+    "cased with accents": lambda text: preprocess_text(text, keep_accents=True),
     "WordPiece, lower case": lambda text: " ".join(basic_tokens(text, lower=True)),
+    "WordPiece, lower case with accents": lambda text: " ".join(basic_tokens(text, lower=True, keep_accents=True)),
     "WordPiece, cased": lambda text: " ".join(basic_tokens(text, lower=False)),
 }
 

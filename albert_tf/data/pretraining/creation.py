@@ -61,7 +61,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
             num_buckets = plan.num_buckets(corpus, options, len(output_files))
             statistics = _make_examples(run, corpus, options, num_buckets)
         plan.check_statistics(statistics)
-        _write_outputs(output_files, work, num_buckets, plan.made_from(options, tokenizer.vocab_size))
+        _write_outputs(output_files, work, num_buckets, plan.made_from(options, tokenizer))
     statistics["documents"] = len(corpus)
     return statistics
 

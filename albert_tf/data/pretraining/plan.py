@@ -6,8 +6,10 @@ import collections
 import dataclasses
 import sys
 
+from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.pretraining.corpus import Corpus
 from albert_tf.data.pretraining.worker import CreationOptions
+from albert_tf.text.tokenization import FullTokenizer
 
 # Tokens of a worker's task that has several small documents.
 TASK_TOKENS = 200_000
@@ -43,7 +45,8 @@ def check_statistics(statistics: collections.Counter[str]) -> None:
         raise ValueError("no examples were made: every document has one word only")
 
 
-def made_from(options: CreationOptions, vocab_size: int) -> dict:
+def made_from(options: CreationOptions, tokenizer: FullTokenizer) -> dict:
     """The made_from entry in the manifest of each output."""
     return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking),
-                dupe_factor=options.dupe_factor, random_seed=options.random_seed, vocab_size=vocab_size)
+                dupe_factor=options.dupe_factor, random_seed=options.random_seed, vocab_size=tokenizer.vocab_size,
+                **tokenizer_key(tokenizer))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import reprlib
-from typing import Callable
+from typing import Callable, Sequence
 
 import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import batching
+from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.pretraining.segments import OBJECTIVES
 from albert_tf.data.records import CountedFile, check_records, manifest_path, pretraining_features
+from albert_tf.text.tokenization import FullTokenizer
 
 # The number of records of each file that are checked before a run.
 _NUM_CHECKED = 200
@@ -51,6 +53,21 @@ def open_records(
         logging.warning("%s was made with a vocabulary of %s pieces, but the config's vocab_size is %d: is it the "
                         "vocabulary of another model?", others[0].path, others[0].made_from["vocab_size"], vocab_size)
     return files
+
+
+def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:
+    """Warns if records were made with another vocabulary than that of a tokenizer, or with other options."""
+    for name, value in tokenizer_key(tokenizer).items():
+        for file in files:
+            if file.made_from.get(name, value) == value:
+                continue
+            if name == "vocabulary":
+                logging.warning("%s was not made with %s: is it the vocabulary of another model?", file.path,
+                                tokenizer.vocabulary_file)
+            else:
+                logging.warning("%s was made with --%s=%s, but this run has %s: set the flag here, too",
+                                file.path, name, file.made_from[name], value)
+            break
 
 
 def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:

@@ -21,7 +21,7 @@ from albert_tf.interchange.hub.graph import config_of_graph, lower_case_of_graph
 from albert_tf.interchange.settings import settings_in
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import clear_errors, tf1_source
-from albert_tf.interchange.vocabulary_files import lower_case_in, vocabulary_in
+from albert_tf.interchange.vocabulary_files import options_in, vocabulary_in
 
 _GRAPH = "saved_model.pb"
 _VARIABLES = os.path.join("variables", "variables")
@@ -64,7 +64,7 @@ def _tf1_source(path: str, meta_graph: meta_graph_pb2.MetaGraphDef) -> Source:
 
 def _tf2_source(path: str) -> Source:
     vocabulary = dataclasses.replace(vocabulary_in(os.path.join(path, _ASSETS)),
-                                     do_lower_case=lower_case_in(os.path.join(path, EXTRA_ASSETS)))
+                                     **options_in(os.path.join(path, EXTRA_ASSETS))._asdict())
     prefix = os.path.join(path, _VARIABLES)
     if tf.io.gfile.exists(f"{prefix}.index"):
         variables = tf1_source(prefix)

@@ -6,6 +6,7 @@ encoder also has the signatures of the release's TF1 modules.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from typing import Callable
@@ -47,7 +48,7 @@ def export_encoder(
     Args:
       export_path: folder of the SavedModel. An earlier export is replaced.
       model: the encoder alone, with both heads of pre-training, or with a pooling.
-      tokenizer: the model's tokenizer. Its vocabulary file is an asset; config and casing are extra assets.
+      tokenizer: the model's tokenizer. Its vocabulary file is an asset; config and options are extra assets.
 
     Raises:
       ValueError: there is something at export_path that is not an earlier export.
@@ -62,7 +63,8 @@ def export_encoder(
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
-        write_settings(settings_of(model), model.config, assets, VocabularyFiles(do_lower_case=tokenizer.do_lower_case))
+        options = dataclasses.replace(VocabularyFiles.of(tokenizer), spm_model_file=None, vocab_file=None)
+        write_settings(settings_of(model), model.config, assets, options)
         card = os.path.join(export_path, CARD)
         if tf.io.gfile.exists(card):  # write_model_card keeps what the user wrote in it
             tf.io.gfile.copy(card, os.path.join(temporary, CARD))

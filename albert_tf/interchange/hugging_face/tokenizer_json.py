@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.data.tf_example import varints
 from albert_tf.files import write_bytes
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, lower_case_in
+from albert_tf.interchange.vocabulary_files import STRIP_ACCENTS, VocabularyFiles, options_in
 from albert_tf.json_files import read_json_object
 from albert_tf.local_copies import version
 from albert_tf.temporary_files import folder_of_this_process
@@ -39,16 +39,16 @@ def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
     path = os.path.join(folder, TOKENIZER_JSON)
     if not tf.io.gfile.exists(path):
         return VocabularyFiles()
-    made, lower = _made(path, *version(path))
-    stored = lower_case_in(folder)
+    made, options = _made(path, *version(path))
+    stored = {name: value for name, value in options_in(folder)._asdict().items() if value is not None}
     is_sentencepiece = made.endswith(".model")
     return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
-                           lower if stored is None else stored, archive=path)
+                           **{**options, **stored}, archive=path)
 
 
 @functools.lru_cache(maxsize=None)
-def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, bool]:
-    """The path of the vocabulary file that is made of a tokenizer.json, and whether it lower-cases text."""
+def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, dict[str, bool]]:
+    """The path of the vocabulary file that is made of a tokenizer.json, and its options."""
     content = read_json_object(path)
     model: dict[str, Any] = content["model"] if isinstance(content.get("model"), dict) else {}
     kind = model.get("type")
@@ -58,14 +58,16 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, bool]:
         normalizers = _normalizers(content.get("normalizer"))
         if kind == "WordPiece":
             name, vocabulary = "vocab.txt", _wordpiece_vocabulary(model)
+            keep_accents = any(step.get(STRIP_ACCENTS) is False for step in normalizers)
         else:
             name, vocabulary = "spiece.model", _sentencepiece_model(model, content["added_tokens"], normalizers)
+            keep_accents = all(step["type"] != "StripAccents" for step in normalizers)
         lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
     except (KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
     made = os.path.join(folder_of_this_process("albert_tf"), name)
     write_bytes(made, vocabulary)
-    return made, lower
+    return made, dict(do_lower_case=lower, keep_accents=keep_accents)
 
 
 def _normalizers(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:

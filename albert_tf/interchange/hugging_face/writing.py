@@ -21,6 +21,7 @@ from albert_tf.interchange.sentence_transformers import check_pooling_of_sentenc
 from albert_tf.interchange.settings import settings_of, write_input_settings
 from albert_tf.interchange.vocabulary_files import (
     LENGTH_OF_HUGGING_FACE,
+    STRIP_ACCENTS,
     TOKENIZER_CONFIG,
     VocabularyFiles,
     copy_vocabulary,
@@ -99,7 +100,7 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
 
 
 def _save_vocabulary(vocabulary: VocabularyFiles, folder: str, max_seq_length: int | None) -> None:
-    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, the casing and the length of rows."""
+    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, its options and the length of rows."""
     sentencepiece = bool(vocabulary.spm_model_file)
     copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt", max_seq_length)
     if not vocabulary:
@@ -107,7 +108,9 @@ def _save_vocabulary(vocabulary: VocabularyFiles, folder: str, max_seq_length: i
     values: dict[str, Any] = dict(tokenizer_class="AlbertTokenizer" if sentencepiece else "BertTokenizer",
                                   do_lower_case=vocabulary.do_lower_case is not False)
     if sentencepiece:
-        values["keep_accents"] = False
+        values["keep_accents"] = bool(vocabulary.keep_accents)
+    elif vocabulary.keep_accents:
+        values[STRIP_ACCENTS] = False
     if max_seq_length:
         values[LENGTH_OF_HUGGING_FACE] = max_seq_length
     write_text(os.path.join(folder, TOKENIZER_CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,76 @@
+"""Tokenizers that keep accents: the pieces of transformers' tokenizers, in graphs too, and their places in the text."""
+
+import functools
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+
+from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.tokenization import FullTokenizer
+
+pytestmark = pytest.mark.both_stacks
+
+
+@pytest.fixture(scope="module")
+def cases(golden):
+    return json.loads((golden / "accents/cases.json").read_text("utf-8"))
+
+
+def tokenizer_of(golden, vocabulary, lower):
+    name = "spm_model_file" if vocabulary.endswith(".model") else "vocab_file"
+    return FullTokenizer(**{name: str(golden / "accents" / vocabulary)}, do_lower_case=lower, keep_accents=True)
+
+
+@pytest.mark.parametrize("vocabulary, lower", [("spiece.model", True), ("spiece.model", False), ("vocab.txt", True)])
+def test_pieces_and_ids_are_those_of_transformers(golden, cases, vocabulary, lower):
+    tokenizer, graph_texts, graph_ids = tokenizer_of(golden, vocabulary, lower), [], []
+    for case in (case for case in cases if (case["vocabulary"], case["lower"]) == (vocabulary, lower)):
+        assert tokenizer.tokenize(tokenizer.preprocess(case["text"])) == case["pieces"]
+        assert tokenizer.encode(case["text"]) == tokenizer.convert_tokens_to_ids(case["pieces"])
+        graph_texts.append(case["text"])
+        graph_ids.append(tokenizer.encode(case["text"]))
+    assert len(graph_texts) == 12
+    assert GraphTokenizer(tokenizer).tokenize(graph_texts).to_list() == graph_ids
+
+
+def test_words_that_differ_in_an_accent_differ(golden):
+    for vocabulary in ("spiece.model", "vocab.txt"):
+        tokenizer = tokenizer_of(golden, vocabulary, True)
+        for first, second in (("schön", "schon"), ("यहाँ", "यह")):
+            assert tokenizer.encode(first) != tokenizer.encode(second)
+            assert tokenizer.decode(tokenizer.encode(first)) == first
+
+
+@pytest.mark.parametrize("vocabulary", ["spiece.model", "vocab.txt"])
+def test_offsets_cut_the_pieces_out_of_the_text(golden, cases, vocabulary):
+    tokenizer = tokenizer_of(golden, vocabulary, True)
+    texts = dict.fromkeys(case["text"] for case in cases)
+    for text in filter(functools.partial(unicodedata.is_normalized, "NFKC"), texts):
+        offsets = tokenizer([text], return_offsets=True, max_seq_length=100)["offsets"][0][1:-1]
+        _, starts, ends = (rows[0].numpy() for rows in GraphTokenizer(tokenizer).tokenize_with_offsets([text]))
+        in_bytes = [[len(text[:end].encode()) for end in span] for span in offsets.tolist()]
+        covered = "".join(text[start:end] for start, end in offsets.tolist())
+        assert "".join(covered.split()) == "".join(text.split())
+        parts, graph_parts = ([text.encode()[start:end].decode().strip() for start, end in spans]
+                              for spans in (in_bytes, zip(starts, ends)))
+        assert graph_parts == parts
+
+
+def test_a_folder_of_transformers_5_says_that_accents_are_kept(golden):
+    stored = vocabulary_of_tokenizer_json(str(golden / "accents/hugging_face"))
+    assert stored.keep_accents and stored.do_lower_case
+    expected = tokenizer_of(golden, "spiece.model", True)
+    texts = ["schön", "Élève", "यहाँ", "cafe\u0301"]
+    np.testing.assert_equal(stored.tokenizer().encode_batch(texts), expected.encode_batch(texts))
+
+
+def test_without_the_option_accents_are_removed_as_in_the_release(golden):
+    text = "Élève é \ufb01"
+    assert preprocess_text(text, lower=True) == "eleve e fi"
+    assert preprocess_text(text, lower=True, keep_accents=True) == "élève é \ufb01"
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "accents/spiece.model"))
+    assert not tokenizer.keep_accents and tokenizer.encode("schön") == tokenizer.encode("schon")
