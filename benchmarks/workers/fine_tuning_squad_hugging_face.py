@@ -1,7 +1,8 @@
 """SQuAD for benchmarks/workers/fine_tuning_hugging_face.py, as run_qa.py (1.1) and run_qa_beam_search.py (2.0) train.
 
 A task has the model, the examples and batches to train it on, and answers: {question id: text}. For SQuAD 2.0 these are
-the best spans, whether the model thinks that there is an answer or not.
+the best spans, whether the model predicts that there is an answer or not. Unlike in our script, a span may start in any
+of the windows that have it, not only where it has the most context.
 """
 
 import collections
@@ -70,7 +71,8 @@ class Squad1:
                     if sequences[start] == 1 and sequences[end] == 1 and start <= end < start + MAX_ANSWER:
                         text = context[offsets[row][start][0] : offsets[row][end][1]]
                         candidates[owners[row]].append((score, text))
-        return {qas_id: max(candidates[owner], default=(0.0, ""))[1] for owner, qas_id in enumerate(ids)}
+        return {qas_id: max(candidates[owner], default=(0.0, ""), key=lambda candidate: candidate[0])[1]
+                for owner, qas_id in enumerate(ids)}
 
     def _scored_spans(self, outputs, i, length):
         """(score, start, end) of the candidates in row i of a batch, which has `length` tokens without padding."""
@@ -110,8 +112,9 @@ Beam = collections.namedtuple("Beam", ["starts", "start_scores", "ends", "end_sc
 class ConditionalSpan(torch.nn.Module):
     """An encoder with the heads of XLNetForQuestionAnswering, which the release of ALBERT has for SQuAD 2.0, too.
 
-    As in the release, the logit that there is no answer sees the mean token weighted by start probability, in training
-    too, behind a dropout of 0.1. XLNetForQuestionAnswering takes the labelled start in training, and has no dropout.
+    As in the release, the logit that there is no answer is computed from [CLS] and the mean token, weighted by start
+    probability, also in training, and its hidden layer has a dropout of 0.1. XLNetForQuestionAnswering takes the
+    labelled start in training, and has no dropout. As in our model, logits are float32.
     """
 
     def __init__(self, folder):
@@ -121,34 +124,44 @@ class ConditionalSpan(torch.nn.Module):
         self.start, self.end = XLNetPoolerStartLogits(config), XLNetPoolerEndLogits(config)
         self.answer = XLNetPoolerAnswerClass(config)
         self.answer.activation = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Dropout(0.1))
-        for head in (self.start, self.end, self.answer):
-            for layer in head.modules():
-                if isinstance(layer, torch.nn.Linear):
-                    torch.nn.init.trunc_normal_(layer.weight, std=config.initializer_range)
-                    if layer.bias is not None:
-                        torch.nn.init.zeros_(layer.bias)
+        size, stddev = config.hidden_size, config.initializer_range
+        self.start.dense, self.end.dense_1 = Logit(size, 1), Logit(size, 1)
+        self.answer.dense_1 = Logit(size, 1, bias=False)
+        for layer in (layer for head in (self.start, self.end, self.answer) for layer in head.modules()):
+            if isinstance(layer, torch.nn.Linear):
+                torch.nn.init.trunc_normal_(layer.weight, std=stddev, a=-2 * stddev, b=2 * stddev)
+                if layer.bias is not None:
+                    torch.nn.init.zeros_(layer.bias)
 
     def forward(self, p_mask, start_positions=None, end_positions=None, **inputs):
         """The loss if there are positions (0 means no answer), and the beam otherwise: [batch, BEAM] starts."""
         tokens = self.encoder(**inputs).last_hidden_state
-        start_logits = self.start(tokens, p_mask=p_mask).float()
+        start_logits = self.start(tokens, p_mask=p_mask)
         if start_positions is None:
             return self._beam(tokens, p_mask, start_logits)
         expected_start = torch.einsum("bsh,bs->bh", tokens.float(), start_logits.softmax(-1))
         no_answer = self.answer(tokens, start_states=expected_start, cls_index=torch.zeros_like(start_positions))
-        end_logits = self.end(tokens, start_positions=start_positions, p_mask=p_mask).float()
+        end_logits = self.end(tokens, start_positions=start_positions, p_mask=p_mask)
         spans = (functional.cross_entropy(start_logits, start_positions)
                  + functional.cross_entropy(end_logits, end_positions)) / 2
         is_impossible = (start_positions == 0).float()
-        return Outputs(spans + functional.binary_cross_entropy_with_logits(no_answer.float(), is_impossible) / 2)
+        return Outputs(spans + functional.binary_cross_entropy_with_logits(no_answer, is_impossible) / 2)
 
     def _beam(self, tokens, p_mask, start_logits):
         start_scores, starts = start_logits.log_softmax(-1).topk(BEAM)
         start_tokens = tokens.gather(1, starts[..., None].expand(-1, -1, tokens.shape[-1]))  # [batch, BEAM, H]
         pairs = tokens[:, :, None].expand(-1, -1, BEAM, -1)  # [batch, seq, BEAM, H]
         end_logits = self.end(pairs, start_states=start_tokens[:, None].expand_as(pairs), p_mask=p_mask[..., None])
-        end_scores, ends = end_logits.float().log_softmax(1).topk(BEAM, dim=1)  # [batch, BEAM ends, BEAM starts]
+        end_scores, ends = end_logits.log_softmax(1).topk(BEAM, dim=1)  # [batch, BEAM ends, BEAM starts]
         return Beam(starts, start_scores, ends, end_scores)
+
+
+class Logit(torch.nn.Linear):
+    """A layer in float32, whatever the precision of the others."""
+
+    def forward(self, inputs):
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(inputs.float())
 
 
 def question_ids(path):
