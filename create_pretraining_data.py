@@ -21,8 +21,8 @@ from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.required_flags import define_required
-from albert_tf.text.tokenization import FullTokenizer
 
 define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end in .gz or "
                 ".bz2 are decompressed.")
@@ -31,8 +31,10 @@ flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for m
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If it is set, --vocab_file is ignored.")
 flags.DEFINE_string("input_file_mode", "r", "Has no effect: text is always read as UTF-8. Scripts for the release can "
                     "set it.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
-flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")
+flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case the text. Default: as stored beside the vocabulary, or "
+                  "true if nothing is stored.")
+flags.DEFINE_bool("keep_accents", None, "Whether to keep accents, which the release removes. Default: as stored beside "
+                  "the vocabulary, or false if nothing is stored.")
 flags.DEFINE_bool("do_whole_word_mask", True, "Whether to mask whole words. If false, each piece counts as a word.")
 flags.DEFINE_bool("do_permutation", False, "Whether to choose a second set of n-grams in each example, whose tokens "
                   "are permuted at random and predicted too.")
@@ -65,7 +67,10 @@ FLAGS = flags.FLAGS
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
     pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
-    tokenizer = FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.spm_model_file, FLAGS.keep_accents)
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise ValueError("--spm_model_file or --vocab_file is missing")
+    given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
+    tokenizer = VocabularyFiles().replaced_by(given).tokenizer()
     objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
     segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
     masking = MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram,

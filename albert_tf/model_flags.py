@@ -29,7 +29,7 @@ from albert_tf.training.several_runs import checkpoint_of
 FLAGS = flags.FLAGS
 # The flags of this module, for the manifests of what is computed with a model.
 MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
-               "do_lower_case")
+               "do_lower_case", "keep_accents")
 
 
 @help.group("Model")
@@ -69,9 +69,11 @@ def define_vocabulary_flags() -> None:
                         "Path of the WordPiece vocabulary, for models without a SentencePiece model. Default: the "
                         "one that comes with the weights.")
     flags.DEFINE_bool("do_lower_case", None,
-                      "Whether to lower-case text. Default: as stored with the weights, or true if nothing is stored.")
+                      "Whether to lower-case text. Default: as stored with the weights or the vocabulary, or true if "
+                      "nothing is stored.")
     flags.DEFINE_bool("keep_accents", None,
-                      "Whether to keep accents. Default: as stored with the weights, or false if nothing is stored.")
+                      "Whether to keep accents. Default: as stored with the weights or the vocabulary, or false if "
+                      "nothing is stored.")
 
 
 @help.group("Model")

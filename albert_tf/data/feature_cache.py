@@ -126,10 +126,13 @@ def digest(content: bytes) -> str:
 
 def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     """The properties of a tokenizer that features depend on, for made_from."""
-    model = tokenizer.sp_model
-    vocabulary = model.serialized_model_proto() if model else "\n".join(tokenizer.vocab).encode()
-    return dict(vocabulary=digest(vocabulary), do_lower_case=tokenizer.do_lower_case,
-                keep_accents=tokenizer.keep_accents)
+    model, pieces = tokenizer.sp_model, list(tokenizer.vocab)
+    if model:
+        # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
+        pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}" for i in range(len(pieces))]
+    keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)
+    return dict(vocabulary_sha256=digest("\n".join(pieces).encode()), do_lower_case=tokenizer.do_lower_case,
+                keep_accents=keep_accents)
 
 
 def _all_made_from(made_from: dict, schema: FeatureSchema) -> dict:

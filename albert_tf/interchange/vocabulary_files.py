@@ -17,6 +17,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.files import read_bytes, write_or_remove, written_whole
 from albert_tf.interchange.error_paths import errors_naming
 from albert_tf.json_files import read_json_object
+from albert_tf.manifests import read_manifest
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -33,8 +34,8 @@ _LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
 class TokenizerOptions(NamedTuple):
     """The options of a FullTokenizer; None if nothing is stored."""
 
-    do_lower_case: bool | None
-    keep_accents: bool | None
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,16 +72,23 @@ class VocabularyFiles:
                    tokenizer.do_lower_case, tokenizer.keep_accents)
 
     def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
-        """The user's file and options where they are set, and these otherwise. Warns of a file with another content."""
+        """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
+
+        Options that neither has are those that are stored beside the user's file.
+        """
         if self and user and _differ(self.path, user.path):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
                             self.archive or self.path)
-        lower = self.do_lower_case if user.do_lower_case is None else user.do_lower_case
-        keep_accents = self.keep_accents if user.keep_accents is None else user.keep_accents
-        return dataclasses.replace(user if user else self, do_lower_case=lower, keep_accents=keep_accents)
+        candidates = [user._options, self._options, options_beside(user.path) if user else TokenizerOptions()]
+        options = (next((value for value in values if value is not None), None) for values in zip(*candidates))
+        return dataclasses.replace(user if user else self, **TokenizerOptions(*options)._asdict())
+
+    @property
+    def _options(self) -> TokenizerOptions:
+        return TokenizerOptions(self.do_lower_case, self.keep_accents)
 
     def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
-        """The tokenizer of these files. If nothing else is stored, it lower-cases text and removes accents.
+        """The tokenizer of these files. Options that are not stored have their defaults: lower case, no accents.
 
         Args:
           config: config of the model that the tokenizer is for; None if it is not known.
@@ -139,12 +147,24 @@ def copy_vocabulary(
     write_or_remove(path, json.dumps(values) if values else None)
 
 
+def options_beside(vocabulary_file: str) -> TokenizerOptions:
+    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary.
+
+    Raises:
+      ValueError: see options_in.
+    """
+    stored = options_in(os.path.dirname(vocabulary_file))._asdict()
+    made_from = (read_manifest(vocabulary_file) or {}).get("made_from", {})
+    return TokenizerOptions(**{name: made_from.get(name) if value is None else value for name, value in stored.items()})
+
+
 def options_in(directory: str) -> TokenizerOptions:
     """The options in a directory's tokenizer_config.json.
 
+    Warns if accents are to be removed from text that is not lower-cased: only Hugging Face's BERT can do this.
+
     Raises:
-      ValueError: tokenizer_config.json is not a JSON object, an option is neither true nor false, or accents are
-        removed from text that is not lower-cased, which only Hugging Face's BERT can do.
+      ValueError: tokenizer_config.json is not a JSON object, or an option is neither true nor false.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     stored = _stored(path)
@@ -153,7 +173,7 @@ def options_in(directory: str) -> TokenizerOptions:
             raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
     lower, keep_accents, strip_accents = map(stored.get, (*TokenizerOptions._fields, STRIP_ACCENTS))
     if strip_accents and lower is False:
-        raise ValueError(f"{path}: {STRIP_ACCENTS} is true and do_lower_case false, which is not supported")
+        logging.warning("%s: %s is true, but accents are kept here, since text is not lower-cased", path, STRIP_ACCENTS)
     if keep_accents is None and strip_accents is not None:
         keep_accents = not strip_accents
     return TokenizerOptions(lower, keep_accents)

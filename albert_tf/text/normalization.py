@@ -12,7 +12,8 @@ def preprocess_text(text: str, remove_space: bool = True, lower: bool = False, k
       text: any text. The quotes `` and '' are not changed.
       remove_space: whether to replace each run of white space by one space and to strip both ends.
       lower: whether to lower-case the text.
-      keep_accents: whether to leave out NFKD and the removal of combining characters, as Hugging Face's ALBERT can.
+      keep_accents: whether to leave out NFKD and the removal of combining characters, as Hugging Face's ALBERT can. A
+        SentencePiece model with NFKC may then compose or replace characters that were lower-cased before: ™ gives TM.
     """
     if remove_space:
         text = " ".join(text.split())

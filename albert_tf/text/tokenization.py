@@ -21,8 +21,8 @@ class FullTokenizer:
       vocab_file: path of a WordPiece vocabulary. It is ignored if spm_model_file is set.
       do_lower_case: whether to lower-case texts.
       spm_model_file: path of a SentencePiece model.
-      keep_accents: whether texts keep their accents. If not, a SentencePiece tokenizer removes them always, and a
-        WordPiece tokenizer if it lower-cases, as in the release.
+      keep_accents: whether texts keep their accents. If false, a SentencePiece tokenizer removes accents; a WordPiece
+        tokenizer removes them only when it lower-cases, as in the release.
 
     Attributes:
       vocabulary_file: path of the file that was read.

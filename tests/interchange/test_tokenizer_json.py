@@ -54,6 +54,17 @@ def test_the_normalization_has_the_casing_if_tokenizer_config_has_none(tmp_path,
     assert vocabulary_of_tokenizer_json(str(tmp_path)).do_lower_case is not lower
 
 
+@pytest.mark.parametrize("normalizer, keep_accents", [
+    (dict(type="BertNormalizer", lowercase=True, strip_accents=None), False),
+    (dict(type="BertNormalizer", lowercase=True, strip_accents=False), True),
+    (dict(type="BertNormalizer", lowercase=False, strip_accents=None), True), (None, True),
+    (dict(type="Lowercase"), True), (dict(type="Sequence", normalizers=[dict(type="StripAccents")]), False)])
+def test_the_normalization_says_whether_accents_are_kept(tmp_path, normalizer, keep_accents):
+    content = dict(model=dict(type="WordPiece", vocab={"b": 1, "a": 0}), added_tokens=[], normalizer=normalizer)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    assert vocabulary_of_tokenizer_json(str(tmp_path)).keep_accents is keep_accents
+
+
 @pytest.mark.parametrize("content, message", [
     (dict(model=dict(type="BPE"), added_tokens=[]), r"must be Unigram \(SentencePiece\) or WordPiece. Received: 'BPE'"),
     (dict(model=dict(type="Unigram", unk_id=0, vocab=[["a"]]), added_tokens=[]), "is not a tokenizer.json of transf"),

@@ -1,10 +1,11 @@
-"""The vocabulary in a folder of weights: found by its usual names, copied with its casing."""
+"""The vocabulary in a folder of weights: found by its usual names, copied with its options."""
 
 import json
 
 import pytest
 
 from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
+from albert_tf.text.vocabulary import train_vocabulary
 
 
 @pytest.mark.parametrize("names, found", [
@@ -40,8 +41,7 @@ def test_accents_have_another_name_in_hugging_faces_bert(tmp_path, stored, optio
 
 @pytest.mark.parametrize("stored, message", [
     (dict(keep_accents="yes"), "keep_accents must be true or false. Received: 'yes'"),
-    (dict(strip_accents=1), "strip_accents must be true or false. Received: 1"),
-    (dict(strip_accents=True, do_lower_case=False), "strip_accents is true and do_lower_case false, which is not s")])
+    (dict(strip_accents=1), "strip_accents must be true or false. Received: 1")])
 def test_a_wrong_option_is_named(tmp_path, stored, message):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(stored))
     with pytest.raises(ValueError, match=f"tokenizer_config.json: {message}"):
@@ -72,6 +72,25 @@ def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
     (VocabularyFiles(vocab_file="vocab.txt", do_lower_case=False), VocabularyFiles(None, "vocab.txt", False))])
 def test_a_user_sets_the_file_or_an_option_or_both(user, expected):
     assert VocabularyFiles("a.model", None, True).replaced_by(user) == expected
+
+
+def test_accents_that_cannot_be_removed_are_warned_of(tmp_path, caplog):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(strip_accents=True, do_lower_case=False)))
+    assert options_in(str(tmp_path)).do_lower_case is False
+    assert "strip_accents is true, but accents are kept here, since text is not lower-cased" in caplog.text
+
+
+def test_options_that_nobody_sets_are_those_beside_the_vocabulary(tmp_path):
+    (tmp_path / "text.txt").write_text("Über Äpfel\n" * 50)
+    path = str(tmp_path / "mine.model")
+    train_vocabulary([str(tmp_path / "text.txt")], str(tmp_path / "mine"), 30, do_lower_case=False, keep_accents=True)
+    given = VocabularyFiles(path)
+    assert VocabularyFiles().replaced_by(given) == VocabularyFiles(path, None, False, True)
+    stored = VocabularyFiles(None, "vocab.txt", do_lower_case=True)
+    assert stored.replaced_by(given) == VocabularyFiles(path, None, True, True)
+    assert VocabularyFiles().replaced_by(VocabularyFiles(path, None, True, False)).keep_accents is False
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(keep_accents=False)))
+    assert VocabularyFiles().replaced_by(given) == VocabularyFiles(path, None, False, False)
 
 
 def test_another_vocabulary_than_that_of_the_weights_is_warned_of(tmp_path, caplog):

@@ -273,17 +273,17 @@ def test_a_name_that_looks_numbered_is_not_given_twice():
     assert names_of(["a/run", "b/run-3", "c/run", "d/run", "e/run-3"]) == ["run", "run-3", "run-2", "run-4", "run-3-2"]
 
 
-def test_the_casing_can_be_set_without_a_vocabulary_file(config, sentence_pieces, tmp_path, monkeypatch, capsys):
+def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pieces, tmp_path, monkeypatch, capsys):
     save(AlbertModel(config), str(tmp_path / "model"), "tf1", VocabularyFiles.of(sentence_pieces))
 
     def report(name, source, *_):
-        raise ValueError(f"{name} has the casing {source.vocabulary.do_lower_case}")
+        raise ValueError(f"{name}: {source.vocabulary.do_lower_case}, {source.vocabulary.keep_accents}")
 
     monkeypatch.setattr(models, "model_of_source", report)
     for casing in (False, True):
         with loaded("serve.py") as run:
-            assert run(init_checkpoint=tmp_path / "model", do_lower_case=casing) == 1
-        assert f"model has the casing {casing}" in capsys.readouterr().err
+            assert run(init_checkpoint=tmp_path / "model", do_lower_case=casing, keep_accents=not casing) == 1
+        assert f"model: {casing}, {not casing}" in capsys.readouterr().err
 
 
 def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):

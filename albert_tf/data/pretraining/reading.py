@@ -56,17 +56,17 @@ def open_records(
 
 
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:
-    """Warns if records were made with another vocabulary than that of a tokenizer, or with other options."""
+    """Warns of records whose vocabulary, casing or accents differ from those of a tokenizer."""
     for name, value in tokenizer_key(tokenizer).items():
         for file in files:
             if file.made_from.get(name, value) == value:
                 continue
-            if name == "vocabulary":
+            if name == "vocabulary_sha256":
                 logging.warning("%s was not made with %s: is it the vocabulary of another model?", file.path,
                                 tokenizer.vocabulary_file)
             else:
-                logging.warning("%s was made with --%s=%s, but this run has %s: set the flag here, too",
-                                file.path, name, file.made_from[name], value)
+                logging.warning("%s was made with --%s=%s, but the tokenizer of this run has %s: make the records "
+                                "again, or set the flag of this run", file.path, name, file.made_from[name], value)
             break
 
 

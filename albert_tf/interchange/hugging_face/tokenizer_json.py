@@ -58,20 +58,26 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, dict[str, bool]
         normalizers = _normalizers(content.get("normalizer"))
         if kind == "WordPiece":
             name, vocabulary = "vocab.txt", _wordpiece_vocabulary(model)
-            keep_accents = any(step.get(STRIP_ACCENTS) is False for step in normalizers)
         else:
             name, vocabulary = "spiece.model", _sentencepiece_model(model, content["added_tokens"], normalizers)
-            keep_accents = all(step["type"] != "StripAccents" for step in normalizers)
         lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
     except (KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
     made = os.path.join(folder_of_this_process("albert_tf"), name)
     write_bytes(made, vocabulary)
-    return made, dict(do_lower_case=lower, keep_accents=keep_accents)
+    return made, dict(do_lower_case=lower, keep_accents=not any(map(_strips_accents, normalizers)))
 
 
 def _normalizers(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     return (normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]) if normalizer else []
+
+
+def _strips_accents(step: dict[str, Any]) -> bool:
+    """Whether a normalizer removes accents. By default, BERT's does if it lower-cases."""
+    if step["type"] == "BertNormalizer":
+        stored = step.get(STRIP_ACCENTS)
+        return bool(step.get("lowercase") if stored is None else stored)
+    return step["type"] == "StripAccents"
 
 
 def _wordpiece_vocabulary(model: dict[str, Any]) -> bytes:
