@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,20 +39,35 @@ class TracedPieces(NamedTuple):
     origins: np.ndarray
     forms: list[str] | str
 
-
     @property
     def offsets(self) -> np.ndarray:
         """The span of each piece in the original text, int32 [pieces, 2]: first character, and one past the last.
 
-        A piece without original characters (an inserted space) has an empty span at the end of the piece before it.
+        A piece without original characters (an inserted space) has an empty span at the end of the piece before it. If
+        the SentencePiece model composes several characters to one (e and an accent), the span has all of them.
         """
         offsets, last_end, start = np.zeros([len(self.ids), 2], np.int32), 0, 0
+        composed = self._composed()
         for i, length in enumerate(self.lengths):
             origins = self.origins[start : start + length]
             origins = origins[origins != NOWHERE]
             offsets[i] = (origins[0], origins[-1] + 1) if len(origins) else (last_end, last_end)
+            while len(origins) and int(offsets[i, 1]) in composed:
+                offsets[i, 1] += 1
             last_end, start = offsets[i, 1], start + length
         return offsets
+
+    def _composed(self) -> set[int]:
+        """The offsets of marks and jamo that were kept and yet are no piece's: they became part of a character."""
+        if isinstance(self.forms, str) and self.forms.isascii():
+            return set()
+        marks = {i for i, form in enumerate(self.forms) if form and _joins_the_character_before(form[0])}
+        return marks - set(self.origins.tolist()) if marks else marks
+
+
+def _joins_the_character_before(character: str) -> bool:
+    """Whether it is a mark, a Hangul jamo of a vowel or a final consonant, or a half-width sound mark."""
+    return unicodedata.category(character)[0] == "M" or "\u1160" <= character <= "\u11ff" or character in "\uff9e\uff9f"
 
 
 def trace_pieces(tokenizer: FullTokenizer, texts: list[str]) -> list[TracedPieces]:

@@ -12,6 +12,7 @@ from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.sentencepieces import WORD_START
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks
@@ -60,6 +61,18 @@ def test_offsets_cut_the_pieces_out_of_the_text(golden, cases, vocabulary):
         parts, graph_parts = ([text.encode()[start:end].decode().strip() for start, end in spans]
                               for spans in (in_bytes, zip(starts, ends)))
         assert graph_parts == parts
+
+
+@pytest.mark.parametrize(
+    "text", ["cafe\u0301 cre\u0300me", "か\u3099っこうへ ﾊﾟン", "मेज़ यहाँ", "\u1112\u1161\u11ab \u1100"])
+def test_a_composed_character_has_the_place_of_all_its_parts(golden, text):
+    tokenizer = tokenizer_of(golden, "spiece.model", True)
+    offsets = tokenizer([text], return_offsets=True)["offsets"][0][1:-1].tolist()
+    ids, starts, ends = (rows[0].numpy() for rows in GraphTokenizer(tokenizer).tokenize_with_offsets([text]))
+    graph_parts = [text.encode()[start:end].decode() for start, end in zip(starts, ends)]
+    assert "".join(graph_parts) == text.replace(" ", "")
+    of_words = [i for i, piece in enumerate(tokenizer.convert_ids_to_tokens(ids)) if piece != WORD_START]
+    assert [text[slice(*offsets[i])].strip() for i in of_words] == [graph_parts[i] for i in of_words]
 
 
 def test_tokenizer_json_says_that_accents_are_kept(golden, tmp_path):
