@@ -23,6 +23,7 @@ import pathlib
 import resource
 import runpy
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,7 @@ def _run_script(script, arguments, environment, cwd, max_file_size, stdin, stdou
     for pipe in {stdout, stderr}:
         pipe.close()  # the end of the script's own 1 and 2 is the end of the pipes
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, such as pytest, ignore it
     sys.argv = [script, *arguments]
     of_environment = [path for path in sys.path if not path.startswith(str(REPOSITORY)) or path.startswith(sys.prefix)]
     sys.path = [os.path.dirname(script), *of_environment]

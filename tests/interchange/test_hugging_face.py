@@ -258,7 +258,7 @@ def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path)
 def test_vocabulary_and_casing_come_along(golden, tmp_path):
     vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, False)
     save_hugging_face(MODELS["encoder"](TINY), str(tmp_path), vocabulary)
-    assert open_source(str(tmp_path)).vocabulary == VocabularyFiles(str(tmp_path / "spiece.model"), None, False)
+    assert open_source(str(tmp_path)).vocabulary == VocabularyFiles(str(tmp_path / "spiece.model"), None, False, False)
     assert not open_source(str(tmp_path)).vocabulary.tokenizer().do_lower_case
 
 

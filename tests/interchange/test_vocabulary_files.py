@@ -83,7 +83,7 @@ def test_accents_that_cannot_be_removed_are_warned_of(tmp_path, caplog):
 def test_options_that_nobody_sets_are_those_beside_the_vocabulary(tmp_path):
     (tmp_path / "text.txt").write_text("Über Äpfel\n" * 50)
     path = str(tmp_path / "mine.model")
-    train_vocabulary([str(tmp_path / "text.txt")], str(tmp_path / "mine"), 30, do_lower_case=False, keep_accents=True)
+    train_vocabulary([str(tmp_path / "text.txt")], str(tmp_path / "mine"), 22, do_lower_case=False, keep_accents=True)
     given = VocabularyFiles(path)
     assert VocabularyFiles().replaced_by(given) == VocabularyFiles(path, None, False, True)
     stored = VocabularyFiles(None, "vocab.txt", do_lower_case=True)
