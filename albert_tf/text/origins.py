@@ -143,20 +143,19 @@ def _traced_word_pieces(tokenizer: FullTokenizer, text: str) -> TracedPieces:
         is_unknown = of_word == [wordpiece.UNKNOWN]
         lengths += [len(word)] if is_unknown else [len(piece) - 2 * (i > 0) for i, piece in enumerate(of_word)]
         pieces += of_word
-    origins = np.array(_origins_of_basic_tokens(tokenizer, text), np.int32)
+    forms = _forms_in_basic_tokens(tokenizer, text)
+    # Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
+    origins = np.array([i for i, form in enumerate(forms) for _ in form], np.int32)
     ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)
-    return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, text)
+    return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, forms)
 
 
-def _origins_of_basic_tokens(tokenizer: FullTokenizer, text: str) -> list[int]:
-    """The original offset of each character of the basic tokens.
-
-    Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
-    """
-    size_of = {}
+def _forms_in_basic_tokens(tokenizer: FullTokenizer, text: str) -> list[str]:
+    """What each character of a text becomes in basic tokens."""
+    form_of = {}
     for character in set(text):
         form = wordpiece.clean(character).strip()
         if tokenizer.do_lower_case:
             form = wordpiece.lower_case(form, tokenizer.keep_accents)
-        size_of[character] = len("".join(form.split()))
-    return [i for i, character in enumerate(text) for _ in range(size_of[character])]
+        form_of[character] = "".join(form.split())
+    return [form_of[character] for character in text]
