@@ -18,7 +18,7 @@ import sys
 import torch
 import transformers
 
-from benchmarks.workers.batches import batches
+from albert_tf.chunks import chunks
 from benchmarks.workers.fine_tuning_squad_hugging_face import Squad1, Squad2
 
 GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),
@@ -95,7 +95,7 @@ class Glue:
     def answers(self):
         self.model.eval()
         found = []
-        for rows in batches(self._read(self._options["dev"]), 32):
+        for rows in chunks(self._read(self._options["dev"]), 32):
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
                 logits = self.model(**self.batch(rows)).logits.float()
             found += (logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)).tolist()
@@ -135,7 +135,7 @@ class Race:
     def answers(self):
         self.model.eval()
         found = []
-        for rows in batches(self._read(self._options["dev"]), 8):
+        for rows in chunks(self._read(self._options["dev"]), 8):
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
                 found += self.model(**self.batch(rows)).logits.argmax(1).tolist()
         return found
@@ -173,7 +173,7 @@ class Tagging:
     def answers(self):
         self.model.eval()
         found = []
-        for sentences in batches(read_tagged(self._options["dev"]), 32):
+        for sentences in chunks(read_tagged(self._options["dev"]), 32):
             rows = [self._encoded(words) for words, _ in sentences]
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
                 best = self.model(**self.batch(rows)).logits.argmax(-1)

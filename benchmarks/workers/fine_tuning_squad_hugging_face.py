@@ -17,7 +17,7 @@ from transformers.models.xlnet.modeling_xlnet import (
     XLNetPoolerStartLogits,
 )
 
-from benchmarks.workers.batches import batches
+from albert_tf.chunks import chunks
 from benchmarks.workers.squad_hugging_face import read, span
 
 OVERLAP = 48  # number of tokens that two windows of a paragraph share
@@ -62,7 +62,7 @@ class Squad1:
         questions, ids = read(self._options["dev"]), question_ids(self._options["dev"])
         features, owners, offsets = self._windows(questions)
         candidates = collections.defaultdict(list)
-        for rows in batches(list(range(len(owners))), 16):
+        for rows in chunks(range(len(owners)), 16):
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
                 outputs = self.model(**self.batch([self._features(features, row) for row in rows]))
             for i, row in enumerate(rows):
