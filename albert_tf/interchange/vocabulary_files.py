@@ -37,6 +37,10 @@ class TokenizerOptions(NamedTuple):
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
 
+    def completed_by(self, other: TokenizerOptions) -> TokenizerOptions:
+        """These options, and those of `other` where nothing is stored here."""
+        return TokenizerOptions(*(theirs if own is None else own for own, theirs in zip(self, other)))
+
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyFiles:
@@ -64,6 +68,11 @@ class VocabularyFiles:
         """The path of the SentencePiece model or the WordPiece vocabulary; "" if there is neither."""
         return self.spm_model_file or self.vocab_file or ""
 
+    @property
+    def options(self) -> TokenizerOptions:
+        """do_lower_case and keep_accents."""
+        return TokenizerOptions(self.do_lower_case, self.keep_accents)
+
     @classmethod
     def of(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
         """The file and the options of a tokenizer."""
@@ -79,13 +88,10 @@ class VocabularyFiles:
         if self and user and _differ(self.path, user.path):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
                             self.archive or self.path)
-        candidates = [user._options, self._options, options_beside(user.path) if user else TokenizerOptions()]
-        options = (next((value for value in values if value is not None), None) for values in zip(*candidates))
-        return dataclasses.replace(user if user else self, **TokenizerOptions(*options)._asdict())
-
-    @property
-    def _options(self) -> TokenizerOptions:
-        return TokenizerOptions(self.do_lower_case, self.keep_accents)
+        options = user.options.completed_by(self.options)
+        if user:
+            options = options.completed_by(options_beside(user.path))
+        return dataclasses.replace(user if user else self, **options._asdict())
 
     def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
         """The tokenizer of these files. Options that are not stored have their defaults: lower case, no accents.
@@ -141,7 +147,7 @@ def copy_vocabulary(
         target = os.path.join(directory, name or os.path.basename(files.path))
         with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    values.update({name: value for name in TokenizerOptions._fields if (value := getattr(files, name)) is not None})
+    values.update({name: value for name, value in files.options._asdict().items() if value is not None})
     values.update({_LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
     values = {key: value for key, value in values.items() if value is not None}
     write_or_remove(path, json.dumps(values) if values else None)
@@ -153,9 +159,9 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
     Raises:
       ValueError: see options_in.
     """
-    stored = options_in(os.path.dirname(vocabulary_file))._asdict()
     made_from = (read_manifest(vocabulary_file) or {}).get("made_from", {})
-    return TokenizerOptions(**{name: made_from.get(name) if value is None else value for name, value in stored.items()})
+    of_training = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
+    return options_in(os.path.dirname(vocabulary_file)).completed_by(of_training)
 
 
 def options_in(directory: str) -> TokenizerOptions:

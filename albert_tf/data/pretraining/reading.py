@@ -58,16 +58,13 @@ def open_records(
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:
     """Warns of records whose vocabulary, casing or accents differ from those of a tokenizer."""
     for name, value in tokenizer_key(tokenizer).items():
-        for file in files:
-            if file.made_from.get(name, value) == value:
-                continue
-            if name == "vocabulary_sha256":
-                logging.warning("%s was not made with %s: is it the vocabulary of another model?", file.path,
-                                tokenizer.vocabulary_file)
-            else:
-                logging.warning("%s was made with --%s=%s, but the tokenizer of this run has %s: make the records "
-                                "again, or set the flag of this run", file.path, name, file.made_from[name], value)
-            break
+        other = next((file for file in files if file.made_from.get(name, value) != value), None)
+        if other and name == "vocabulary_sha256":
+            logging.warning("%s was not made with %s: is it the vocabulary of another model?", other.path,
+                            tokenizer.vocabulary_file)
+        elif other:
+            logging.warning("%s was made with --%s=%s, but the tokenizer of this run has %s: make the records again, "
+                            "or set the flag of this run", other.path, name, other.made_from[name], value)
 
 
 def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:

@@ -6,7 +6,6 @@ encoder also has the signatures of the release's TF1 modules.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from typing import Callable
@@ -63,7 +62,7 @@ def export_encoder(
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
-        options = dataclasses.replace(VocabularyFiles.of(tokenizer), spm_model_file=None, vocab_file=None)
+        options = VocabularyFiles(do_lower_case=tokenizer.do_lower_case, keep_accents=tokenizer.keep_accents)
         write_settings(settings_of(model), model.config, assets, options)
         card = os.path.join(export_path, CARD)
         if tf.io.gfile.exists(card):  # write_model_card keeps what the user wrote in it

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.data.tf_example import varints
 from albert_tf.files import write_bytes
-from albert_tf.interchange.vocabulary_files import STRIP_ACCENTS, VocabularyFiles, options_in
+from albert_tf.interchange.vocabulary_files import STRIP_ACCENTS, TokenizerOptions, VocabularyFiles, options_in
 from albert_tf.json_files import read_json_object
 from albert_tf.local_copies import version
 from albert_tf.temporary_files import folder_of_this_process
@@ -40,14 +40,13 @@ def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
     if not tf.io.gfile.exists(path):
         return VocabularyFiles()
     made, options = _made(path, *version(path))
-    stored = {name: value for name, value in options_in(folder)._asdict().items() if value is not None}
     is_sentencepiece = made.endswith(".model")
     return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
-                           **{**options, **stored}, archive=path)
+                           *options_in(folder).completed_by(options), archive=path)
 
 
 @functools.lru_cache(maxsize=None)
-def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, dict[str, bool]]:
+def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOptions]:
     """The path of the vocabulary file that is made of a tokenizer.json, and its options."""
     content = read_json_object(path)
     model: dict[str, Any] = content["model"] if isinstance(content.get("model"), dict) else {}
@@ -65,7 +64,7 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, dict[str, bool]
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
     made = os.path.join(folder_of_this_process("albert_tf"), name)
     write_bytes(made, vocabulary)
-    return made, dict(do_lower_case=lower, keep_accents=not any(map(_strips_accents, normalizers)))
+    return made, TokenizerOptions(lower, not any(map(_strips_accents, normalizers)))
 
 
 def _normalizers(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
