@@ -118,8 +118,7 @@ def main():
     if options.do_eval:
         evaluation_sets = [open_records(options, patterns, config) for patterns in options.eval_input_file]
     all_files = training_files + sum(evaluation_sets, [])
-    if tokenizer:
-        reading.check_tokenizer(all_files, tokenizer)
+    reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     objective = options.sentence_objective or objective_of(training_files or all_files)
 
     def new_task():

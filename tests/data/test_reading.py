@@ -66,13 +66,25 @@ def test_an_objective_that_there_is_not_is_refused_by_manifest(tmp_path, made_fr
         open_records([path], 16, 3, VOCAB_SIZE)
 
 
-def test_records_of_another_number_of_pieces_are_warned_of(tmp_path, caplog):
-    path = write(tmp_path / "x.tfrecord", records(), vocab_size=VOCAB_SIZE)
-    open_records([path], 16, 3, VOCAB_SIZE)
+def test_records_of_another_number_of_pieces_are_warned_of(golden, tmp_path, caplog):
+    paths = [write(tmp_path / f"{name}.tfrecord", records(), vocab_size=VOCAB_SIZE) for name in "xy"]
+    files = open_records(paths, 16, 3, VOCAB_SIZE)
+    check_tokenizer(files, None, VOCAB_SIZE)
     assert not caplog.messages
-    open_records([path], 16, 3, 64)
-    message, = caplog.messages
-    assert f"x.tfrecord was made with a vocabulary of {VOCAB_SIZE} pieces, but the config's vocab_size is 64" in message
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    for number, known in enumerate([None, tokenizer], start=1):
+        check_tokenizer(files, known, 64)
+        assert len(caplog.messages) == number
+        assert caplog.messages[-1].startswith(
+            f"{paths[0]} was made with a vocabulary of {VOCAB_SIZE} pieces, but the config's vocab_size is 64")
+
+
+def test_a_model_with_more_embeddings_than_pieces_is_not_warned_of_if_the_vocabulary_is_the_same(
+        golden, tmp_path, caplog):
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    path = write(tmp_path / "x.tfrecord", records(), vocab_size=VOCAB_SIZE, **tokenizer_key(tokenizer))
+    check_tokenizer(open_records([path], 16, 3, 64), tokenizer, 64)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("vocabulary, options, message", [
@@ -86,7 +98,7 @@ def test_records_of_another_tokenizer_are_warned_of(golden, tmp_path, caplog, vo
     paths = [write(tmp_path / "unknown.tfrecord", records()),
              write(tmp_path / "x.tfrecord", records(), **tokenizer_key(of_records))]
     tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **{**options_of_records, **options})
-    check_tokenizer(open_records(paths, 16, 3, VOCAB_SIZE), tokenizer)
+    check_tokenizer(open_records(paths, 16, 3, VOCAB_SIZE), tokenizer, VOCAB_SIZE)
     assert len(caplog.messages) == (message is not None)
     if message:
         assert re.match(f"{paths[1]} {message}", caplog.messages[0])

@@ -22,10 +22,7 @@ _NUM_CHECKED = 200
 def open_records(
     paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
 ) -> list[CountedFile]:
-    """Checks that record files are complete and match the lengths and the vocabulary, and counts their records.
-
-    Warns if their manifests have another size of the vocabulary. This is no error, since a model may have more
-    embeddings than its vocabulary has pieces.
+    """Checks that record files are complete and match the lengths and the model's vocab_size, and counts their records.
 
     Raises:
       ValueError: a file was truncated or changed; or its first records have other lengths, ids outside the vocabulary
@@ -48,23 +45,23 @@ def open_records(
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
                              f"max_predictions_per_seq {max_predictions_per_seq}: {lengths}") from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
-    others = [file for file in files if file.made_from.get("vocab_size", vocab_size) != vocab_size]
-    if others:
-        logging.warning("%s was made with a vocabulary of %s pieces, but the config's vocab_size is %d: is it the "
-                        "vocabulary of another model?", others[0].path, others[0].made_from["vocab_size"], vocab_size)
     return files
 
 
-def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:
-    """Warns of records whose vocabulary, casing or accents differ from those of a tokenizer."""
-    for name, value in tokenizer_key(tokenizer).items():
-        other = next((file for file in files if file.made_from.get(name, value) != value), None)
-        if other and name == "vocabulary_sha256":
-            logging.warning("%s was not made with %s: is it the vocabulary of another model?", other.path,
-                            tokenizer.vocabulary_file)
-        elif other:
-            logging.warning("%s was made with --%s=%s, but the tokenizer of this run has %s: make the records again, "
-                            "or set the flag of this run", other.path, name, other.made_from[name], value)
+def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | None, vocab_size: int) -> None:
+    """Warns of records whose vocabulary, casing or accents differ from those of a tokenizer.
+
+    If the vocabularies cannot be compared (no tokenizer, or records that do not name their vocabulary), warns if the
+    number of pieces is not vocab_size. This is no error, since a model may have more embeddings than its vocabulary
+    has pieces.
+    """
+    if tokenizer:
+        _compare_tokenizers(files, tokenizer)
+        files = [file for file in files if "vocabulary_sha256" not in file.made_from]
+    other = next((file for file in files if file.made_from.get("vocab_size", vocab_size) != vocab_size), None)
+    if other:
+        logging.warning("%s was made with a vocabulary of %s pieces, but the config's vocab_size is %d: is it the "
+                        "vocabulary of another model?", other.path, other.made_from["vocab_size"], vocab_size)
 
 
 def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
@@ -78,6 +75,17 @@ def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
                 for name, values in batch.items()}
 
     return parse
+
+
+def _compare_tokenizers(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:
+    for name, value in tokenizer_key(tokenizer).items():
+        other = next((file for file in files if file.made_from.get(name, value) != value), None)
+        if other and name == "vocabulary_sha256":
+            logging.warning("%s was not made with %s: is it the vocabulary of another model?", other.path,
+                            tokenizer.vocabulary_file)
+        elif other:
+            logging.warning("%s was made with --%s=%s, but the tokenizer of this run has %s: make the records again, "
+                            "or set the flag of this run", other.path, name, other.made_from[name], value)
 
 
 def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, vocab_size: int) -> None:
