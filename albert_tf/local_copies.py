@@ -28,8 +28,11 @@ def local_copy(path: str) -> str:
 
 def version(path: str) -> tuple[int, int]:
     """The size and the time of change of a file, in bytes and in nanoseconds, which tell whether it was replaced."""
-    state = tf.io.gfile.stat(path)
-    return state.length, state.mtime_nsec
+    if is_remote(path):
+        remote = tf.io.gfile.stat(path)
+        return remote.length, remote.mtime_nsec
+    local = os.stat(path)  # TensorFlow's time of a local file has whole seconds only
+    return local.st_size, local.st_mtime_ns
 
 
 @contextlib.contextmanager

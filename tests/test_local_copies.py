@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.files import folder_written_whole, write_text
-from albert_tf.local_copies import local_copy, written_locally
+from albert_tf.local_copies import local_copy, version, written_locally
 
 
 def content(path):
@@ -22,6 +22,15 @@ def test_a_local_file_is_its_own_copy_and_a_remote_one_is_copied_once_for_each_v
     assert local_copy("ram://copies/x.txt") == copy
     write_text("ram://copies/x.txt", "second")
     assert content(local_copy("ram://copies/x.txt")) == "second" and content(copy) == "first"
+
+
+def test_a_file_that_is_replaced_within_a_second_has_another_version(tmp_path):
+    path, versions = tmp_path / "x", []
+    for nanoseconds in (1_000_000_000, 1_000_000_500):
+        path.write_text("text")
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+        versions.append(version(str(path)))
+    assert versions == [(4, 1_000_000_000), (4, 1_000_000_500)]
 
 
 @pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}"])
