@@ -101,6 +101,8 @@ def test_each_depth_starts_from_the_next_shallower_one_as_in_the_paper():
         assert [trial.config.num_hidden_layers for trial in trials] == depths
         steps = [trial.runs["pretraining"].flags["num_train_steps"] for trial in trials]
         assert steps[0] == sum(steps[1:])  # 1 layer with as many steps as the deepest model
+        seeds = [trial.runs["pretraining"].flags["random_seed"] for trial in trials[1:]]
+        assert len(set(seeds)) == len(seeds)  # with equal seeds, each depth would train on the same first examples
         for previous, trial in zip([None, *trials], trials):
             pretraining = trial.runs["pretraining"]
             assert trial.config_files[pretraining.flags["albert_config_file"]] == trial.config
