@@ -9,7 +9,7 @@ from typing import Sequence
 
 from albert_tf.files import write_text
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 640, 180, 70, 30, 60
+_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 640, 180, 90, 30, 60
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f")
 
 
@@ -95,9 +95,9 @@ def _curve(curve: Curve, color: str, places: list[tuple]) -> str:
 
 def _x_axis(panel: Panel, xs: Sequence[float], bottom: int) -> str:
     right = _LEFT + _WIDTH
-    if panel.x_labels:
-        return "".join(_text(_along(x, xs, _LEFT, right), bottom + 16, "middle", panel.x_labels[int(x)])
-                       for x in sorted(set(xs)))
+    if panel.x_labels:  # on two lines in turn, so that long labels do not overlap
+        return "".join(_text(_along(x, xs, _LEFT, right), bottom + 16 + 14 * (int(x) % 2), "middle",
+                             panel.x_labels[int(x)]) for x in sorted(set(xs)))
     return (_text(_LEFT, bottom + 16, "middle", f"{min(xs):g}")
             + _text(right, bottom + 16, "middle", f"{max(xs):g} {panel.x_name}".rstrip()))
 

@@ -31,8 +31,9 @@ from studies.study import SCALES, Study, parse_override, read_study
 flags.DEFINE_bool("list", False, "Whether to print the question, the paper's answer and the cost of each study.")
 flags.DEFINE_enum("scale", "small", SCALES, "Size of the models and runs. small takes hours on two processor cores; "
                   "paper has the paper's hyper-parameters and needs accelerators.")
-flags.DEFINE_multi_string("only", None, "Text in the labels of the configurations to train. May be repeated. Default: "
-                          "all configurations. The report has all configurations that have finished.")
+flags.DEFINE_multi_string("only", None, "Label of a configuration to train, or text in the labels of several. May be "
+                          "repeated. Default: all configurations. The report has all configurations that have "
+                          "finished.")
 flags.DEFINE_multi_string("set", [], "A setting for all configurations: RUN.FLAG=VALUE for a run of the scale, as in "
                           "pretraining.num_train_steps=100, or config.FIELD=VALUE. May be repeated.")
 flags.DEFINE_string("output_dir", "studies_output", "Folder of the runs and the reports.")
@@ -80,7 +81,8 @@ def main(name: str | None = None):
 
 
 def print_list(options: Options) -> None:
-    # The costs do not depend on the data, so a missing path is replaced by its name.
+    # The estimates do not depend on the data, so a missing path is replaced by its name. Measured times are found only
+    # with the paths of the runs.
     places = {name: place or name for name, place in options.data.places.items()}
     output_dir = options.data.output_dir
     finished = ScriptRuns(output_dir) if tf.io.gfile.exists(os.path.join(output_dir, FINISHED)) else None
@@ -88,12 +90,11 @@ def print_list(options: Options) -> None:
 
 
 def run_study(options: Options, study: Study) -> None:
+    tf.config.set_visible_devices([], "GPU")  # TensorFlow would reserve memory that the scripts need
     columns = measured_columns(study, options.data)
     trials = plan(study, options.data)
-    chosen = [trial for trial in trials if not options.only or any(part in trial.label for part in options.only)]
-    if not chosen:
-        raise ValueError(f"--only={','.join(options.only or [])} matches no configuration. The configurations are: "
-                         f"{'; '.join(study.configurations)}")
+    labels = chosen_labels(list(study.configurations), options.only)
+    chosen = [trial for trial in trials if trial.label in labels]
     directory = os.path.join(options.data.output_dir, f"{study.name}.{study.scale}")
     tf.io.gfile.makedirs(directory)
     runs = ScriptRuns(options.data.output_dir)
@@ -102,6 +103,23 @@ def run_study(options: Options, study: Study) -> None:
         run_trial(trial, runs)
         write_report(study, collect(trials, runs, columns), columns, directory)
     print(f"{directory}/results.md")
+
+
+def chosen_labels(labels: list[str], only: list[str] | None) -> list[str]:
+    """The labels that --only chooses: the label that is equal to its text, else all labels that contain it.
+
+    Raises:
+      ValueError: a text chooses nothing.
+    """
+    if not only:
+        return labels
+    chosen: list[str] = []
+    for text in only:
+        found = [text] if text in labels else [label for label in labels if text in label]
+        if not found:
+            raise ValueError(f"--only={text} matches no configuration. The configurations are: {'; '.join(labels)}")
+        chosen += found
+    return chosen
 
 
 def run_trial(trial: Trial, runs: ScriptRuns) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -15,7 +14,7 @@ from albert_tf.sizes import variable_count
 from studies.columns import COLUMNS
 from studies.intervals import Interval, standard_error
 from studies.results import Row, compare
-from studies.study import Study
+from studies.study import Paper, Study
 
 
 def write_report(study: Study, rows: list[Row], columns: list[str], directory: str) -> None:
@@ -38,9 +37,10 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
     unmeasured = [COLUMNS[column].title for column in study.columns if column not in columns]
     page = [f"# {study.question}",
             f"The paper ({study.paper.source}): {study.paper.finding}",
+            *([_table_of_paper(study.paper)] if study.paper.rows else []),
             f"Scale {study.scale}: {study.about}. {_settings(study)}Each figure is a mean over seeds with its standard "
             "error, and in parentheses the number of seeds. Accuracies are in percent.",
-            markdown_table(*_results(study, rows, columns)),
+            markdown_table(*_results(rows, columns)),
             _plateau(rows)]
     if unmeasured:
         page.append(f"Not measured, because their data are missing: {', '.join(unmeasured)}.")
@@ -50,7 +50,9 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
                  "pre-trained models), or by paired bootstrap over the examples that both models answered, whichever "
                  "is wider. In bold: intervals without zero.",
                  markdown_table(["difference", *(COLUMNS[column].title for column in columns)], differences)]
-    page += [f"What this scale cannot tell: {study.limits}", "![results](results.svg)",
+    if study.scale == "small":
+        page.append(f"What the small scale cannot tell: {study.limits}")
+    page += ["![results](results.svg)",
              f"Command: `{_command(study)}` with the flags of the data (docs/studies.md)."]
     return page
 
@@ -65,7 +67,7 @@ def _settings(study: Study) -> str:
 
 def _command(study: Study) -> str:
     flags = (f"--set={name}={json.dumps(value)}" for name, value in study.overrides.items())
-    return shlex.join(["python", "-m", "studies", study.name, f"--scale={study.scale}", *flags])
+    return shlex.join(["python", "-m", "studies", study.argument, f"--scale={study.scale}", *flags])
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:
@@ -73,18 +75,16 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
-def _results(study: Study, rows: list[Row], columns: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Our results, with the paper's row of the same number on the right."""
-    paper = study.paper
-    head = ["", *(COLUMNS[column].title for column in columns), "masked-LM loss", "variables", "minutes"]
+def _table_of_paper(paper: Paper) -> str:
+    return markdown_table(["scores in the paper", *paper.columns], [[str(cell) for cell in row] for row in paper.rows])
+
+
+def _results(rows: list[Row], columns: list[str]) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of our results."""
+    head = ["scores here", *(COLUMNS[column].title for column in columns), "masked-LM loss", "variables", "minutes"]
     ours = [[_label(row), *(_mean(row.values[column]) for column in columns), _mean(row.masked_lm_losses, digits=3),
              f"{variable_count(row.config):,}", _mean(row.minutes)] for row in rows]
-    if not paper.rows:
-        return head, ours
-    head += ["the paper's", *paper.columns]
-    of_paper = [["-"] * (1 + len(paper.columns)) if row is None else [str(cell) for cell in row] for row in paper.rows]
-    return head, [(left or [""] * (len(head) - len(right))) + right
-                  for left, right in itertools.zip_longest(ours, of_paper)]
+    return head, ours
 
 
 def _label(row: Row) -> str:

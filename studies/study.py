@@ -44,7 +44,7 @@ class Paper:
     source: str
     finding: str
     columns: list[str] = dataclasses.field(default_factory=list)
-    rows: list[list | None] = dataclasses.field(default_factory=list)
+    rows: list[list] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Study:
     """A study at one scale.
 
     Args:
-      name: name of the study.
+      argument: what `python -m studies` was called with: the name of a study of this folder, or the path of a file.
       scale: name of the scale.
       question, limits: the question of the study, and the questions that the small scale cannot answer.
       paper: the paper's answer.
       columns: names of COLUMNS.
-      configurations: all settings by label, in the order of the paper's rows.
+      configurations: all settings by label.
       references: for each label the label of the configuration that it is compared with.
       settings: settings of the study that are the same in all configurations.
       overrides: settings of the command line, which replace the study's.
@@ -68,7 +68,7 @@ class Study:
       training_flops_per_second: measured speed of training; None if nothing was measured.
     """
 
-    name: str
+    argument: str
     scale: str
     question: str
     limits: str
@@ -83,6 +83,11 @@ class Study:
     runs: dict[str, Run]
     about: str
     training_flops_per_second: float | None
+
+    @property
+    def name(self) -> str:
+        """The name of the study's file, without folder and ending."""
+        return pathlib.Path(self.argument).stem
 
 
 def study_names() -> list[str]:
@@ -124,9 +129,9 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     configurations = {label: {**common, **settings, **(overrides or {})} for label, settings in _product(axes).items()}
     for label, settings in configurations.items():
         _check_settings(settings, of_scale["config"], runs, f"{place} {label!r}")
-    paper = _paper(content["paper"], str(path), len(configurations))
+    paper = _paper(content["paper"], str(path))
     return Study(
-        path.stem, scale, content["question"], content["limits"], paper, content["columns"], configurations,
+        name, scale, content["question"], content["limits"], paper, content["columns"], configurations,
         _references(axes, at_scale.get("reference"), place), common, overrides or {},
         _seeds(at_scale.get("seeds", of_scale["seeds"]), place), of_scale["config"], runs,
         of_scale["about"], of_scale.get("training_flops_per_second"))
@@ -215,16 +220,13 @@ def _check_settings(settings: Settings, config: dict, runs: dict[str, Run], plac
         raise ValueError(f"{place}: {error}") from error
 
 
-def _paper(content: dict, path: str, configurations: int) -> Paper:
+def _paper(content: dict, path: str) -> Paper:
     place = f"{path}: paper"
     paper = Paper(**check_keys(content, place, dict(source=str, finding=str), dict(columns=list, rows=list)))
     for row in paper.rows:
-        if row is not None and not (isinstance(row, list) and len(row) == 1 + len(paper.columns)):
-            raise ValueError(f"{place}: a row must be null, or a label and a number for each of {len(paper.columns)} "
-                             f"columns. Received: {row!r}")
-    if paper.rows and len(paper.rows) < configurations:
-        raise ValueError(f"{place}: {len(paper.rows)} rows for {configurations} configurations: use null for a "
-                         "configuration that the paper does not have")
+        if not (isinstance(row, list) and len(row) == 1 + len(paper.columns)):
+            raise ValueError(f"{place}: a row must be a label and a number for each of {len(paper.columns)} columns. "
+                             f"Received: {row!r}")
     return paper
 
 

@@ -16,7 +16,10 @@ def drawn(path, panels):
 
 def test_points_lie_between_the_ends_of_the_axes(tmp_path):
     text = drawn(tmp_path / "x.svg", [Panel("loss", [Curve([(0, 3.0), (5, 2.0), (10, 1.0)], marked_x=10)], "steps")])
-    assert '<polyline points="70.0,30.0 390.0,120.0 710.0,210.0"' in text
+    left, top, bottom, right = map(float, re.search(r'd="M(\S+) (\S+)V(\S+)H(\S+)"', text).groups())
+    places = re.search('polyline points="(.*?)"', text).group(1)
+    assert [tuple(map(float, place.split(","))) for place in places.split()] == [
+        (left, top), ((left + right) / 2, (top + bottom) / 2), (right, bottom)]
     assert re.findall(r'r="([\d.]+)"', text) == ["2.5", "2.5", "5"]
     assert ">10 steps</text>" in text and ">loss</text>" in text
 

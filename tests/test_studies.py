@@ -4,7 +4,6 @@ import contextlib
 import json
 import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -13,9 +12,13 @@ from in_process import REPOSITORY, loaded
 from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
+from albert_tf import script_runs
 from albert_tf.config import AlbertConfig
+from albert_tf.finetuning_flags import RECIPES
+from albert_tf.json_files import read_json_object
 from albert_tf.sizes import compute_parameters
 from studies import speed
+from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.intervals import difference_over_seeds, paired_bootstrap, paired_difference_over_seeds, standard_error
 from studies.planning import Data, plan
@@ -87,6 +90,23 @@ def test_configurations_differ_in_the_varied_settings_only():
     assert base.runs["pretraining"] == planned("masked_share")[0].runs["pretraining"]  # studies share models
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_n_gram_masking_is_evaluated_on_single_words_and_on_n_grams(scale):
+    for ngram, trial in zip((1, 2, 3), planned("ngram", scale)):
+        assert [trial.runs[f"{records}_records"].flags["ngram"] for records in ("train", "dev", "dev_ngram3")] == [
+            ngram, 1, 3]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_bert_and_albert_are_trained_with_the_same_dropout_for_the_same_time(scale):
+    bert, albert = planned("equal_time", scale)[:2]
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        assert getattr(bert.config, name) == getattr(albert.config, name)
+    if scale == "small":  # the paper has 34 and 32 hours
+        bert, albert = (training_flops(trial.runs["pretraining"], trial.config) for trial in (bert, albert))
+        assert bert == pytest.approx(albert, rel=0.05)
+
+
 def test_a_configuration_is_compared_with_its_reference_or_with_the_first():
     assert read_study("sharing", "small").references == {
         f"{size}, {sharing}": f"{size}, not shared" for size in ("256", "128")
@@ -116,6 +136,35 @@ def test_each_depth_starts_from_the_next_shallower_one_as_in_the_paper():
             assert list(trial.runs).index(f"{previous.label}: pretraining") < list(trial.runs).index("pretraining")
     order = [name for name in trials[3].runs if "pretraining" in name]  # of 6 layers, for a command with --only=6
     assert order == ["1: pretraining", "3: pretraining", "pretraining"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_models_with_and_without_dropout_are_fine_tuned_with_the_same_dropout(scale):
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    with_dropout, without = planned("dropout", scale)[:2]
+    assert [getattr(with_dropout.config, name) for name in names] == [0.1, 0.1]
+    assert [getattr(without.config, name) for name in names] == [0.0, 0.0]
+    for task in ("sst2", "squad"):
+        assert dropout_of(with_dropout, task) == dropout_of(without, task)
+
+
+def dropout_of(trial, task):
+    """The dropout of fine-tuning: that of the flags, else of the recipe, else of the weights."""
+    task_flags = trial.runs[task].flags
+    recipe = RECIPES / f"{task_flags.get('recipe')}.json"
+    values = {**trial.config.to_dict(), **(json.loads(recipe.read_text()) if recipe.is_file() else {}), **task_flags}
+    return values["hidden_dropout_prob"], values["attention_probs_dropout_prob"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_ensemble_is_of_checkpoints_that_its_runs_keep(scale):
+    for trial in planned("ensemble", scale):
+        runs = trial.runs["sst2_seeds"].flags
+        every, kept = runs["save_checkpoints_steps"], runs.get("keep_checkpoint_max", 5)
+        steps = range(every, runs["train_step"] + 1, every)[-kept:]
+        for path in trial.runs["sst2_ensemble"].flags["ensemble_checkpoints"].split(","):
+            seed, step = re.fullmatch(r".*/seed_(\d+)/model\.ckpt-(\d+)", path).groups()
+            assert int(step) in steps and 1 <= int(seed) <= runs["num_runs"]
 
 
 def test_the_first_configuration_has_no_previous_one(tmp_path):
@@ -164,8 +213,7 @@ def write_study(path, change=lambda content: None, **small):
     (lambda c: c["scales"]["small"].update(reference={"config.cross_layer_sharing": "most"}), "there is no 'most'"),
     (lambda c: c["scales"]["small"].update(reference={"sharing": "all"}), "no 'all' in \"varies\" of 'sharing'"),
     (lambda c: c["scales"]["small"].update(seeds=["one"]), "at least one. Received: ['one']"),
-    (lambda c: c["paper"].update(columns=["x"], rows=[["a", 1]]), "1 rows for 2 configurations"),
-    (lambda c: c["paper"].update(columns=["x"], rows=[["a"], None]), "Received: ['a']"),
+    (lambda c: c["paper"].update(columns=["x"], rows=[["b", 1], ["a"]]), "Received: ['a']"),
 ])
 def test_a_wrong_study_is_refused_by_file_and_key(tmp_path, change, message):
     path = write_study(tmp_path / "mine.json", change)
@@ -183,6 +231,9 @@ def test_an_unknown_study_and_a_wrong_setting_are_one_line(tmp_path, capsys):
         assert run("sharing", set="pretraining.x=1", only="nothing", output_dir=tmp_path, **PLACES) == 1
         error = capsys.readouterr().err
         assert "--only=nothing matches no configuration. The configurations are: 256, all shared; " in error
+        assert run("depth", only="25", output_dir=tmp_path, **PLACES) == 1
+        assert "--only=25 matches no configuration. The configurations are: 1, 2,800 steps; 1; 3; " in (
+            capsys.readouterr().err)
         assert run() == 1
         assert "error: the name of a study is missing: " in capsys.readouterr().err
 
@@ -209,7 +260,19 @@ def test_the_page_of_studies_has_the_command_and_the_figures_of_the_paper(study)
     page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
     paper = read_study(study, "paper").paper
     assert f"python -m studies {study} --text=" in page and paper.finding in " ".join(page.split())
-    assert all(f"| {' | '.join(map(str, row))} |" in page for row in paper.rows if row)
+    assert all(f"| {' | '.join(map(str, row))} |" in page for row in paper.rows)
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_the_page_of_studies_has_the_cost_of_each_study(study):
+    speed = read_study(study, "small").training_flops_per_second
+    runs = {run.directory: training_flops(run, trial.config_files[run.flags["albert_config_file"]])
+            for trial in planned(study) for run in trial.runs.values() if run.script == "run_pretraining"}
+    hours, longest = sum(runs.values()) / speed / 3600, max(runs.values()) / speed / 60
+    section = " ".join((REPOSITORY / "docs/studies.md").read_text("utf-8").split()).split(
+        f"python -m studies {study} --text=")[-2].split("### ")[-1]
+    assert (f"Cost: {len(runs)} models, about {hours:.1f} hours in total, at most {longest:.0f} minutes for one."
+            in section)
 
 
 def test_standard_errors_and_intervals_of_known_values():
@@ -237,6 +300,21 @@ def test_configurations_of_the_same_pre_trained_models_are_compared_in_pairs():
     fewer = compare(row({1: 73.0, 2: 66.0}, models), row(one, models), "sst2")
     assert fewer == difference_over_seeds([73.0, 66.0], list(one.values()))
     assert compare(row({}, models), row(one, models), "sst2") is None
+
+
+def test_of_the_intervals_over_seeds_and_over_examples_the_wider_one_is_used():
+    def row(values, answers):
+        answers = {seed: np.array(of_examples, np.float64) for seed, of_examples in answers.items()}
+        return Row("row", AlbertConfig(50), {"sst2": values}, {"sst2": answers}, {1: str(values), 2: ""}, {}, {}, None)
+
+    many = {seed: [0, 100] * 500 for seed in (1, 2)}
+    few = {1: [100, 0, 100, 0], 2: [0, 0, 100, 100]}, {1: [0, 100, 0, 100], 2: [0, 100, 100, 0]}
+    unequal_seeds = {1: 80.0, 2: 60.0}, {1: 50.0, 2: 55.0}
+    equal_seeds = {1: 60.0, 2: 60.1}, {1: 55.0, 2: 55.1}
+    over_seeds = compare(row(unequal_seeds[0], many), row(unequal_seeds[1], many), "sst2")
+    assert over_seeds == difference_over_seeds([80.0, 60.0], [50.0, 55.0])
+    over_examples = compare(row(equal_seeds[0], few[0]), row(equal_seeds[1], few[1]), "sst2")
+    assert over_examples == paired_bootstrap(*(np.array(list(answers.values()), np.float64) for answers in few))
 
 
 def test_the_paired_bootstrap_detects_consistent_differences():
@@ -306,16 +384,16 @@ def scripts_in_session(monkeypatch, failing=()):
             script = pathlib.Path(command[1]).name
             if script in to_fail:
                 to_fail.remove(script)
-                return subprocess.CompletedProcess(command, -9)
+                return -9
             commands.append(command)
             return session.run_command(command)
 
-        monkeypatch.setattr(subprocess, "run", run_in_session)
+        monkeypatch.setattr(script_runs, "run_to_end", run_in_session)
         yield commands
 
 
 def rows_of_table(page):
-    """The first table of a page, with its head."""
+    """The rows of a page's tables, with their heads."""
     return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
 
 
@@ -339,14 +417,15 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
     assert {script: scripts.count(script) for script in scripts} == dict(
         train_vocabulary=1, create_pretraining_data=4, run_pretraining=4, run_classifier=4)
     assert len({str(command) for command in commands}) == len(commands)  # each once
-    assert of_all[2][:4] == ["none", "-", "-", "-"]
+    assert of_all[6][:4] == ["none", "-", "-", "-"]
     page = report.read_text()
-    head, first, second, third = rows_of_table(page)[:4]
-    assert head[0:3] == ["masked LM", "SOP pairs", "SST-2"] and head[-2:] == ["the paper's", "average"]
+    assert rows_of_table(page)[:4] == [["scores in the paper", "average"], ["shared", "79.8"], ["not shared", "82.3"],
+                                       ["another", "81.0"]]
+    head, first, second = rows_of_table(page)[4:7]
+    assert head[:4] == ["scores here", "masked LM", "SOP pairs", "SST-2"] and second[0] == "none †"
     assert first[0] == "all †" and "± " in first[1] and first[1].endswith("(2)")
-    assert [row[-2:] for row in (first, second, third)] == [["shared", "79.8"], ["not shared", "82.3"],
-                                                            ["another", "81.0"]]
-    assert 'pretraining.num_train_steps 2' in page and "--scale=small --set=sst2.warmup_step=1` with" in page
+    assert "pretraining.num_train_steps 2" in page
+    assert f"`python -m studies {study} --scale=small --set=sst2.warmup_step=1` with" in page
     assert "0 of 2 configurations that were trained are past it" in page
     assert "Not measured, because their data are missing: SQuAD 1.1 F1." in page and "| none − all |" in page
     assert (tmp_path / "out/mine.small/results.svg").read_text().count("<polyline") == 3
@@ -365,3 +444,10 @@ def test_every_column_can_be_measured(text, golden, tmp_path, monkeypatch):
                    pairs=tmp_path / "pairs.jsonl", output_dir=tmp_path / "out", only="all") == 0
     table = rows_of_table((tmp_path / "out/mine.small/results.md").read_text())
     assert all(re.fullmatch(r"-?[\d.]+ \(1\)", cell) for cell in table[1][1 : 1 + len(COLUMNS)])
+    places = dict(text=str(text), dev_text=str(text), glue_dir=str(golden / "glue"), squad_dir="here",
+                  pairs=str(tmp_path / "pairs.jsonl"))
+    trial = plan(read_study(study, "small"), Data(str(tmp_path / "out"), places))[0]
+    for column in ("sst2", "rte", "sst2_ensemble", "squad"):  # the score is the mean of the scores of all examples
+        of_run = trial.runs[COLUMNS[column].run]
+        score = COLUMNS[column].scale * read_json_object(of_run.results_file)[COLUMNS[column].key]
+        assert np.mean(credits(of_run)) == pytest.approx(score, abs=1e-3)
