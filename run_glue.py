@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import sys
 
 from albert_tf import cli  # isort: split
@@ -24,6 +23,7 @@ import run_classifier
 from albert_tf import flags as shared
 from albert_tf.data.glue_tasks import TASKS
 from albert_tf.json_files import read_json_object
+from albert_tf.processes import run_to_end
 from albert_tf.required_flags import require
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import checkpoint_of
@@ -87,7 +87,7 @@ def has_files(options: Options, name: str) -> bool:
 
 def run_task(options: Options, name: str) -> None:
     """Runs run_classifier.py. Raises ValueError if it fails; it has then printed the reason."""
-    status = subprocess.run([sys.executable, run_classifier.__file__, *arguments(options, name)]).returncode
+    status = run_to_end([sys.executable, run_classifier.__file__, *arguments(options, name)])
     if status:
         raise ValueError(f"{name} ended with status {status}")
 

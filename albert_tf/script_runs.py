@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import time
 from typing import Any, Sequence
@@ -23,8 +22,9 @@ from albert_tf.data.tables import read_json_lines
 from albert_tf.files import write_text
 from albert_tf.input_files import changed_file, read_files, versions
 from albert_tf.json_files import check_keys
+from albert_tf.processes import run_to_end
 
-FINISHED = "finished_runs.jsonl"
+FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ def run_script(script: str, **flag_values) -> None:
     """
     path, command = script_path(script), arguments(flag_values)
     print(f"\n$ python {script}.py {shlex.join(command)}", flush=True)
-    status = subprocess.run([sys.executable, path, *command]).returncode
+    status = run_to_end([sys.executable, path, *command])
     if status:
         raise ValueError(f"{script}.py ended with status {status}")
 
@@ -129,7 +129,8 @@ class ScriptRuns:
     directories, so to repeat the run would mix results of both versions of the file.
 
     Args:
-      directory: folder of finished_runs.jsonl, which has one line per finished run.
+      directory: folder of finished_runs.jsonl, which has one line per finished run, and of unfinished_runs.jsonl, which
+        has the time of each attempt that failed or was interrupted.
 
     Example::
 
@@ -140,7 +141,7 @@ class ScriptRuns:
 
     def __init__(self, directory: str):
         tf.io.gfile.makedirs(directory)
-        self._path = os.path.join(directory, FINISHED)
+        self._directory = directory
 
     def run(self, script: str, **flag_values) -> None:
         """Runs a script with these flags, unless it has finished with them before.
@@ -153,25 +154,41 @@ class ScriptRuns:
         if earlier is not None:
             changed = changed_file(earlier.get("files", {}))
             if changed:
-                raise ValueError(f"{changed} has changed since {script}.py read it, and {os.path.dirname(self._path)} "
+                raise ValueError(f"{changed} has changed since {script}.py read it, and {self._directory} "
                                  "has results of the earlier file: use another directory, or restore the file")
             logging.info("has finished before: %s.py %s", script, shlex.join(command))
             return
-        before, start = versions(command), time.monotonic()
-        run_script(script, **flag_values)
-        seconds = round(time.monotonic() - start, 1)
-        run = dict(script=script, arguments=command, seconds=seconds, files=read_files(before))
-        # Read again, because another process may have finished a run in the meantime.
-        write_text(self._path, "".join(json.dumps(line) + "\n" for line in [*self._finished(), run]))
+        run, before, start = dict(script=script, arguments=command), versions(command), time.monotonic()
+        try:
+            run_script(script, **flag_values)
+        except BaseException:
+            self._add(UNFINISHED, dict(run, seconds=round(time.monotonic() - start, 1)))
+            raise
+        attempts = [attempt["seconds"] for attempt in self._lines(UNFINISHED, script, command)]
+        seconds = round(sum(attempts) + time.monotonic() - start, 1)
+        self._add(FINISHED, dict(run, seconds=seconds, files=read_files(before)))
 
     def seconds(self, script: str, **flag_values) -> float | None:
-        """The seconds that a run with these flags took (after its last interruption); None if it has not finished."""
+        """The seconds that a run with these flags took; None if it has not finished.
+
+        This includes attempts that failed or were interrupted, but not the time before a SIGKILL of this process.
+        """
         run = self._earlier(script, arguments(flag_values))
         return None if run is None else run.get("seconds", 0.0)
 
     def _earlier(self, script: str, command: list[str]) -> dict[str, Any] | None:
         """The line of a finished run. Lines of earlier versions of this module have no "files"."""
-        return next((run for run in self._finished() if (run["script"], run["arguments"]) == (script, command)), None)
+        return next(iter(self._lines(FINISHED, script, command)), None)
 
-    def _finished(self) -> list[dict[str, Any]]:
-        return [run for _, run in read_json_lines(self._path)] if tf.io.gfile.exists(self._path) else []
+    def _add(self, name: str, line: dict[str, Any]) -> None:
+        # The file is read again, because another process may have added a line in the meantime.
+        write_text(os.path.join(self._directory, name),
+                   "".join(json.dumps(line) + "\n" for line in [*self._all_lines(name), line]))
+
+    def _lines(self, name: str, script: str, command: list[str]) -> list[dict[str, Any]]:
+        """The lines of a script with these arguments."""
+        return [run for run in self._all_lines(name) if (run["script"], run["arguments"]) == (script, command)]
+
+    def _all_lines(self, name: str) -> list[dict[str, Any]]:
+        path = os.path.join(self._directory, name)
+        return [run for _, run in read_json_lines(path)] if tf.io.gfile.exists(path) else []

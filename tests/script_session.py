@@ -11,7 +11,6 @@ Files at ram:// are the process' own: every script of the session sees them, and
 import json
 import os
 import runpy
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -48,11 +47,14 @@ class ScriptSession:
         assert answer["status"] == expect, answer["printed"]
         return answer["printed"]
 
-    def run_command(self, command: list) -> subprocess.CompletedProcess:
-        """Runs a command of albert_tf/script_runs.py: [python, script, --name=value, ...]. Prints its output."""
+    def run_command(self, command: list) -> int:
+        """Runs a command of albert_tf/script_runs.py: [python, script, --name=value, ...].
+
+        Prints its output, and returns its exit status.
+        """
         answer = self._ask(os.path.basename(command[1]), command[2:], self._eagerly)
         print(answer["printed"])
-        return subprocess.CompletedProcess(command, answer["status"])
+        return answer["status"]
 
     def copy(self, source, target) -> None:
         """Copies a file or a folder. Source and target may be at ram://."""

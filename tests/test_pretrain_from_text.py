@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import subprocess
 
 import pytest
 from in_process import loaded
@@ -12,6 +11,7 @@ from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
 import albert_tf
+from albert_tf import script_runs
 from albert_tf.script_runs import parse_runs, placeholders
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
@@ -61,7 +61,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
             commands.append(command)
             return session.run_command(command)
 
-        monkeypatch.setattr(subprocess, "run", run_in_session)
+        monkeypatch.setattr(script_runs, "run_to_end", run_in_session)
         for _ in range(2):  # the second time, everything is there
             text = str(tmp_path / "text.txt")
             assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, dev_text=text,

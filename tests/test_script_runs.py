@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+from albert_tf import script_runs
 from albert_tf.script_runs import FINISHED, ScriptRuns, arguments, script_path
 
 
@@ -17,9 +17,9 @@ def started(monkeypatch):
 
     def run(command):
         commands.append(command)
-        return subprocess.CompletedProcess(command, 3 if "--fail=True" in command else 0)
+        return 3 if "--fail=True" in command else 0
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(script_runs, "run_to_end", run)
     return commands
 
 
@@ -76,10 +76,10 @@ def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
     def run(command):
         commands.append(command)
         records.write_text(f"{len(commands)} runs")
-        return subprocess.CompletedProcess(command, 0)
+        return 0
 
     records.write_text("not all records")
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(script_runs, "run_to_end", run)
     runs = ScriptRuns(str(tmp_path))
     for dupe_factor in (1, 2, 1):
         runs.run("create_pretraining_data", output_file=str(records), dupe_factor=dupe_factor)
@@ -114,6 +114,28 @@ def test_a_run_that_failed_is_an_error_and_runs_again(tmp_path, started):
         with pytest.raises(ValueError, match="fill_mask.py ended with status 3"):
             ScriptRuns(str(tmp_path)).run("fill_mask", fail=True)
     assert len(started) == 2
+
+
+def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypatch):
+    clock, endings = [0.0], [3, KeyboardInterrupt, 0]
+    monkeypatch.setattr(script_runs.time, "monotonic", lambda: clock[0])
+
+    def run(command):
+        clock[0] += 10
+        ending = endings.pop(0) if command[2:] == ["--top_k=1"] else 0
+        if ending is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return ending
+
+    monkeypatch.setattr(script_runs, "run_to_end", run)
+    runs = ScriptRuns(str(tmp_path))
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            runs.run("fill_mask", top_k=1)
+        assert runs.seconds("fill_mask", top_k=1) is None
+    for top_k in (1, 2):
+        runs.run("fill_mask", top_k=top_k)
+    assert [runs.seconds("fill_mask", top_k=top_k) for top_k in (1, 2)] == [30, 10]
 
 
 def test_an_unknown_script_is_refused(tmp_path):

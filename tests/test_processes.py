@@ -1,0 +1,59 @@
+"""A command that runs to its end: its exit status, and what happens on Ctrl-C and SIGTERM."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_tf.processes import run_to_end
+
+# Saves its work for a while after a signal, as a training does.
+COMMAND = """
+import pathlib, signal, sys, time
+def save(number, _):
+    time.sleep(1)
+    pathlib.Path("saved").write_text(str(number))
+    sys.exit(128 + number)
+signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("started").write_text("")
+time.sleep(60)
+"""
+PARENT = """
+import pathlib, sys
+sys.path.insert(0, {folder!r})
+from albert_tf.processes import run_to_end
+try:
+    run_to_end([sys.executable, "-c", {command!r}])
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_exit_status_is_returned(status):
+    assert run_to_end([sys.executable, "-c", f"import sys; sys.exit({status})"]) == status
+
+
+@pytest.mark.parametrize("number, to_group, status", [
+    (signal.SIGINT, True, 7), (signal.SIGTERM, False, 128 + signal.SIGTERM)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_command_ends_its_work_after_a_signal(tmp_path, number, to_group, status):
+    """A terminal sends Ctrl-C to the group of processes, and `kill` sends SIGTERM to one process."""
+    program = PARENT.format(folder=str(pathlib.Path(__file__).parents[1]), command=COMMAND)
+    with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, start_new_session=True) as parent:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (os.killpg if to_group else os.kill)(parent.pid, number)
+        assert parent.wait(timeout=60) == status
+    assert (tmp_path / "saved").read_text() == str(number.value)
+
+
+def test_signals_are_handled_as_before_after_the_command():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    run_to_end([sys.executable, "-c", ""])
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
