@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import itertools
 import os
 import pickle
@@ -30,15 +31,15 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from albert_tf.data.worker_pool 
 
 
 @contextlib.contextmanager
-def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[Run]:
-    """Yields a function run(function, tasks) that returns the results of all tasks, in the order of the tasks.
+def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[Run]:
+    """Yields a function `run(function, tasks)`, which returns `function(state, *task)` for each task, in their order.
 
-    A task is a tuple of arguments of the function. Functions, arguments, results and errors are pickled. The modules of
-    the functions should not import TensorFlow.
+    Each worker makes its own state, and keeps it between its tasks. A task is a tuple. Functions, arguments, results
+    and errors are pickled. The modules of the functions should not import TensorFlow.
 
     Args:
       num_workers: number of processes, each started when there is a task for it. With 1, tasks run in this process.
-      initialize: function that is called with `arguments` in each worker before its first task.
+      make_state: function that returns the state of a worker; it is called with `arguments` before the first task.
 
     Raises:
       ValueError: num_workers is out of range.
@@ -46,10 +47,10 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
     """
     bounds.WORKERS.check("num_workers", num_workers)
     if num_workers == 1:
-        initialize(*arguments)
-        yield itertools.starmap
+        state = make_state(*arguments)
+        yield lambda function, tasks: itertools.starmap(functools.partial(function, state), tasks)
         return
-    workers = _Workers(initialize, arguments)
+    workers = _Workers(make_state, arguments)
     threads = concurrent.futures.ThreadPoolExecutor(num_workers)
 
     def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
@@ -72,8 +73,8 @@ def worker_pool(num_workers: int, initialize: Callable, *arguments) -> Iterator[
 class _Workers:
     """The processes of a pool. A process runs the task of one thread at a time."""
 
-    def __init__(self, initialize: Callable, arguments: tuple):
-        self._start = (initialize, arguments)
+    def __init__(self, make_state: Callable, arguments: tuple):
+        self._start = (make_state, arguments)
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._all: list[_Worker] = []
         self._lock, self._has_ended = threading.Lock(), False
@@ -115,7 +116,7 @@ class _Worker:
         self._results = cast(BinaryIO, self._process.stdout)
 
     def call(self, function: Callable, task: tuple) -> Any:
-        """Returns the function's result, or raises its error."""
+        """Returns the function's result, or raises its error. The first call makes the state and returns None."""
         try:
             pickle.dump((function, task), self._tasks, pickle.HIGHEST_PROTOCOL)
             self._tasks.flush()
@@ -140,16 +141,20 @@ class _Worker:
 
 
 def serve() -> None:
-    """Runs the tasks that arrive on stdin, one by one, until stdin is closed."""
+    """Makes the state, then runs the tasks that arrive on stdin, one by one, until stdin is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a task prints goes to stderr and does not mix with the results
     tasks: queue.SimpleQueue[tuple[Callable, tuple]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
+    state: tuple = ()
     while True:
         function, task = tasks.get()
         try:
-            answer = _pickled(function(*task), None, None)
+            result = function(*state, *task)
+            if not state:
+                state, result = (result,), None
+            answer = _pickled(result, None, None)
         except Exception as error:
             answer = _pickled(None, error, traceback.format_exc())
         with contextlib.suppress(BrokenPipeError):  # the main process has ended, and _receive ends this one

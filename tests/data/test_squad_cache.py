@@ -11,6 +11,7 @@ from albert_tf.data.squad.features import FeatureOptions
 from albert_tf.data.squad.question_windows import read_questions
 from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.tasks.squad_results import answers
+from albert_tf.text.tokenization import FullTokenizer
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer, tmp_pat
         list(answers(questions_path, [results], AnswerOptions("1.1")))
 
 
-def test_features_are_made_once_and_again_if_anything_changes(golden, tokenizer, tmp_path, caplog):
+def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(golden, tokenizer, tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
 
     def made(path, **more):
@@ -87,6 +88,22 @@ def test_features_are_made_once_and_again_if_anything_changes(golden, tokenizer,
     changed.write_text((golden / "squad/dev.json").read_text().replace("Who", "Whose"))
     assert made(golden / "squad/dev.json") and not made(golden / "squad/dev.json")
     assert made(changed) and made(changed, doc_stride=8) and not made(changed)
+
+
+@pytest.mark.parametrize("changes", [
+    dict(text=("Who", "Whose")), dict(max_seq_length=63), dict(doc_stride=8), dict(max_query_length=15),
+    dict(is_training=False), dict(release_compatible=True), dict(misplaced_answers="leave_out"),
+    dict(vocabulary="accents/spiece.model"), dict(do_lower_case=False), dict(keep_accents=True)], ids=str)
+def test_features_of_another_file_vocabulary_or_setting_are_other_features(golden, tmp_path, changes):
+    def made_from(text=("", ""), max_seq_length=64, doc_stride=24, max_query_length=16, is_training=True,
+                  release_compatible=False, misplaced_answers="find", vocabulary="tiny_spm/tiny.model", **casing):
+        path = tmp_path / "train.json"
+        path.write_text((golden / "squad/train.json").read_text().replace(*text))
+        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible)
+        tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **casing)
+        return FeatureSource(str(path), 30, tokenizer, options, misplaced_answers).made_from()
+
+    assert made_from() == made_from() != made_from(**changes)
 
 
 @pytest.mark.parametrize("which", ["tfrecord", "questions.jsonl"])

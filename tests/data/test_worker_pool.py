@@ -13,37 +13,49 @@ import pytest
 
 from albert_tf.data.worker_pool import worker_pool
 
-_base = None
+
+class Base:
+    """A state that counts its tasks."""
+
+    def __init__(self, value):
+        self.value, self.num_tasks = value, 0
 
 
-def set_base(base):
-    global _base
-    _base = base
+def add(base, number):
+    base.num_tasks += 1
+    return base.value + number, os.getpid(), base.num_tasks
 
 
-def add(number):
-    return _base + number, os.getpid()
-
-
-def fail(number):
+def fail(base, number):
     raise OSError(28, "No space left on device", f"file {number}")
 
 
-def end(number):
+def end(base, number):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_results_come_in_the_order_of_the_tasks(num_workers):
-    with worker_pool(num_workers, set_base, 100) as run:
-        sums, processes = zip(*run(add, ((number,) for number in range(50))))
+    with worker_pool(num_workers, Base, 100) as run:
+        sums, processes, counts = zip(*run(add, ((number,) for number in range(50))))
     assert list(sums) == list(range(100, 150))
     assert (set(processes) == {os.getpid()}) == (num_workers == 1)
+    for process in set(processes):  # a state is kept from task to task
+        of_process = [count for count, other in zip(counts, processes) if other == process]
+        assert sorted(of_process) == list(range(1, len(of_process) + 1))
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_pools_that_run_in_turns_have_their_own_states(num_workers):
+    with worker_pool(num_workers, Base, 100) as run, worker_pool(num_workers, Base, 200) as other_run:
+        tasks = [(number,) for number in range(20)]
+        sums = [(left[0], right[0]) for left, right in zip(run(add, tasks), other_run(add, tasks))]
+    assert sums == [(100 + number, 200 + number) for number in range(20)]
 
 
 def test_few_tasks_are_taken_ahead():
     taken = []
-    with worker_pool(2, set_base, 0) as run:
+    with worker_pool(2, Base, 0) as run:
         results = run(add, (taken.append(number) or (number,) for number in range(50)))
         next(results)
         assert len(taken) == 5
@@ -52,33 +64,37 @@ def test_few_tasks_are_taken_ahead():
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_an_error_is_raised_here(num_workers):
     with pytest.raises(OSError, match="No space left on device: 'file 3'"):
-        with worker_pool(num_workers, set_base, 0) as run:
+        with worker_pool(num_workers, Base, 0) as run:
             list(run(fail, [(3,)]))
 
 
 def test_a_worker_that_was_killed_is_reported():
     with pytest.raises(OSError, match="was killed by signal"):
-        with worker_pool(2, set_base, 0) as run:
+        with worker_pool(2, Base, 0) as run:
             list(run(end, [(number,) for number in range(5)]))
 
 
-def imports_tensorflow(module):
+def imports_tensorflow(base, module):
     importlib.import_module(module)
     return "tensorflow" in sys.modules
 
 
 def test_workers_start_without_tensorflow():
     modules = ["albert_tf.data.pretraining.worker", "albert_tf.data.squad.features"]
-    with worker_pool(2, set_base, 0) as run:
+    with worker_pool(2, Base, 0) as run:
         assert dict(zip(modules, run(imports_tensorflow, zip(modules)))) == dict.fromkeys(modules, False)
 
 
+def count_threads(base):
+    return threading.active_count()
+
+
 def test_workers_have_none_of_the_main_process_threads_and_locks():
-    with worker_pool(2, set_base, 0) as run:
-        assert list(run(threading.active_count, [()])) == [2]  # its own: one takes tasks, one runs them
+    with worker_pool(2, Base, 0) as run:
+        assert list(run(count_threads, [()])) == [2]  # its own: one takes tasks, one runs them
 
 
-def sleep(seconds):
+def sleep(base, seconds):
     print("a task has begun", flush=True)
     time.sleep(seconds)
 
@@ -86,8 +102,8 @@ def sleep(seconds):
 MAIN_PROCESS = """
 import sys
 sys.path[:0] = {folders!r}
-from test_worker_pool import set_base, sleep, worker_pool
-with worker_pool(3, set_base, 0) as run:
+from test_worker_pool import Base, sleep, worker_pool
+with worker_pool(3, Base, 0) as run:
     list(run(sleep, [(60,)] * 3))
 """
 

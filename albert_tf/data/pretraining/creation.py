@@ -21,7 +21,7 @@ from albert_tf.data.pretraining import corpus as corpus_files, plan
 from albert_tf.data.pretraining.corpus import Corpus
 from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
 from albert_tf.data.pretraining.shuffle import sorted_records
-from albert_tf.data.pretraining.worker import CreationOptions, examples_of_parts, start_worker, tokenize_lines
+from albert_tf.data.pretraining.worker import CreationOptions, Worker, examples_of_parts, tokenize_lines
 from albert_tf.data.records import CountingWriter, check_outputs
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.files import listed
@@ -55,7 +55,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     """
     check_outputs(output_files)
     with _working_directory(output_files[0]) as work:
-        with worker_pool(num_workers, start_worker, tokenizer, work) as run:
+        with worker_pool(num_workers, Worker, tokenizer, work) as run:
             corpus = _tokenize(run, input_files, work)
             plan.check_corpus(corpus, options)
             num_buckets = plan.num_buckets(corpus, options, len(output_files))

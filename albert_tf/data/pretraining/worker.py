@@ -85,11 +85,13 @@ class RecordMaker:
                 yield int(rng.integers(1 << 63, dtype=np.uint64)), record
 
 
-_worker: Worker  # the state of this process; start_worker sets it
-
-
 class Worker:
-    """The state that a process keeps between its tasks."""
+    """The state that a process keeps between its tasks.
+
+    Args:
+      tokenizer: the tokenizer of all tasks.
+      work: folder of the corpus and the buckets.
+    """
 
     def __init__(self, tokenizer: FullTokenizer, work: str):
         self.tokenizer, self.work = tokenizer, work
@@ -97,30 +99,19 @@ class Worker:
         self.corpus: Corpus | None = None
 
 
-def start_worker(tokenizer: FullTokenizer, work: str) -> None:
-    """Makes the Worker of this process.
-
-    Args:
-      tokenizer: the tokenizer of all tasks.
-      work: folder of the corpus and the buckets.
-    """
-    global _worker
-    _worker = Worker(tokenizer, work)
-
-
-def tokenize_lines(lines: list[str]) -> tuple[TokenizedBatch, int]:
+def tokenize_lines(worker: Worker, lines: list[str]) -> tuple[TokenizedBatch, int]:
     """Tokenizes lines. Returns the tokens and the number of bytes of text."""
-    return corpus_files.tokenize_lines(_worker.tokenizer, lines), len("\n".join(lines).encode())
+    return corpus_files.tokenize_lines(worker.tokenizer, lines), len("\n".join(lines).encode())
 
 
-def examples_of_parts(dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
+def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
                       ) -> collections.Counter[str]:
     """Writes the records of parts to the buckets. Returns the counts of create_pretraining_data, and sentences."""
-    if _worker.corpus is None:
-        _worker.corpus = open_corpus(_worker.work)
+    if worker.corpus is None:
+        worker.corpus = open_corpus(worker.work)
     statistics: collections.Counter[str] = collections.Counter()
-    maker = RecordMaker(_worker.corpus, _worker.tokenizer, _worker.starts_word, options)
-    buckets = BucketWriter(_worker.work, num_buckets)
+    maker = RecordMaker(worker.corpus, worker.tokenizer, worker.starts_word, options)
+    buckets = BucketWriter(worker.work, num_buckets)
     for part in parts:
         for key, record in maker.records(dupe, part, statistics):
             buckets.write(key, record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, NamedTuple
 
 from absl import logging
 
@@ -113,7 +113,7 @@ def paragraphs_with_features(
     """The same as feature_blocks, each block with its paragraphs."""
     left_out = 0
     chunks, tasks = itertools.tee(_chunks(paragraphs))
-    with worker_pool(num_workers, _start_worker, tokenizer, options) as run:
+    with worker_pool(num_workers, _Worker, tokenizer, options) as run:
         for (block, unplaced), (chunk, _) in zip(run(_features_of_chunk, tasks), chunks):
             left_out += unplaced
             yield chunk, block
@@ -137,17 +137,18 @@ def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[lis
 
 # --- what runs in the workers ----------------------------------------------------------------------------------------
 
-_worker: tuple[FullTokenizer, FeatureOptions]  # the state of this process; _start_worker sets it
+class _Worker(NamedTuple):
+    """The state of a worker."""
+
+    tokenizer: FullTokenizer
+    options: FeatureOptions
 
 
-def _start_worker(tokenizer: FullTokenizer, options: FeatureOptions) -> None:
-    global _worker
-    _worker = tokenizer, options
-
-
-def _features_of_chunk(paragraphs: list[list[SquadExample]], example_index: int) -> tuple[FeatureBlock, int]:
+def _features_of_chunk(
+    worker: _Worker, paragraphs: list[list[SquadExample]], example_index: int,
+) -> tuple[FeatureBlock, int]:
     """The features of a group of paragraphs, and how many questions were left out."""
-    tokenizer, options = _worker
+    tokenizer, options = worker
     aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
     queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
     builder, left_out = BlockBuilder(tokenizer), 0
