@@ -48,7 +48,8 @@ flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a t
                     "--task_name: its files, columns, labels and metrics (docs/fine_tuning.md shows one).")
 flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "Handling of texts of more than "
                   "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
-                  "overlapping windows, and the logits of a text are the mean or the maximum over its windows.")
+                  "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If the "
+                  "flag is not set and nothing is trained, texts are handled as in the model's training.")
 flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start of "
                      "the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
 flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
@@ -89,8 +90,10 @@ def options_from_flags() -> Options:
     tuning.check_purpose()
     tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict, "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
-    is_truncated = FLAGS.long_texts == "truncate"
-    long_texts = LongTexts() if is_truncated else LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
+    if FLAGS.long_texts != "truncate":
+        long_texts = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
+    else:
+        long_texts = LongTexts() if FLAGS["long_texts"].present else model_flags.settings_to_follow().long_texts
     return shared.from_flags(Options, task=task, long_texts=long_texts,
                              cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))

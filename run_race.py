@@ -102,7 +102,7 @@ def main():
     tokenizer = vocabulary.tokenizer(config)
     tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
                           options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
-    stored = None if options.do_train else model_flags.settings().num_choices
+    stored = model_flags.settings_to_follow().num_choices
     num_choices = stored or (tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES)
 
     def new_task():

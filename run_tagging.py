@@ -58,8 +58,9 @@ flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from
 flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, for "
                      "sentences of more than --max_seq_length tokens. 0: half a window.",
                      *bounds.SEQ_LENGTH.at_least(0))
-flags.DEFINE_bool("label_all_pieces", False, "Whether all pieces of a word have its tag in training, and the "
-                  "prediction is their mean. If false, only the first piece of a word has its tag.")
+flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
+                  "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, or "
+                  "as in the model's training if nothing is trained.")
 define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 tuning.define_step_flags(train_step=1000, warmup_step=100)
 shared.define_export_flags("raw text, words, ids, or serialized tf.Examples")
@@ -91,7 +92,10 @@ def options_from_flags() -> Options:
     for purpose in ("train", "eval", "predict"):
         if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
             raise ValueError(f"--{purpose}_file is missing")
-    features = TaggingFeatureOptions(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.label_all_pieces)
+    label_all_pieces = FLAGS.label_all_pieces
+    if label_all_pieces is None:
+        label_all_pieces = model_flags.settings_to_follow().label_all_pieces
+    features = TaggingFeatureOptions(FLAGS.max_seq_length, FLAGS.doc_stride, label_all_pieces)
     return shared.from_flags(Options, columns=columns_of(FLAGS.columns), features=features,
                              cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
@@ -127,7 +131,8 @@ def main():
 
     def new_task():
         return TaggingTask(AlbertTokenClassifier(
-            config, len(data.label_names), options.classifier_dropout_prob, data.label_names))
+            config, len(data.label_names), options.classifier_dropout_prob, data.label_names,
+            options.features.label_all_pieces))
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric(data.label_names))
     with chief_first(strategy):

@@ -19,7 +19,7 @@ from albert_tf.interchange.served_precision import with_precision
 from albert_tf.interchange.settings import LABEL_NAMES, settings_in, settings_of, write_settings
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.json_files import read_json_object
-from albert_tf.model_flags import check_length, default_length, starting_point, weights_reader
+from albert_tf.model_flags import check_length, default_length, settings_of_weights, starting_point, weights_reader
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
@@ -181,12 +181,24 @@ def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
 
 
 def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
-    """Raises ValueError if a run has checkpoints that were trained with other labels, or in another order."""
-    for directory in saved_runs(runs.options.run.output_dir):
-        stored = settings_in(directory).label_names
-        if stored is not None and stored != tuple(names):
-            raise ValueError(f"{directory}: the model was trained with the labels {', '.join(stored)} ({LABEL_NAMES}), "
-                             f"but those of the task are {', '.join(names)}")
+    """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
+
+    Raises:
+      ValueError: a run has other labels, or other weights that predict have the same labels in another order.
+    """
+    options = runs.options
+    saved = saved_runs(options.run.output_dir)
+    initial = [] if FLAGS.do_train or saved or not options.init_checkpoint else [options.init_checkpoint]
+    for path in (*saved, *options.ensemble_checkpoints, *initial):
+        stored = settings_in(path).label_names if path in saved else settings_of_weights(path).label_names
+        if stored is None or stored == tuple(names):
+            continue
+        place = f" ({LABEL_NAMES})" if path in saved else ""
+        difference = (f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but those of the "
+                      f"task are {', '.join(names)}")
+        if path in saved or sorted(stored) == sorted(names):
+            raise ValueError(difference)
+        logging.warning("%s", difference)
 
 
 def train_and_evaluate(

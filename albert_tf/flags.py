@@ -57,9 +57,9 @@ def define_training_flags(
     flags.DEFINE_integer("gradient_accumulation_steps", 1,
                          "Number of micro-batches into which each device splits its part of a batch. They are computed "
                          "one after the other: more micro-batches need less memory.", *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("cpu_parts", 0, "Number of equal parts of a batch that a CPU computes at the same time. 0: a "
-                         f"part for each core, but at most {parts.MOST_PARTS}; one part with --jit_compile or several "
-                         "devices.", *bounds.WORKERS.at_least(0))
+    flags.DEFINE_integer("cpu_parts", 0, "Largest number of equal parts of a batch that a CPU computes at the same "
+                         f"time. 0: a part for each core, but at most {parts.MOST_PARTS}; one part with --jit_compile "
+                         "or several devices.", *bounds.WORKERS.at_least(0))
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
                       "instead of keeping them in memory. This needs less memory and more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,
@@ -106,8 +106,8 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
                         "nothing is exported.")
     flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS,
                       "Data type of the exported model's computations. fastest: float32 or mixed_bfloat16, whichever "
-                      "computes a sentence of 32 tokens faster on this machine. Default: the one of this script's "
-                      "computations.")
+                      "computes a sentence of 32 tokens faster on this machine. Default: the data type in which this "
+                      "script computes.")
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:

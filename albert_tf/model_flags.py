@@ -12,6 +12,7 @@ from absl import flags
 from albert_tf import help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.finite import define_float
+from albert_tf.interchange.download import is_url
 from albert_tf.interchange.from_pretrained import build, warn_of_random_parts
 from albert_tf.interchange.heads import head_of_variables
 from albert_tf.interchange.open_source import open_source
@@ -39,9 +40,9 @@ def define_source_flags() -> None:
                         "Path of the model's albert_config.json, or the name of a published size "
                         "(albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
-                        "Initial weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a "
-                        "Hugging Face folder, a TF-Hub module whose variables have the release's names, or "
-                        "albert_tiny_en, which comes with the package.")
+                        "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a "
+                        "run's directory, a Hugging Face folder, a TF-Hub module whose variables have the release's "
+                        "names, or albert_tiny_en, which comes with the package.")
     flags.DEFINE_string("albert_hub_module_handle", None,
                         "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint. A TF2 "
                         "module whose variables do not have the release's names is used by running its own graph, so "
@@ -104,7 +105,7 @@ def checkpoint_in(directory: str) -> str:
     """The path of --checkpoint_name, or the directory itself if the flag is not set and its default does not exist."""
     path = os.path.join(directory, FLAGS.checkpoint_name)
     is_set = not FLAGS["checkpoint_name"].using_default_value
-    return path if is_set or tf.io.gfile.exists(f"{path}.index") else directory
+    return path if is_set or not is_url(directory) and tf.io.gfile.exists(f"{path}.index") else directory
 
 
 def starting_point() -> str | None:
@@ -128,9 +129,13 @@ def _model_path() -> str | None:
 
 
 def _run() -> str | None:
-    """The checkpoint of the best run in --output_dir; None if there is none."""
-    directory = FLAGS.output_dir if "output_dir" in FLAGS else None
-    return checkpoint_of(directory) if directory else None
+    """The checkpoint of the best run in a training script's --output_dir; None if there is none."""
+    return checkpoint_of(FLAGS.output_dir) if "do_train" in FLAGS and FLAGS.output_dir else None
+
+
+def _predicting_path() -> str | None:
+    """The path of the weights that predict: the run in --output_dir, or what _model_path returns if there is none."""
+    return _run() or _model_path()
 
 
 def config() -> AlbertConfig:
@@ -200,8 +205,9 @@ def weights_reader(init_from_group0: bool = False) -> WeightsReader:
 
 
 def vocabulary() -> VocabularyFiles:
-    """The vocabulary of --spm_model_file or --vocab_file, or that of the weights whose config `config` returns."""
-    return _vocabulary(_model_path())
+    """The vocabulary of --spm_model_file or --vocab_file, or that of the run in --output_dir, or of other weights."""
+    run = _run()
+    return _vocabulary(run if run and _open(run).vocabulary else _model_path())
 
 
 def starting_vocabulary() -> VocabularyFiles:
@@ -221,14 +227,24 @@ def _vocabulary(path: str | None) -> VocabularyFiles:
 
 def head_of_weights() -> str | None:
     """The head (see from_pretrained) of the run in --output_dir, or of the initial weights; None without weights."""
-    path = _run() or _model_path()
+    path = _predicting_path()
     return head_of_variables(_open(path).shapes).name if path else None
 
 
 def settings() -> Settings:
-    """The settings that are stored with the weights whose config `config` returns."""
-    path = _model_path()
-    return _open(path).settings if path else Settings()
+    """The settings that are stored with the run in --output_dir, or with other weights if there is no run."""
+    path = _predicting_path()
+    return settings_of_weights(path) if path else Settings()
+
+
+def settings_to_follow() -> Settings:
+    """The result of `settings` if nothing is trained. A training follows its flags, so it has the default settings."""
+    return Settings() if FLAGS.do_train else settings()
+
+
+def settings_of_weights(path: str) -> Settings:
+    """The settings that are stored with the weights at a path (see open_source)."""
+    return _open(path).settings
 
 
 def label_names() -> tuple[str, ...]:

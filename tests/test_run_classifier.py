@@ -274,8 +274,17 @@ def test_labels_in_another_order_are_refused(script, folder, tmp_path):
     (tmp_path / "task.json").write_text(json.dumps(task))
     script.run(do_train=True, **flags)
     (tmp_path / "task.json").write_text(json.dumps(dict(task, labels=["good", "bad"])))
+    message = "was trained with the labels bad, good, but those of the task are "
     printed = script.run(expect=1, do_train=False, **flags)
     assert "was trained with the labels bad, good (label_names.txt), but those of the task are good, bad" in printed
+    other = dict(flags, output_dir=tmp_path / "other", do_train=False)
+    assert message + "good, bad" in script.run(expect=1, **dict(other, init_checkpoint=tmp_path / "run"))
+    assert message + "good, bad" in script.run(expect=1, ensemble_checkpoints=tmp_path / "run", **other)
+    (tmp_path / "task.json").write_text(json.dumps(dict(task, labels=["good", "fair"])))
+    for file in ("train.csv", "dev.csv"):
+        (tmp_path / file).write_text(rows.replace("bad", "fair"))
+    warned = script.run(**dict(other, init_checkpoint=tmp_path / "run"))  # the names of foreign weights can differ
+    assert message + "good, fair" in warned and "eval_accuracy" in warned
 
 
 @pytest.mark.both_stacks
@@ -331,6 +340,10 @@ def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golde
     columns = dict(text_a=np.array([a.encode() for a, _ in texts]), text_b=np.array([b.encode() for _, b in texts]))
     served = of_weights.signatures["serving_default"].run(columns)
     np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(np.loadtxt(directory / "test_results.tsv"), expected, atol=1e-5)
+    (directory / "test_results.tsv").unlink()
+    script.run(task_config=data / "task.json", data_dir=data, output_dir=directory, max_seq_length=None, do_train=False,
+               do_predict=True)  # windows and length are stored with the run
     np.testing.assert_allclose(np.loadtxt(directory / "test_results.tsv"), expected, atol=1e-5)
     served = tf.saved_model.load(str(folder / f"served_{pooling}")).signatures
     answers = served["serving_default"](text_a=[a for a, _ in texts], text_b=[b for _, b in texts])

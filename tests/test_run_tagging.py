@@ -74,6 +74,15 @@ def test_entities_are_learned_scored_and_written_in_the_format_of_the_input(trai
     assert not (trained / "predict_results.txt").exists()  # the file has no tags
 
 
+def test_a_run_knows_its_tags_also_if_initial_weights_are_set(script, trained, folder):
+    other = folder / "other.conll"
+    write(other, [["X"] * len(sentence) for sentence in SENTENCES])
+    script.run(output_dir=folder / "initial", train_file=other, eval_file=other, do_train=True)
+    script.run(train_file=None, eval_file=None, init_checkpoint=folder / "initial", do_predict=True, output_dir=trained,
+               predict_file=folder / "words.conll")
+    assert (trained / "predictions.conll").read_text() == (folder / "train.conll").read_text()
+
+
 def test_a_later_run_knows_the_tags_and_scores_a_file_that_has_some(script, trained, folder):
     script.run(train_file=None, albert_config_file=None, spm_model_file=None, init_checkpoint=trained, do_predict=True,
                output_dir=folder / "again", predict_file=folder / "train.conll")
@@ -139,6 +148,12 @@ def test_plain_tags_on_all_pieces_with_several_seeds_and_their_ensemble(script, 
     write(folder / "pos.tsv", [["NOUN" if word[0].isupper() else "X" for word in sentence] for sentence in SENTENCES])
     flags = dict(train_file=folder / "pos.tsv", eval_file=folder / "pos.tsv", label_all_pieces=True, max_seq_length=16)
     script.run(output_dir=folder / "runs", num_runs=2, do_train=True, do_eval=True, **flags)
+    predicted = dict(flags, predict_file=folder / "pos.tsv", do_predict=True)
+    script.run(output_dir=folder / "runs", do_eval=False, **predicted)
+    expected = results_of(folder / "runs", "predict_results")
+    script.run(output_dir=folder / "runs", do_eval=False, **dict(predicted, label_all_pieces=None))  # it is stored
+    assert results_of(folder / "runs", "predict_results") == expected
+    assert albert_tf.from_pretrained(str(folder / "runs/seed_12345"), model="token_classifier").label_all_pieces
     runs = json.loads((folder / "runs" / "eval_runs.json").read_text())
     assert set(runs["over_runs"]) == {"accuracy", "eval_loss", "loss"}
     checkpoints = [str(folder / "runs" / seed) for seed in ("seed_12345", "seed_12346")]

@@ -3,6 +3,7 @@
     label_names.txt       the names of a classifier's labels, one per line, in the order of the logits
     long_texts.json       {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
     multiple_choice.json  {"num_choices": 5}
+    tagging.json          {"label_all_pieces": true}; without it, a word's first piece has its tag
 
 The pooling of a sentence encoder is in the files of sentence-transformers (see sentence_transformers.py), the length of
 rows in tokenizer_config.json (see vocabulary_files.py).
@@ -26,7 +27,8 @@ from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
 from albert_tf.text.lines import read_lines
 
 LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE = "label_names.txt", "long_texts.json", "multiple_choice.json"
-FILES = (LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE, MODULES)
+TAGGING = "tagging.json"
+FILES = (LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE, TAGGING, MODULES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Settings:
       long_texts: how a classifier reads longer texts.
       max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if unknown.
       num_choices: choices per question of a multiple-choice model; None if the model is no such model, or unknown.
+      label_all_pieces: whether a tagger reads a word's tag from all of its pieces.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -46,13 +49,14 @@ class Settings:
     long_texts: LongTexts = LongTexts()
     max_seq_length: int | None = None
     num_choices: int | None = None
+    label_all_pieces: bool = False
 
 
 def settings_of(model: keras.Model) -> Settings:
     """The settings of a model of albert_tf.modeling."""
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
-                    getattr(model, "num_choices", None))
+                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False))
 
 
 def settings_in(folder: str) -> Settings:
@@ -64,7 +68,8 @@ def settings_in(folder: str) -> Settings:
     names = os.path.join(folder, LABEL_NAMES)
     return Settings(tuple(read_lines(names)) if tf.io.gfile.exists(names) else None, pooling_in(folder),
                     _long_texts(os.path.join(folder, LONG_TEXTS)), length_in(folder),
-                    _num_choices(os.path.join(folder, MULTIPLE_CHOICE)))
+                    _num_choices(os.path.join(folder, MULTIPLE_CHOICE)),
+                    _label_all_pieces(os.path.join(folder, TAGGING)))
 
 
 def write_settings(
@@ -94,6 +99,8 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     write_or_remove(os.path.join(folder, LONG_TEXTS),
                     json.dumps(dataclasses.asdict(long_texts)) if long_texts.max_windows > 1 else None)
     write_or_remove(os.path.join(folder, MULTIPLE_CHOICE), json.dumps(dict(num_choices=choices)) if choices else None)
+    write_or_remove(os.path.join(folder, TAGGING),
+                    json.dumps(dict(label_all_pieces=True)) if settings.label_all_pieces else None)
 
 
 def _long_texts(path: str) -> LongTexts:
@@ -113,3 +120,9 @@ def _num_choices(path: str) -> int | None:
     choices = check_keys(read_json_object(path), path, dict(num_choices=int))["num_choices"]
     bounds.CANDIDATES.check(f"{path}: num_choices", choices)
     return choices
+
+
+def _label_all_pieces(path: str) -> bool:
+    if not tf.io.gfile.exists(path):
+        return False
+    return check_keys(read_json_object(path), path, dict(label_all_pieces=bool))["label_all_pieces"]

@@ -138,19 +138,25 @@ def copy_vocabulary(
     Args:
       files: the vocabulary. If it is empty, an earlier tokenizer_config.json keeps all but the length.
       directory: the directory, which is made if it does not exist.
-      name: name of the copy; None for the name of the file.
+      name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
       max_seq_length: the largest number of tokens of a row that the weights are trained with; None if it is not stored.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     values = {} if files else _stored(path)
     if files:
-        target = os.path.join(directory, name or os.path.basename(files.path))
+        target = os.path.join(directory, name or _name_of_copy(files))
         with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
     values.update({name: value for name, value in files.options._asdict().items() if value is not None})
     values.update({_LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
     values = {key: value for key, value in values.items() if value is not None}
     write_or_remove(path, json.dumps(values) if values else None)
+
+
+def _name_of_copy(files: VocabularyFiles) -> str:
+    name = os.path.basename(files.path)
+    patterns, usual = (_SENTENCEPIECE, "spiece.model") if files.spm_model_file else (_WORDPIECE, "vocab.txt")
+    return name if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) else usual
 
 
 def options_beside(vocabulary_file: str) -> TokenizerOptions:

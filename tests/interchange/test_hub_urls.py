@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from hub_modules import tf1_module, values_of
+from in_process import loaded
 
 import albert_tf
 from albert_tf.interchange import download
@@ -46,6 +47,17 @@ def test_a_model_is_downloaded_once(tmp_path, golden, server, inside):
 def test_a_url_that_has_nothing_is_one_clear_error(server):
     with pytest.raises(ValueError, match=f"{server[1]}/nothing cannot be downloaded: .*404"):
         albert_tf.from_pretrained(f"{server[1]}/nothing")
+
+
+@pytest.mark.parametrize("script, flags", [
+    ("export_to_tfhub.py", dict(albert_directory="{url}", export_path="{folder}/module")),
+    ("convert_checkpoint.py", dict(albert_directory="{url}", to="hugging_face", output_dir="{folder}/hf")),
+    ("serve.py", dict(init_checkpoint="{url}"))])
+def test_scripts_name_a_url_that_has_nothing(server, tmp_path, capsys, script, flags):
+    url = f"{server[1]}/nothing.tar.gz"
+    with loaded(script) as run:
+        assert run(**{name: value.format(url=url, folder=tmp_path) for name, value in flags.items()}) == 1
+    assert f"error: {url} cannot be downloaded" in capsys.readouterr().err
 
 
 def test_a_server_that_does_not_answer_is_one_clear_error(tmp_path, monkeypatch):

@@ -9,13 +9,20 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.interchange.conversion import convert, kind_of, save
 from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.settings import LONG_TEXTS, MULTIPLE_CHOICE, Settings, settings_in, write_settings
+from albert_tf.interchange.settings import (
+    LONG_TEXTS,
+    MULTIPLE_CHOICE,
+    TAGGING,
+    Settings,
+    settings_in,
+    write_settings,
+)
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.modeling.pooling import LongTexts, SentencePooling
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
-ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5)
+ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True)
 LABELS = ("O", "B-place", "I-place")
 HEADS = {
     "classifier": lambda: albert_tf.AlbertClassifier(TINY, 2, label_names=("bad", "good"), max_seq_length=9,
@@ -50,6 +57,7 @@ def test_settings_leave_the_casing_of_a_vocabulary_that_is_already_there(tmp_pat
     (LONG_TEXTS, dict(windows=8), "unknown key 'windows'"),
     (MULTIPLE_CHOICE, dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
     (MULTIPLE_CHOICE, dict(num_choices="5"), "'num_choices' must be of type int"),
+    (TAGGING, dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
 ])
 def test_a_damaged_file_is_named(tmp_path, file, change, message):
     write_settings(ALL, TINY, str(tmp_path))
@@ -64,6 +72,13 @@ def test_a_converted_checkpoint_keeps_the_windows(tmp_path):
     save(model, str(tmp_path / "tf1"), "tf1")
     read = albert_tf.from_pretrained(str(tmp_path / "tf1"), model="classifier")
     assert (read.window_pooling, read.max_windows, read.doc_stride) == ("max", 4, 3)
+
+
+@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
+def test_a_converted_tagger_reads_all_pieces_of_a_word(tmp_path, to):
+    save(albert_tf.AlbertTokenClassifier(TINY, 3, label_all_pieces=True), str(tmp_path / "first"), "ours")
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)
+    assert albert_tf.from_pretrained(str(tmp_path / to), model="token_classifier").label_all_pieces is True
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])

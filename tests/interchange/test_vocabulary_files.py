@@ -29,6 +29,16 @@ def test_a_copied_vocabulary_keeps_its_options(tmp_path, lower, keep_accents):
     assert copied == VocabularyFiles(None, str(tmp_path / "new/run/vocab.txt"), lower, keep_accents)
 
 
+@pytest.mark.parametrize("arguments, found", [
+    (dict(vocab_file="tokens_zh.txt"), "vocab.txt"), (dict(spm_model_file="spm.30k"), "spiece.model"),
+    (dict(vocab_file="my_vocab.txt"), "my_vocab.txt"), (dict(spm_model_file="my.model"), "my.model")])
+def test_a_copied_vocabulary_is_found_again_whatever_its_name(tmp_path, arguments, found):
+    (field, name), = arguments.items()
+    (tmp_path / name).write_text("[CLS]\n")
+    copy_vocabulary(VocabularyFiles(**{field: str(tmp_path / name)}), str(tmp_path / "run"))
+    assert vocabulary_in(str(tmp_path / "run")) == VocabularyFiles(**{field: str(tmp_path / "run" / found)})
+
+
 @pytest.mark.parametrize("stored, options", [
     (dict(), (None, None)), (dict(do_lower_case=True, keep_accents=True), (True, True)),
     (dict(do_lower_case=True, strip_accents=None), (True, None)), (dict(strip_accents=False), (None, True)),
