@@ -67,10 +67,11 @@ def test_accuracy_on_pairs_by_file_by_field_and_in_all(script, pairs, tmp_path):
         "0.500  a", "0.500  b", "0.750  syntax", "0.000  morphology", "0.500  all 3 pairs"]
 
 
-def test_bfloat16_scores_are_near(script, scores, lines, tmp_path):
+def test_bfloat16_scores_are_near_and_are_not_those_of_float32(script, scores, lines, tmp_path):
     script.run(input_file=lines, output_file=tmp_path / "scores.json", precision="mixed_bfloat16")
     ours = json.loads((tmp_path / "scores.json").read_text())["scores"]
     np.testing.assert_allclose(ours, scores["plain"], rtol=0.02)
+    assert not np.allclose(ours, scores["plain"], rtol=0, atol=1e-4)
 
 
 def test_weights_without_a_masked_lm_head_are_refused(script, lines, tmp_path):

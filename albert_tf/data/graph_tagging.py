@@ -11,8 +11,9 @@ from albert_tf.text.graph_tokenization import GraphTokenizer
 from albert_tf.text.graph_windows import is_max_context, slices, windows_of
 
 # RE2 syntax. A word is a run of letters, marks, digits and "_", or one other character that is not white space.
-_SPACE = r"[\s\p{Z}]"
-_SINGLE = r"[^\s\p{Z}\p{L}\p{M}\p{N}_]"
+_BLANK = r"\s\x0b\x1c-\x1f\x{85}\p{Z}"  # the white space of Python; RE2's \s is only a part of it
+_SPACE = f"[{_BLANK}]"
+_SINGLE = rf"[^{_BLANK}\p{{L}}\p{{M}}\p{{N}}_]"
 
 
 def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:

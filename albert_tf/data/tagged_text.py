@@ -19,6 +19,7 @@ from albert_tf.files import write_text
 from albert_tf.text.lines import uncompressed_name
 
 _DOCUMENT_START = "-DOCSTART-"
+_UNSPECIFIED = "_"  # of CoNLL-U
 
 
 class Columns(NamedTuple):
@@ -101,7 +102,8 @@ def read_tagged_text(path: str, columns: Columns | None = None) -> TaggedText:
     Args:
       path: the file, which may be compressed (.gz, .bz2).
       columns: the columns of word and tag. A line with a single column is a word without a tag. Default: form and UPOS
-        in a .conllu file, or the first and the last column in other files.
+        in a .conllu file, or the first and the last column in other files. A .conllu file in which all tags are "_" has
+        no tags.
 
     Raises:
       ValueError: the file is missing or has no words, a line has too few columns, or some words have tags and others
@@ -117,6 +119,8 @@ def read_tagged_text(path: str, columns: Columns | None = None) -> TaggedText:
     sentences = [sentence for sentence in sentences if sentence.words]
     if not sentences:
         raise ValueError(f"{path} has no words")
+    if is_conllu and {tag for sentence in sentences for tag in sentence.tags or ()} == {_UNSPECIFIED}:
+        sentences = [sentence._replace(tags=None) for sentence in sentences]
     other = next((each for each in sentences if (each.tags is None) != (sentences[0].tags is None)), None)
     if other is not None:
         raise ValueError(_mixed(path, other.lines[0], other.tags is not None, sentences[0].lines[0]))
@@ -144,7 +148,7 @@ def _word(path: str, number: int, line: str, columns: Columns, is_conllu: bool) 
     needed = max(place + 1 if place >= 0 else -place for place in columns)
     if len(fields) < needed:
         raise ValueError(f"{path} line {number}: expected at least {needed} columns, got {len(fields)}")
-    word, tag = (fields[place].strip() for place in columns)
+    word, tag = (fields[place].strip(" ") for place in columns)
     if not word or not tag:
         raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")
     return _Word(number, word, tag)
@@ -164,7 +168,8 @@ def _mixed(path: str, line: int, has_tag: bool, other_line: int) -> str:
 
 
 def _fields(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split()
+    """The columns of a line. A no-break space and other white space than tabs and spaces are part of a word."""
+    return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
 
 
 def _with_tag(line: str, tag: str, columns: Columns) -> str:

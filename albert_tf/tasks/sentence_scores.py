@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.batches import list_of_strings
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
@@ -52,7 +53,8 @@ def score_sentences(
       done: callback with the number of sentences that were scored since its last call.
 
     Raises:
-      ValueError: a sentence has more tokens than max_position_embeddings.
+      ValueError: the model has no masked-LM head, sentences is not a list of strings, or a sentence has more tokens
+        than max_position_embeddings.
 
     Example::
 
@@ -60,6 +62,9 @@ def score_sentences(
       tokenizer = albert_tf.FullTokenizer(spm_model_file="albert_base_v2/30k-clean.model")
       good, bad = score_sentences(model, tokenizer, ["The cats annoy Tim.", "The cats annoys Tim."])
     """
+    if not isinstance(model, AlbertPretrainer):
+        raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
+                         f"{type(model).__name__}")
     return score_by(log_probabilities_function(model), model.config.max_position_embeddings, tokenizer, sentences,
                     within_word_l2r, tokens_per_batch, places, done)
 
@@ -76,7 +81,7 @@ def score_by(
       longest: the model's max_position_embeddings.
       tokenizer, sentences, within_word_l2r, tokens_per_batch, places, done: see score_sentences.
     """
-    rows = tokenizer.encode_batch(list(sentences))
+    rows = tokenizer.encode_batch(list_of_strings("sentences", sentences))
     for number, row in enumerate(rows):
         if len(row) + 2 > longest:
             place = places[number] if places else f"sentence {number + 1}"

@@ -11,6 +11,7 @@ from albert_tf.chunks import chunks
 from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
+from albert_tf.text.batches import list_of_strings
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -44,8 +45,9 @@ def nearest_lines(
       block_size: number of lines whose vectors are in memory at a time.
 
     Raises:
-      ValueError: there are no queries.
+      ValueError: there are no queries, or `queries` is not a list of strings.
     """
+    queries = list_of_strings("queries", queries)
     if not queries:
         raise ValueError("there are no queries")
     unit_vectors = unit_vectors_function(model, tokenizer, batch_size)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.text.batches import list_of_strings
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.window_packing import WindowOptions, WindowPacker
@@ -38,8 +39,8 @@ def classify_texts(
         max_position_embeddings.
 
     Raises:
-      ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; texts is a
-        single string; or the numbers of texts and text_pairs differ.
+      ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; texts or
+        text_pairs is not a list of strings; or the numbers of texts and text_pairs differ.
 
     Example::
 
@@ -52,8 +53,8 @@ def classify_texts(
                          f"{type(model).__name__}")
     if model.num_labels == 1:
         raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')
-    if isinstance(texts, str) or isinstance(text_pairs, str):
-        raise ValueError("texts and text_pairs must be lists of strings, not a string")
+    texts = list_of_strings("texts", texts)
+    text_pairs = None if text_pairs is None else list_of_strings("text_pairs", text_pairs)
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
     names = model.label_names or tuple(map(str, range(model.num_labels)))

@@ -21,8 +21,9 @@ def pack_texts(
     """Implements FullTokenizer.__call__; arguments, result and errors are described there."""
     if padding not in PADDINGS:
         raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Received: {padding!r}")
-    texts = _as_list("texts", texts)
-    pairs = [""] * len(texts) if text_pairs is None else _as_list("text_pairs", text_pairs)
+    texts = list_of_strings("texts", [texts] if isinstance(texts, str) else texts)
+    pairs = [""] * len(texts) if text_pairs is None else list_of_strings(
+        "text_pairs", [text_pairs] if isinstance(text_pairs, str) else text_pairs)
     if len(texts) != len(pairs):
         raise ValueError("texts and text_pairs must have the same length. "
                          f"Received: {len(texts)} texts and {len(pairs)} text_pairs")
@@ -38,8 +39,15 @@ def pack_texts(
     return batch
 
 
-def _as_list(name: str, texts: str | Sequence[str]) -> list[str]:
-    texts = [texts] if isinstance(texts, str) else list(texts)
+def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
+    """Texts as a list.
+
+    Raises:
+      ValueError: texts is a single string, or an element is not a string. The message has `name` and the element.
+    """
+    if isinstance(texts, str):
+        raise ValueError(f"{name} must be a list of strings, not a string")
+    texts = list(texts)
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"{name} must be strings. Received: {name}[{i}]={text!r}")

@@ -81,7 +81,9 @@ class GraphNormalization:
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
         if self._cases is not None:
-            characters = characters.with_values(_settled_sigmas(characters, self._cases))
+            case = self._cases.lookup(characters.values)
+            counts = (case != _IGNORABLE) & ~_is_around_ignorable(characters.values, case, lengths, source)
+            characters = characters.with_values(_settled_sigmas(characters, case, counts))
         return _with_origins(characters, tf.gather(starts.values, source), tf.gather(ends, source))
 
 
@@ -98,14 +100,32 @@ class _PagedTable:
         return tf.gather(self._values, tf.gather(self._page_of, codes // _PAGE) * _PAGE + codes % _PAGE)
 
 
-def _settled_sigmas(characters: tf.RaggedTensor, cases: _PagedTable) -> tf.Tensor:
+def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
+    """Whether a character is a space that was inserted around a case-ignorable one, as in " . ", bool [characters].
+
+    WordPiece inserts these spaces after lower-casing.
+
+    Args:
+      codes, case: [characters], the code points after normalisation and their classes.
+      lengths: int64 [original characters], the number of characters that each one became.
+      source: int64 [characters], the index of the original character.
+    """
+    middle = tf.gather(_cumulated(lengths), source) + 1
+    middle_case = tf.gather(case, tf.minimum(middle, tf.size(case, tf.int64) - 1))
+    return (codes == _SPACE) & (tf.gather(lengths, source) == 3) & (middle_case == _IGNORABLE)
+
+
+def _settled_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     """Lower-cases capital sigmas as str.lower does.
 
     A sigma becomes final (ς) if a cased letter precedes it and none follows it, not counting case-ignorable characters.
+
+    Args:
+      characters: code points [texts, (characters)].
+      case: [characters], their classes.
+      counts: bool [characters], whether a character can precede or follow a sigma in this sense.
     """
     codes, texts = characters.values, characters.value_rowids()
-    case = cases.lookup(codes)
-    counts = case != _IGNORABLE
     before = tf.cumsum(tf.cast(counts, tf.int32), exclusive=True)
     text_of_cased = tf.boolean_mask(tf.where(case == _CASED, texts, tf.constant(-1, tf.int64)), counts)
     text_of_cased = tf.pad(text_of_cased, [[1, 2]], constant_values=-1)

@@ -129,10 +129,15 @@ def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
 
 
 def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins: np.ndarray) -> np.ndarray:
-    """Inserts the spaces of the digit-comma rule, which adds one before a piece that is encoded again inside a word."""
+    """Follows the digit-comma rule, which encodes a piece again and so adds a word-start mark inside a word.
+
+    A model without a dummy prefix adds none, and drops the mark of a piece that starts a word.
+    """
     lengths = np.array([len(piece) for piece in pieces])
     grown = np.array([sum(map(len, parts)) for parts in replaced]) - lengths
-    return np.insert(origins, np.repeat(np.cumsum(lengths) - lengths, grown), NOWHERE)
+    origins = np.delete(origins, (np.cumsum(lengths) - lengths)[grown < 0])
+    lengths -= grown < 0
+    return np.insert(origins, np.repeat(np.cumsum(lengths) - lengths, np.maximum(grown, 0)), NOWHERE)
 
 
 def _traced_word_pieces(tokenizer: FullTokenizer, text: str) -> TracedPieces:

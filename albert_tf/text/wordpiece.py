@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from absl import logging
+
 from albert_tf.files import decode_utf8, read_bytes
 
 UNKNOWN = "[UNK]"
@@ -22,9 +24,14 @@ def load_vocab(path: str) -> dict[str, int]:
       ValueError: the file is missing, is not UTF-8, or has no [UNK].
     """
     vocab: dict[str, int] = {}
-    for line in decode_utf8(read_bytes(path, "vocabulary file"), path).removesuffix("\n").split("\n"):
+    lines = decode_utf8(read_bytes(path, "vocabulary file"), path).removesuffix("\n").split("\n")
+    for line in lines:
         columns = line.split()
         vocab.setdefault(columns[0] if columns else " ", len(vocab))
+    if len(vocab) < len(lines):
+        logging.warning("%s: %d of %d lines repeat an earlier one and get no id, as in ALBERT's release. For models "
+                        "that were trained with BERT's code, in which each line has an id, the ids are wrong",
+                        path, len(lines) - len(vocab), len(lines))
     if UNKNOWN not in vocab:
         raise ValueError(f"{path} has no {UNKNOWN}: it is not a WordPiece vocabulary")
     return vocab

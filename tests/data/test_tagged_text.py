@@ -1,6 +1,7 @@
 """Files of tagged words: reading, writing, and errors."""
 
 import gzip
+import re
 
 import pytest
 
@@ -100,3 +101,22 @@ def test_a_wrong_line_is_named(tmp_path, content, columns, message):
 
 def test_the_share_of_words_with_capitals(tmp_path):
     assert share_of_words_with_capitals(read(tmp_path, "Ada\nsold\n\nIT\n5\n")) == 0.5
+
+
+@pytest.mark.parametrize("content", ["10\u00a0000\tO\n", "10\u00a0000 O\n", "\u3000 O\n", "Ada\n10\u00a0000\n"])
+def test_only_tabs_and_spaces_separate_columns(tmp_path, content):
+    text = read(tmp_path, content)
+    words = [line.split("\t")[0].split(" ")[0] for line in content.splitlines()]
+    assert list(text.sentences[0].words) == words and text.has_tags == ("O" in content)
+    text.write_with_tags(str(tmp_path / "out"), [["X"] * len(words)])
+    written = (tmp_path / "out").read_text()
+    assert written == (content.replace("O", "X") if text.has_tags else "".join(f"{word}\tX\n" for word in words))
+
+
+def test_a_conllu_file_without_any_tag_has_none(tmp_path):
+    untagged = re.sub(r"AUX|PART|VERB", "_", CONLLU)
+    text = read(tmp_path, untagged, name="a.conllu")
+    assert not text.has_tags
+    text.write_with_tags(str(tmp_path / "b.conllu"), [["AUX", "PART", "VERB"]])
+    assert (tmp_path / "b.conllu").read_text() == CONLLU
+    assert read(tmp_path, CONLLU.replace("AUX", "_"), name="a.conllu").tags == [("_", "PART", "VERB")]

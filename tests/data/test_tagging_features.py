@@ -72,10 +72,11 @@ def test_the_graph_packs_the_same_rows(sentence_pieces, max_seq_length, doc_stri
 
 
 def test_a_text_is_split_into_words_whose_offsets_cut_them_out():
-    texts = ["Ada's café costs $5.20!  é日本 x_y\u00a0z", "", " \U0001f600 end"]
+    texts = ["Ada's café costs $5.20!  é日本 x_y\u00a0z", "", " \U0001f600 end", "a\x0bb\x1cc\x85d\u2028e\x0cf"]
     words, starts, ends = (each.to_list() for each in split_into_words(tf.constant(texts)))
     assert [[word.decode() for word in row] for row in words] == [
-        ["Ada", "'", "s", "café", "costs", "$", "5", ".", "20", "!", "é日本", "x_y", "z"], [], ["\U0001f600", "end"]]
+        ["Ada", "'", "s", "café", "costs", "$", "5", ".", "20", "!", "é日本", "x_y", "z"], [], ["\U0001f600", "end"],
+        [*"abcdef"]]
     for text, row, *offsets in zip(texts, words, starts, ends):
         assert [text[start:end] for start, end in zip(*offsets)] == [word.decode() for word in row]
 

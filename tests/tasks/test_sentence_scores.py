@@ -80,6 +80,13 @@ def test_every_sentence_is_counted_once(model, sentence_pieces):
     assert sum(counts) == 5 and min(counts) >= 0
 
 
+def test_a_model_without_the_head_and_a_single_string_are_refused(model, sentence_pieces):
+    with pytest.raises(ValueError, match='model="pretrainer".*Received: AlbertModel'):
+        score_sentences(model.albert, sentence_pieces, ["a"])
+    with pytest.raises(ValueError, match="sentences must be a list of strings, not a string"):
+        score_sentences(model, sentence_pieces, "the file")
+
+
 def test_a_sentence_longer_than_the_model_is_named(model, sentence_pieces):
     texts = ["of", "the " * 31]
     with pytest.raises(ValueError, match=r"^sentence 2: 31 pieces, \[CLS\] and \[SEP\] exceed the model's 32"):

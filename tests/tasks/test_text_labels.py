@@ -61,7 +61,9 @@ def test_no_texts_have_no_labels(tokenizer, config):
 @pytest.mark.parametrize("make, texts, pairs, message", [
     (AlbertPretrainer, ["a"], None, 'model="classifier".*Received: AlbertPretrainer'),
     (lambda config: AlbertClassifier(config, 1), ["a"], None, "for regression"),
-    (lambda config: AlbertClassifier(config, 2), "a text", None, "must be lists of strings"),
+    (lambda config: AlbertClassifier(config, 2), "a text", None, "texts must be a list of strings, not a string"),
+    (lambda config: AlbertClassifier(config, 2), ["a"], "a text", "text_pairs must be a list of strings"),
+    (lambda config: AlbertClassifier(config, 2), ["a"] * 35 + [float("nan")], None, r"texts\[35\]=nan"),
     (lambda config: AlbertClassifier(config, 2), ["a", "b"], ["c"], "2 texts and 1 text_pairs"),
 ])
 def test_wrong_arguments_are_refused(tokenizer, config, make, texts, pairs, message):

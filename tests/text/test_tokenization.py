@@ -71,8 +71,9 @@ def test_wordpiece_is_the_releases(lower):
             assert tokenizer.encode(case["text"]) == case["ids"]
 
 
-def test_a_vocabulary_file_is_read_with_the_releases_oddities():
+def test_a_vocabulary_file_is_read_with_the_releases_oddities(caplog):
     vocab = wordpiece.load_vocab(str(GOLDEN / "wordpiece/vocab_odd.txt"))
+    assert "lines repeat an earlier one and get no id, as in ALBERT's release" in caplog.text
     assert [list(item) for item in vocab.items()] == WORDPIECE["vocab_odd"]
 
 

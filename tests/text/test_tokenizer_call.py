@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from albert_tf.text.packing import PairPacker
+from albert_tf.text.tokenization import FullTokenizer
 
 TEXTS = ["The boat, 1990.", "A", "Über  the hill and far away the river runs"]
 PAIRS = ["Sold!", "", "to the sea"]
@@ -74,3 +76,17 @@ def test_pieces_inside_a_word_are_joined(word_pieces):
 def test_bad_arguments_are_refused(sentence_pieces, arguments, message):
     with pytest.raises(ValueError, match=message):
         sentence_pieces(**arguments)
+
+
+def test_offsets_of_a_model_without_a_dummy_prefix(tmp_path):
+    """The comma rule encodes the number again, and this model then adds no word-start mark."""
+    text = "sold in 1990, to him"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([text, "in 1990 he sold it, him"] * 20), vocab_size=23,
+        model_prefix=str(tmp_path / "plain"), add_dummy_prefix=False, user_defined_symbols=["\u25811990,"], pad_id=0,
+        unk_id=1, bos_id=-1, eos_id=-1, control_symbols=["[CLS]", "[SEP]", "[MASK]"], minloglevel=1)
+    tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "plain.model"))
+    pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode(text))
+    spans = [text[start:end] for start, end in tokenizer([text], return_offsets=True)["offsets"][0][1:-1]]
+    assert "," in pieces and "\u25811990" not in pieces
+    assert [span.strip() for span in spans] == [piece.strip("\u2581") for piece in pieces]
