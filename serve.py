@@ -17,6 +17,7 @@ from albert_tf import cli  # isort: split
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, model_flags
+from albert_tf.interchange.download import is_url
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.open_source import open_source
@@ -98,7 +99,7 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         source = open_source(path)
         config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none
     except ValueError as error:
-        if is_hub_module(latest_version(path)):
+        if not is_url(path) and is_hub_module(latest_version(path)):
             raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))

@@ -40,9 +40,9 @@ PEER = "hugging_face_pipeline"
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        sentences = os.path.join(folder, "sentences.json")
+        sentences, masked = os.path.join(folder, "sentences.json"), masked_sentences()
         with open(sentences, "w", encoding="utf-8") as file:
-            json.dump(masked_sentences(), file)
+            json.dump(masked, file)
         for precision in FLAGS.precision:
             served = os.path.join(folder, precision)
             export(served, precision)
@@ -52,10 +52,10 @@ def main():
             ours, theirs = latencies(programs, FLAGS.turns).values()
             print(f"one sentence, {precision}: ours {1000 * ours:.1f} ms, Hugging Face {1000 * theirs:.1f} ms, ratio "
                   f"{ours / theirs:.2f} (wanted: at most {WANTED})", flush=True)
-            ours = sentences_per_second(Worker("saved_model", served, sentences, "many"))
-            theirs = max(sentences_per_second(Worker(PEER, *peer, what, python=FLAGS.peer_python))
+            ours = len(masked) / seconds_of(Worker("saved_model", served, sentences, "many"))
+            theirs = max(len(masked) / seconds_of(Worker(PEER, *peer, what, python=FLAGS.peer_python))
                          for what in ("many", "many_together"))
-            print(f"{FLAGS.sentences} sentences, {precision}: ours {ours:.1f} a second, Hugging Face {theirs:.1f}, "
+            print(f"{len(masked)} sentences, {precision}: ours {ours:.1f} a second, Hugging Face {theirs:.1f}, "
                   f"ratio {ours / theirs:.2f}", flush=True)
 
 
@@ -75,9 +75,9 @@ def export(folder: str, precision: str) -> None:
     export_mask_filling(folder, model, FullTokenizer(spm_model_file=FLAGS.spm_model_file))
 
 
-def sentences_per_second(worker: Worker) -> float:
+def seconds_of(worker: Worker) -> float:
     try:
-        return FLAGS.sentences / worker.seconds(1)
+        return worker.seconds(1)
     finally:
         worker.stop()
 

@@ -48,7 +48,7 @@ def export_model(
     answer: Callable[[dict, dict, dict], dict] | None = None,
     more_texts: Mapping[str, TextSignature] | None = None,
 ) -> None:
-    """Writes a SavedModel with three signatures that have the same outputs:
+    """Writes a SavedModel with three signatures, and those of `more_texts`:
 
       serving_default   raw text: a string tensor of each name in text_inputs
       ids               an int32 tensor [batch, length] for each name in features; any length up to the model's limit

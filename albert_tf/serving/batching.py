@@ -113,5 +113,9 @@ class Batcher:
             batch = {name: column[first : first + self._batch_size] for name, column in columns.items()}
             outputs = {name: np.asarray(values) for name, values in signature.run(batch).items()}
             count = len(next(iter(batch.values())))
+            for name, values in outputs.items():
+                if values.shape[:1] != (count,):
+                    raise ValueError(f"output {name!r} cannot be divided among the instances of a request: its shape "
+                                     f"is {list(values.shape)}, for {count} instances")
             rows += [signature.row({name: values[i] for name, values in outputs.items()}) for i in range(count)]
         return rows

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.data.squad.features import FeatureOptions
+from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
 from albert_tf.interchange.classification_serving import export_classification
@@ -124,21 +124,20 @@ def _export_classification(folder: str, model: keras.Model, tokenizer: FullToken
 
 def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
     length = min(model.max_seq_length or 384, model.config.max_position_embeddings)
-    max_query_length = min(64, length // 4)
-    features = FeatureOptions(length, min(128, (length - max_query_length) // 2), max_query_length, is_training=False)
-    shortest = max(getattr(model, "start_n_top", 1), getattr(model, "end_n_top", 1))
-    export_question_answering(folder, model, tokenizer, features, AnswerOptions(version), shortest)
+    max_query_length = min(64, length // 2)
+    features = FeatureOptions(length, default_doc_stride(length, max_query_length), max_query_length, is_training=False)
+    export_question_answering(folder, model, tokenizer, features, AnswerOptions(version))
 
 
 def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    export_multiple_choice(folder, model, tokenizer, model.row_length, min(128, model.row_length // 2))
+    export_multiple_choice(folder, model, tokenizer, model.row_length, max_qa_length=128)
 
 
 def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer) -> None:
     if model.label_names is None:
         model.label_names = tuple(f"label {number}" for number in range(model.num_labels))
     length = min(model.max_seq_length or 512, model.config.max_position_embeddings)
-    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(length))
+    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(length, 0, model.label_all_pieces))
 
 
 def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> None:
@@ -215,7 +214,8 @@ def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
 
     inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), "" if name == "text_b" else None)
               for name, spec in specs.items()}
-    return Signature(inputs, run, view, _ROWS.get(view, dict), labels)
+    row = functools.partial(_without_empty, "tags") if set(specs) == {"words"} else _ROWS.get(view, dict)
+    return Signature(inputs, run, view, row, labels)
 
 
 def _view(inputs: set[str], outputs: set[str]) -> str:

@@ -39,6 +39,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }
 _SECONDS_OF_SILENCE = 30
+_MOST_SKIPPED_BYTES = 64 << 20
 MAX_ROWS = 1024
 
 
@@ -63,8 +64,8 @@ class ModelServer(http.server.ThreadingHTTPServer):
       host: the address to listen on. On a loopback address, only requests whose Host header names a loopback host are
         answered, so that a page of another site whose domain name resolves to 127.0.0.1 gets no data.
       port: the port to listen on; 0 for any free port.
-      max_body_bytes: the largest size of a request. A larger one is rejected before it is read.
-      max_connections: the largest number of connections at the same time. Further ones are rejected.
+      max_body_bytes: the largest size of a request. A larger one is rejected.
+      max_connections: the largest number of connections at the same time, used or idle. Further ones are rejected.
       batcher: runs the models.
 
     Raises:
@@ -75,7 +76,7 @@ class ModelServer(http.server.ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, models: Sequence[ServedModel], host: str = "127.0.0.1", port: int = 0,
-                 max_body_bytes: int = 1_000_000, max_connections: int = 64, batcher: Batcher | None = None):
+                 max_body_bytes: int = 1_000_000, max_connections: int = 320, batcher: Batcher | None = None):
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.models: Mapping[str, ServedModel] = {model.name: model for model in models}
@@ -97,7 +98,7 @@ class ModelServer(http.server.ThreadingHTTPServer):
         """Starts a thread for a connection, or rejects it if there are too many."""
         if not self._connections.acquire(blocking=False):
             with contextlib.suppress(OSError):
-                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                _reject(request)
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
@@ -201,6 +202,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise RequestError(HTTPStatus.LENGTH_REQUIRED, "a request needs a Content-Length")
         if len(length) > 18 or int(length) > self.server.max_body_bytes:
             self.close_connection = True
+            self._skip(int(length) if len(length) <= 18 else 0)
             raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                                f"a body may have at most {self.server.max_body_bytes:,} bytes. Received: {length[:18]}")
         body = self.rfile.read(int(length))
@@ -208,6 +210,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             raise RequestError(HTTPStatus.BAD_REQUEST, "the body is shorter than its Content-Length")
         return body
+
+    def _skip(self, size: int) -> None:
+        """Reads a body that is too large, since many clients read the answer only after they have sent all of it."""
+        left = min(size, _MOST_SKIPPED_BYTES)
+        while left > 0:
+            block = self.rfile.read(min(left, 1 << 16))
+            if not block:
+                return
+            left -= len(block)
 
     def _check_host(self) -> None:
         """Rejects requests from the user's browser that come from the page of another site."""
@@ -256,6 +267,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args) -> None:
         """Logs requests, but only with --verbosity=1. Bodies are never logged."""
         logging.debug("%s %s", self.address_string(), format % args)
+
+
+def _reject(connection: socket.socket) -> None:
+    """Sends an error to a client for which there is no thread."""
+    type_, body = _error("too many connections are open: try later")
+    connection.sendall(f"HTTP/1.1 503 Service Unavailable\r\nContent-Type: {type_}\r\nContent-Length: {len(body)}\r\n"
+                       "Connection: close\r\n\r\n".encode() + body)
+    connection.shutdown(socket.SHUT_WR)
+    connection.settimeout(0.1)
+    connection.recv(1 << 16)  # if the request is not read, the client can lose the answer
 
 
 def _json(value: dict) -> tuple[str, bytes]:

@@ -182,7 +182,7 @@ def test_a_multiple_choice_model_chooses(served, sentence_pieces):
             dict(context=CONTEXT, question="what is known?", options=options)])
     assert answer["probabilities"][3] == 0 and abs(sum(answer["probabilities"]) - 1) < 1e-5
     example = MultipleChoiceExample("id", CONTEXT, "what is known?", tuple(options[:3]), 0)
-    features, = convert_examples_to_features([example], sentence_pieces, 48, 24)
+    features, = convert_examples_to_features([example], sentence_pieces, 48, 128)
     inputs = {key: np.array([features[key]], np.int32) for key in ("input_ids", "input_mask", "segment_ids")}
     logits = np.asarray(model(inputs)["logits"])[0, :3]
     np.testing.assert_allclose(answer["probabilities"][:3], np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
@@ -195,7 +195,7 @@ def test_a_fifth_option_is_answered_by_a_model_that_was_trained_with_five(with_s
         answer, = predict(server, "multiple_choice", instances=[
             dict(context=CONTEXT, question="what is known?", options=options)])
     example = MultipleChoiceExample("id", CONTEXT, "what is known?", options, 0)
-    features, = convert_examples_to_features([example], sentence_pieces, 20, 10)
+    features, = convert_examples_to_features([example], sentence_pieces, 20, 128)
     inputs = {key: np.array([features[key]], np.int32) for key in ("input_ids", "input_mask", "segment_ids")}
     expected = np.asarray(tf.nn.softmax(model(inputs)["logits"]))[0]
     assert expected.shape == (5,)
@@ -216,9 +216,18 @@ def test_a_tagger_reads_windows_of_the_length_that_it_was_trained_with(with_sett
     np.testing.assert_allclose(answer["scores"], expected, atol=1e-5)
 
 
+def test_words_have_the_same_tags_whatever_is_asked_at_the_same_time(with_settings):
+    _, served_model = with_settings("token_classifier", num_labels=3)
+    with running([served_model]) as server:
+        alone, = predict(server, "token_classifier", signature_name="words", instances=[dict(words=["name", "", ""])])
+        together = predict(server, "token_classifier", signature_name="words", instances=[
+            dict(words=["name", "", ""]), dict(words=["of", "the", "file"])])
+    assert len(alone["tags"]) == 1 and together[0]["tags"] == alone["tags"] and len(together[1]["tags"]) == 3
+
+
 def test_a_reader_of_answers_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
     model, served_model = with_settings("span", max_seq_length=16)
-    reader = SquadReader(SpanTask(model), sentence_pieces, FeatureOptions(16, 6, 4, False), AnswerOptions("1.1"))
+    reader = SquadReader(SpanTask(model), sentence_pieces, FeatureOptions(16, 5, 8, False), AnswerOptions("1.1"))
     expected = reader.ask("which name?", CONTEXT).n_best[0]
     with running([served_model]) as server:
         answer, = predict(server, "span", instances=[dict(question="which name?", context=CONTEXT)])

@@ -120,3 +120,13 @@ def test_requests_that_waited_for_another_batch_still_count_as_waiting():
     batcher.close()
     with pytest.raises(RuntimeError, match="the batcher is closed"):
         submit(6)
+
+
+@pytest.mark.parametrize("outputs", [lambda x: np.repeat(x, 2), np.sum])
+def test_an_output_that_has_no_row_for_each_instance_is_an_error(outputs):
+    """Rows of one request would be answers of another."""
+    signature = Signature(dict(x=InputSpec("int32", (None,))), lambda columns: dict(y=outputs(columns["x"])))
+    batcher = Batcher(batch_size=4)
+    with pytest.raises(ValueError, match="output 'y' cannot be divided among the instances of a request: its shape is"):
+        batcher.submit(signature, dict(x=np.array([1, 2]))).result(60)
+    batcher.close()

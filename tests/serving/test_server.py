@@ -3,6 +3,7 @@
 import concurrent.futures
 import http.client
 import json
+import queue
 import socket
 
 import numpy as np
@@ -94,6 +95,12 @@ def test_an_error_is_one_line_of_json(server, method, path, body, status, messag
     assert response.status == status and message in error and "\n" not in error
 
 
+def test_a_body_that_is_much_too_large_is_answered(server):
+    """A client that writes to a closed connection gets an error of the system instead of the answer."""
+    response, content = ask(server, "POST", "/v1/models/a%20model:predict", " " * 10_000_000)
+    assert response.status == 413 and "at most 1,000 bytes. Received: 10000000" in json.loads(content)["error"]
+
+
 def test_a_request_may_not_have_too_many_rows():
     with running([MODEL]) as server:
         status, answer = predict(server, dict(instances=["a"] * (MAX_ROWS + 1)))
@@ -142,7 +149,10 @@ def test_connections_beyond_the_limit_are_refused_and_later_ones_are_not():
         with socket.create_connection(server.server_address[:2]) as held:
             held.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert held.recv(12) == b"HTTP/1.1 200"
-            assert raw(server, b"").startswith("HTTP/1.1 503")
+            for _ in range(5):
+                response, content = ask(server, "POST", "/v1/models/a%20model:predict", '{"instances": ["a"]}')
+                assert response.status == 503
+                assert json.loads(content) == dict(error="too many connections are open: try later")
         server._connections.acquire(timeout=60)  # the held connection's thread has ended
         server._connections.release()
         assert predict(server, dict(instances=["a"]))[0] == 200
@@ -154,7 +164,27 @@ def test_many_clients_at_once_get_their_own_answers(server):
     assert [answer["predictions"][0]["upper"] for answer in answers] == [f"TEXT {i}" for i in range(100)]
 
 
-def test_the_users_input_is_not_logged(server, capfd):
-    predict(server, dict(instances=["a secret"]))
-    captured = capfd.readouterr()
-    assert "secret" not in captured.out + captured.err and "POST" not in captured.out + captured.err
+def test_requests_are_logged_with_verbosity_1_alone_and_their_bodies_never(server, capfd, caplog):
+    for level, is_logged in (("INFO", False), ("DEBUG", True)):
+        caplog.clear()
+        caplog.set_level(level, logger="absl")
+        predict(server, dict(instances=["a secret"]))
+        captured = capfd.readouterr()
+        assert "secret" not in captured.out + captured.err + caplog.text
+        assert ("POST" in captured.out + captured.err + caplog.text) == is_logged
+
+
+class FullBatcher:
+    """A batcher with as many requests as may wait."""
+
+    def submit(self, signature, columns):
+        raise queue.Full
+
+    def close(self):
+        pass
+
+
+def test_a_request_that_is_one_too_many_to_wait_has_status_503():
+    with running([MODEL], batcher=FullBatcher()) as server:
+        assert predict(server, dict(instances=["a"])) == (
+            503, dict(error="too many requests are waiting: try later"))
