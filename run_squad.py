@@ -48,7 +48,7 @@ shared.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of the SQuAD JSON file to train on.")
 flags.DEFINE_string("predict_file", None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is "
                     "scored if it has answers.")
-flags.DEFINE_enum("squad_version", None, VERSIONS, "SQuAD version, which decides on the head, the loss and the scores. "
+flags.DEFINE_enum("squad_version", None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. "
                   "Default: the version of the files, or for --ask and --export_dir that of the weights.")
 flags.DEFINE_string("train_feature_file", None, "Path of the cached training features. Default: a file in "
                     "--cached_dir.")
@@ -174,7 +174,7 @@ def main():
         if is_chief(strategy):
             ask(options, model, tokenizer)
     tuning.export(finetuning, lambda export_dir, model: export_question_answering(
-        export_dir, model, tokenizer, options.features, answer_options(options), shortest=beam_width(options)))
+        export_dir, model, tokenizer, options.features, answer_options(options)))
 
 
 def surveys(options: Options) -> dict[str, Survey]:

@@ -204,7 +204,7 @@ def test_questions_from_the_terminal_are_answered(run, folder):
     assert head.startswith("Questions about") and len(answers) == 5 + (version == "2.0")
     probability, places, text = answers[0].split(maxsplit=2)
     first, last = map(int, places.split("-"))
-    assert probability.endswith("%") and CONTEXT[first : last + 1].strip() == text
+    assert probability.endswith("%") and CONTEXT[first : last + 1] == text
     assert answers[-1].startswith("no answer: ") == (version == "2.0")
 
 

@@ -25,7 +25,6 @@ _BATCH = 16
 
 def export_question_answering(
     export_dir: str, model: keras.Model, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
-    shortest: int = 1,
 ) -> None:
     """Writes a SavedModel that finds answers (see export_model for the signatures).
 
@@ -40,9 +39,9 @@ def export_question_answering(
       tokenizer: the model's tokenizer.
       features: how contexts are divided into windows.
       options: how answers are chosen.
-      shortest: the smallest length to which rows are padded; at least the width of the beam (2.0).
     """
     version = options.squad_version
+    shortest = getattr(model, "beam_width", 1)
     names = [name for name in MODEL_INPUTS if version == "2.0" or name != "p_mask"]
 
     def pack(graph_tokenizer, question, context) -> dict:

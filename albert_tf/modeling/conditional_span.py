@@ -65,6 +65,11 @@ class AlbertConditionalSpan(ConfiguredModel):
         self.start_n_top, self.end_n_top, self.dropout_prob = start_n_top, end_n_top, dropout_prob
         self.built = True
 
+    @property
+    def beam_width(self) -> int:
+        """The smallest number of tokens of a sequence that the beam can search."""
+        return max(self.start_n_top, self.end_n_top)
+
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
         """The inputs' names, shapes and types; None is any size."""
         p_mask = tf.TensorSpec([batch_size, seq_length], tf.int32, "p_mask")
@@ -88,9 +93,9 @@ class AlbertConditionalSpan(ConfiguredModel):
         return dict(outputs, **self._beam(tokens, start_log_probs, is_masked), cls_logits=cls_logits)
 
     def _beam(self, tokens, start_log_probs, is_masked):
-        seq, widest = tokens.shape[1], max(self.start_n_top, self.end_n_top)
-        if seq is not None and seq < widest:
-            raise ValueError(f"the beam has {widest} candidates, but the sequence has {seq} tokens only")
+        seq = tokens.shape[1]
+        if seq is not None and seq < self.beam_width:
+            raise ValueError(f"the beam has {self.beam_width} candidates, but the sequence has {seq} tokens only")
         start_top_log_probs, start_top_index = tf.math.top_k(start_log_probs, self.start_n_top)
         start_tokens = tf.gather(tokens, start_top_index, batch_dims=1)  # [batch, start_n_top, H]
         end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked)  # [batch, start_n_top, seq]

@@ -141,10 +141,12 @@ def _different_texts(paragraph_text: str, candidates: list, count: int) -> Itera
     for first, last, start_log_prob, end_log_prob in candidates:
         if len(seen) >= count:
             return
-        text = paragraph_text[first : last + 1].strip()
+        raw = paragraph_text[first : last + 1]
+        text = raw.strip()
         if text not in seen:
             seen.add(text)
-            yield Candidate(text, start_log_prob, end_log_prob, first, last)
+            yield Candidate(text, start_log_prob, end_log_prob, first + len(raw) - len(raw.lstrip()),
+                            last - (len(raw) - len(raw.rstrip())))
 
 
 def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> float:

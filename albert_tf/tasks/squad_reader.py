@@ -37,7 +37,8 @@ class SquadReader:
         example = SquadExample("question", question, text)
         (block,) = feature_blocks([[example]], self._tokenizer, self._features)
         windows = list(block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False))
-        longest = int(block.lengths.max(initial=1))
+        shortest = getattr(self._task.model, "beam_width", 1)
+        longest = int(block.lengths.max(initial=shortest))
         length = min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
         inputs = block.padded(length, self._tokenizer.pad_id)
         results = []

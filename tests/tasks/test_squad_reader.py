@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -66,11 +67,31 @@ def test_the_answers_about_a_long_text_are_those_from_its_features_one_by_one(pa
     assert answer.null_score == pytest.approx(expected.null_score, abs=1e-5)
 
 
-@pytest.mark.parametrize("text", [TEXT, "Ada."])
-def test_answers_have_the_offsets_of_their_text(reader, text):
-    answer = reader.ask("Who built it?", text)
-    for candidate in answer.n_best:
-        assert candidate.text == text[candidate.first : candidate.last + 1].strip()
+class FirstOccurrence:
+    """A task whose only answer is the first occurrence of some pieces in a row."""
+
+    def __init__(self, pieces):
+        self._pieces = pieces
+
+    def model(self, batch, training):
+        return batch["input_ids"]
+
+    def predictions(self, ids):
+        rows, size = ids.tolist(), len(self._pieces)
+        starts = np.array([[next(i for i in range(len(row)) if row[i : i + size] == self._pieces)] for row in rows])
+        scores = np.zeros(starts.shape, np.float32)
+        return dict(start_top_index=starts, start_top_log_probs=scores, end_top_index=starts + size - 1,
+                    end_top_log_probs=scores)
+
+
+@pytest.mark.parametrize("answer", ["½", "Zoë Brånström", "1,908 days.  Zoë"])
+def test_answers_have_the_offsets_of_their_text(sentence_pieces, answer):
+    text = TEXT[: len(TEXT) // 30] * 2
+    windows = FeatureOptions(300, 100, 10, is_training=False)
+    task = FirstOccurrence(list(sentence_pieces.encode(answer)))
+    best = SquadReader(task, sentence_pieces, windows, AnswerOptions("1.1")).ask("?", text).n_best[0]
+    place = text.index(answer)
+    assert (best.text, best.first, best.last) == (answer, place, place + len(answer) - 1)
 
 
 @pytest.mark.parametrize("question, text, missing", [(" ", "text", "question"), ("Who?", "\n", "text")])
@@ -82,6 +103,15 @@ def test_an_empty_question_or_text_is_refused(reader, question, text, missing):
 def test_a_text_without_pieces_has_no_answer(reader):
     (candidate,) = reader.ask("Who built it?", "\u0301\u0300").n_best
     assert candidate.text in ("", "empty") and candidate.first == -1
+
+
+def test_a_short_text_is_padded_to_the_width_of_the_beam(sentence_pieces):
+    config = AlbertConfig(vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
+                          num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
+    task = ConditionalSpanTask(AlbertConditionalSpan(config, start_n_top=70))
+    reader = SquadReader(task, sentence_pieces, FeatureOptions(128, 12, 10, is_training=False), AnswerOptions("2.0"))
+    candidates = reader.ask("Who?", "Ada.").n_best
+    assert candidates and all(candidate.text in "Ada." for candidate in candidates)
 
 
 def test_answers_are_shown_with_probability_and_place():
