@@ -20,6 +20,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import finetuning_flags as tuning, flags as shared, model_flags, start
+from albert_tf.config import AlbertConfig
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
@@ -36,6 +37,8 @@ from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 
+DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
+
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()
 model_flags.define_pooling_flags()
@@ -44,7 +47,8 @@ tuning.define_finetuning_flags(max_seq_length=128)
 shared.define_device_flags()
 flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two "
                   "texts predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their "
-                  "batch. simcse: like pairs, with each line and the same line under another dropout mask.")
+                  "batch. simcse: like pairs, with each line and the same line under another dropout mask "
+                  f"(of the rate {DROPOUT} if the config has no dropout).")
 flags.DEFINE_string("train_file", None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file "
                     "with two columns and no header, or JSON lines with text_a and text_b. For --objective=simcse it "
                     "is UTF-8 text, one text on each line.")
@@ -95,6 +99,8 @@ def main():
     options = options_from_flags()
     strategy = start.set_up()
     config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    if options.do_train and options.objective == "simcse":
+        config = with_dropout(config)
     pooling = model_flags.sentence_pooling()
     tokenizer = vocabulary.tokenizer(config)
     tables = PairTables(tokenizer, options.max_seq_length, options.cached_dir)
@@ -116,6 +122,14 @@ def main():
             answer(options, cosines)
     tuning.export(finetuning, lambda export_dir, model: export_sentence_encoder(
         export_dir, model, tokenizer, options.max_seq_length))
+
+
+def with_dropout(config: AlbertConfig) -> AlbertConfig:
+    """A config with dropout, without which simcse's two encodings of a line are equal."""
+    if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
+        return config
+    logging.info("the model's config has no dropout, which --objective=simcse needs: its rate is set to %g", DROPOUT)
+    return config.replace(hidden_dropout_prob=DROPOUT, attention_probs_dropout_prob=DROPOUT)
 
 
 def training_pairs(options: Options) -> list[TextPair]:

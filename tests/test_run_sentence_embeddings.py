@@ -8,6 +8,10 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.data.glue import read_examples
+from albert_tf.data.glue_tasks import find_task
 from albert_tf.interchange.sentence_transformers import pooling_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -51,11 +55,26 @@ def trained(run, folder):
 
 
 @pytest.mark.both_stacks
-def test_scores_are_learned_evaluated_and_predicted(trained, golden):
+def test_answers_are_the_cosines_times_the_best_score(run, trained, folder, golden):
+    examples = read_examples(find_task("sts-b"), str(golden / "glue"), "test")
+    model = albert_tf.from_pretrained(str(trained), model="sentence_encoder")  # the best checkpoint, as in prediction
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(trained))
+    first, second = (np.asarray(model(tokenizer([getattr(each, name) for each in examples], max_seq_length=24))[
+        "sentence_embedding"]) for name in ("text_a", "text_b"))
+    cosines = (first * second).sum(axis=1)  # --normalize is stored with the run
+    head, *rows = (line.split("\t") for line in (trained / "submit_results.tsv").read_text().splitlines())
+    assert head == ["index", "prediction"] and [index for index, _ in rows] == [each.guid for each in examples]
+    np.testing.assert_allclose([float(score) for _, score in rows], np.clip(5 * cosines, 0, 5), atol=1e-4)
+    np.testing.assert_allclose(np.loadtxt(trained / "test_results.tsv"), 5 * cosines, atol=1e-4)
+    run(output_dir=folder / "of_ten", init_checkpoint=trained, do_predict=True, best_score=10, albert_config_file=None,
+        spm_model_file=None)
+    np.testing.assert_allclose(np.loadtxt(folder / "of_ten/test_results.tsv"), 10 * cosines, atol=1e-4)
+
+
+@pytest.mark.both_stacks
+def test_scores_are_learned_and_evaluated(trained):
     results = results_of(trained)
     assert set(results) == {"pearson", "spearman", "global_step"} and -1 <= results["spearman"] <= 1
-    answers = (trained / "submit_results.tsv").read_text().splitlines()
-    assert len(answers) == len((golden / "glue/STS-B/test.tsv").read_text().splitlines())
     card = (trained / "README.md").read_text()
     assert "pipeline_tag: sentence-similarity" in card and "STS-B/train.tsv" in card and "STS-B/dev.tsv" in card
     assert json.loads((trained / "1_Pooling/config.json").read_text())["pooling_mode_max_tokens"] is True
@@ -72,6 +91,15 @@ def test_the_export_gives_the_vectors_that_extraction_gives(session, trained, fo
     session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
                 output_file=folder / "other.npy", pooling="cls", normalize=False)
     assert not np.allclose(np.linalg.norm(np.load(folder / "other.npy"), axis=1), 1, atol=1e-3)
+
+
+def test_a_run_predicts_with_its_own_pooling_also_if_initial_weights_are_set(run, session, trained, folder):
+    run(output_dir=folder / "initial", do_train=True, pooling="cls")
+    run(output_dir=trained, init_checkpoint=folder / "initial", export_dir=folder / "served_again",
+        albert_config_file=None, spm_model_file=None)
+    first, second = (tf.saved_model.load(str(folder / name)).signatures["serving_default"](text=tf.constant(TEXTS))
+                     for name in ("served", "served_again"))
+    np.testing.assert_allclose(second["sentence_embedding"], first["sentence_embedding"], atol=1e-5)
 
 
 def test_a_finished_run_keeps_its_pooling(run, trained):
@@ -99,6 +127,8 @@ def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
 def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_file):
     run(output_dir=folder / objective, objective=objective, train_file=folder / train_file, do_train=True,
         do_eval=True, num_runs=2, gradient_accumulation_steps=2)
+    config = AlbertConfig.from_json_file(str(folder / objective / "seed_12345/albert_config.json"))
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == (0.1 if objective == "simcse" else 0)
     assert set(results_of(folder / objective)) == {"pearson", "spearman"}
 
 

@@ -73,13 +73,17 @@ def read_scored_pairs(task: Task, data_dir: str, split: str, best_score: float) 
       best_score: the score of two texts with the same meaning.
 
     Raises:
-      ValueError: see read_examples; or the task is not a regression of two texts.
+      ValueError: see read_examples; the task is not a regression of two texts; or a score is above the best score.
     """
     examples = read_examples(task, data_dir, split)
     if not task.is_regression or examples[0].text_b is None:
         raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
-    return [TextPair(example.text_a, example.text_b or "", float(example.label or 0) / best_score)
-            for example in examples]
+    scores = [float(example.label or 0) for example in examples]
+    if max(scores) > best_score:
+        raise ValueError(f"{task.name}: --best_score is {best_score:g}, but an example has the score {max(scores):g}: "
+                         "set --best_score to the score of two texts with the same meaning")
+    return [TextPair(example.text_a, example.text_b or "", score / best_score)
+            for example, score in zip(examples, scores)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,8 +40,15 @@ class SentenceVectorTask(MeanLossTask):
         self._objective, self._temperature = objective, temperature
 
     def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The micro-batch's share of the mean loss over rows."""
+        """The micro-batch's share of the mean loss over rows.
+
+        Raises:
+          ValueError: the objective is contrastive, and a micro-batch has a single row, whose loss is always 0.
+        """
         vectors = outputs["sentence_embedding"]  # [batch, 2, H]
+        if self._objective == "contrastive" and vectors.shape[0] == 1:
+            raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch of each device: set a "
+                             "larger --train_batch_size, or fewer --gradient_accumulation_steps or --cpu_parts")
         if self._objective == "similarity":
             losses = tf.square(cosines_of_rows(vectors) - batch["label_ids"])  # [batch]
         else:

@@ -39,6 +39,8 @@ def test_scores_of_sts_b_are_cosines(golden):
     assert (pairs[3].second, pairs[4].second) == ("A dessert was served near the glasshouse.", "Zoë measured things.")
     with pytest.raises(ValueError, match="the task rte must be a regression of two texts, as sts-b is"):
         read_scored_pairs(find_task("rte"), str(golden / "glue"), "dev", 5.0)
+    with pytest.raises(ValueError, match="sts-b: --best_score is 4, but an example has the score 4.448"):
+        read_scored_pairs(find_task("sts-b"), str(golden / "glue"), "dev", 4.0)
 
 
 def test_each_text_is_a_row_of_its_own(sentence_pieces, tmp_path):

@@ -39,6 +39,12 @@ def test_contrastive_is_the_cross_entropy_over_the_second_texts_of_the_batch():
     assert loss(task, vectors) == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_single_row_cannot_be_learned_by_contrast():
+    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive")
+    with pytest.raises(ValueError, match="at least 2 rows in each micro-batch"):
+        loss(task, VECTORS[:1])
+
+
 def test_an_unknown_objective_is_named():
     with pytest.raises(ValueError, match="objective must be one of similarity, contrastive. Received: 'triplet'"):
         SentenceVectorTask(types.SimpleNamespace(), "triplet")
@@ -71,3 +77,5 @@ def test_without_lines_there_are_no_neighbours_and_without_queries_an_error(mode
     assert nearest_lines(model, sentence_pieces, ["a", "b"], ["", " "], 3) == [[], []]
     with pytest.raises(ValueError, match="there are no queries"):
         nearest_lines(model, sentence_pieces, [], ["a"], 3)
+    with pytest.raises(ValueError, match="queries must be a list of strings, not a string"):
+        nearest_lines(model, sentence_pieces, "Who?", ["a"], 3)
