@@ -23,8 +23,8 @@ class ConfiguredModel(keras.Model):
 
     Args:
       config: the model's config.
-      max_seq_length: the largest number of tokens of a row when raw text is read; None for the default of whoever reads
-        it. The model itself takes rows of any length.
+      max_seq_length: the largest number of tokens of a row when raw text is read; None: the default of the code
+        that reads it. The model itself takes rows of any length.
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()

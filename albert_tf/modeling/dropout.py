@@ -19,8 +19,8 @@ class Dropouts:
 
     Args:
       seed: int32 [2]; None for no dropout (inference).
-      part: int32 scalar, the number of these rows among equal parts of a batch. A part has the masks that its rows have
-        in the whole batch.
+      part: int32 scalar, the index of these rows among the equal parts of a batch, from 0. A part has the masks that
+        its rows have in the whole batch.
     """
 
     def __init__(self, seed, part=0):
@@ -54,7 +54,7 @@ def dropouts(inputs: dict, training) -> Dropouts:
 
     Args:
       inputs: the model's inputs. dropout_seed, int32 [2], is random if it is absent. dropout_part, an int32 scalar, is
-        the number of these rows among equal parts of a batch, 0 if it is absent.
+        the index of these rows among the equal parts of a batch, 0 if it is absent.
       training: whether there is any dropout.
     """
     if not training:

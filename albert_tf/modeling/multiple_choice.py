@@ -62,6 +62,11 @@ class AlbertMultipleChoice(ConfiguredModel):
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
             tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.num_choices
             length = tensors[0].shape[1] or tf.shape(tensors[0])[1]
+            if tf.is_tensor(length):
+                has_whole_choices = tf.debugging.assert_equal(
+                    length % choices, 0, f"a row must hold {choices} choices of one length")
+                with tf.control_dependencies([has_whole_choices]):
+                    tensors = [tf.identity(tensor) for tensor in tensors]
             seq, rest = length // choices, 0 if tf.is_tensor(length) else length % choices
         else:
             tensors, rest = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]"), 0

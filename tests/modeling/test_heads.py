@@ -182,6 +182,15 @@ def test_the_heads_drop_out_in_training_only(tiny_config, tiny_batch):
         np.testing.assert_array_equal(plain, model(batch)[output])
 
 
+def test_a_graph_of_rows_of_any_length_refuses_a_row_that_the_choices_do_not_fill(tiny_config):
+    model = AlbertMultipleChoice(tiny_config, num_choices=4)
+    specs = {name: tf.TensorSpec([None, None], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    graph = tf.function(lambda inputs: model(inputs)["logits"], input_signature=[specs], autograph=False)
+    assert graph({name: tf.ones([4, 12], tf.int32) for name in specs}).shape == [4, 4]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a row must hold 4 choices of one length"):
+        graph({name: tf.ones([4, 10], tf.int32) for name in specs})
+
+
 @pytest.mark.parametrize("make, change, message", [
     (AlbertMultipleChoice, dict(input_ids=np.zeros([3, 13], np.int32)), r"must be \[batch, choices \* seq\]"),
     (lambda config: AlbertMultipleChoice(config, num_choices=5), {}, r"5 choices of one fixed length.*shape \(3, 12\)"),
