@@ -39,8 +39,8 @@ class FeatureSchema:
       token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
         each token, is not listed.
       num_choices: sequences per example; a record has them concatenated.
-      are_windows: whether the sequences are windows of a text, of which an example has from 1 to num_choices; the
-        others are empty. A batch leaves out the windows that are empty in all of its examples.
+      are_windows: whether the sequences are windows of a text. An example has 1 to num_choices windows, and its other
+        sequences are empty. A batch leaves out the windows that are empty in all of its examples.
     """
 
     max_seq_length: int
@@ -94,7 +94,8 @@ class FeatureTable:
 
     Attributes:
       lengths: int32 [examples], the number of tokens of each example's longest sequence.
-      sizes: int32 [examples], the order of examples in batches: lengths, or the number of tokens of all windows.
+      sizes: int32 [examples], the values that examples are sorted by for batches: lengths, or for windows the number of
+        tokens of all windows.
       num_sequences: int32 [examples], the number of sequences that a batch with the example needs.
     """
 

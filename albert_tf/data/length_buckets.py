@@ -53,8 +53,8 @@ def training_batches(
       context: decides which rows of each batch belong to this process and its replicas.
       group_by_length: whether the examples of a batch have similar lengths. If false, they are drawn at random.
     """
-    window = WINDOW if group_by_length else 1
-    order = LengthOrder(table.sizes, batch_size, window, seed)
+    window, sizes = (WINDOW, table.sizes) if group_by_length else (1, np.zeros_like(table.sizes))
+    order = LengthOrder(sizes, batch_size, window, seed)
     batches = endless_batches(order.epoch, len(table), batch_size, first_step, order.arrange, window)
     return with_infinite_cardinality(padded_batches(batches, table, batch_size, buckets, context))
 

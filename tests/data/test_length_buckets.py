@@ -67,9 +67,16 @@ def test_without_grouping_batches_are_random_and_an_epoch_has_each_example_once(
     assert set(counts.values()) == {BATCH} and len(counts) == COUNT
 
 
-def table_of(count):
+@pytest.mark.parametrize("count, batch_size", [(20, 32), (100, 32), (635, 8)])
+def test_without_grouping_the_order_does_not_depend_on_lengths(count, batch_size):
+    one, other = (taken(training_batches(table_of(count, seed), batch_size, bucket_lengths(MAX_SEQ_LENGTH), 1, 0, ALONE,
+                                         group_by_length=False), 2 * count // batch_size + 10) for seed in (0, 1))
+    assert [list(batch["example"]) for batch in one] == [list(batch["example"]) for batch in other]
+
+
+def table_of(count, seed=0):
     """A table without records, with lengths like those of sentences, most of them short."""
-    lengths = np.random.default_rng(0).geometric(0.15, count).clip(1, MAX_SEQ_LENGTH)
+    lengths = np.random.default_rng(seed).geometric(0.15, count).clip(1, MAX_SEQ_LENGTH)
     ids = tf.RaggedTensor.from_row_lengths(np.arange(lengths.sum(), dtype=np.int32), lengths)
     return FeatureTable(FeatureSchema(MAX_SEQ_LENGTH, {}, dict(input_ids=0)), dict(input_ids=ids), {})
 
