@@ -6,6 +6,7 @@ import functools
 import pathlib
 import re
 import runpy
+import sys
 from typing import Callable
 
 # The scripts of an installed package. In a checkout they are in the top folder.
@@ -16,7 +17,12 @@ def __getattr__(name: str) -> Callable[[], object]:
     """A function that runs a script as the main module, so that --help shows the script's own flags."""
     if not (_SCRIPTS / f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return functools.partial(runpy.run_module, f"albert_tf.scripts.{name}", run_name="__main__", alter_sys=True)
+    return functools.partial(_run, name)
+
+
+def _run(name: str) -> None:
+    sys.path.insert(0, str(_SCRIPTS))  # as `python SCRIPT.py` does: run_glue.py imports run_classifier.py
+    runpy.run_module(f"albert_tf.scripts.{name}", run_name="__main__", alter_sys=True)
 
 
 def program(path: str) -> str:
@@ -32,7 +38,7 @@ def program(path: str) -> str:
 
 
 def with_commands(text: str, path: str) -> str:
-    """A text with the commands of an installed package instead of `python SCRIPT.py`, if the script is one of it.
+    """A text with the commands of an installed package instead of `python SCRIPT.py`, if the script is in it.
 
     Args:
       text: text with commands, such as a script's docstring.

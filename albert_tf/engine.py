@@ -47,7 +47,8 @@ def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: in
             raise ValueError("--beam_pipeline_options needs --engine=beam")
         return None
     if importlib.util.find_spec("apache_beam") is None:
-        raise ValueError("--engine=beam needs Apache Beam, which is not installed: pip install 'albert-tf[beam]'")
+        raise ValueError("--engine=beam needs Apache Beam, which is not installed: "
+                         "in a clone of albert_tf, pip install -r requirements-beam.txt")
     from albert_tf.beam.running import pipeline_options
 
     return pipeline_options(beam_pipeline_options or "", num_workers)

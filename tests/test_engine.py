@@ -24,7 +24,7 @@ def test_without_apache_beam_one_line_says_how_to_get_it(create, capsys, monkeyp
     assert create(engine="beam") == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "create_pretraining_data.py: error: --engine=beam needs Apache Beam, which is not installed: "
-        "pip install 'albert-tf[beam]'")
+        "in a clone of albert_tf, pip install -r requirements-beam.txt")
 
 
 def test_options_of_a_pipeline_without_a_pipeline_are_refused(create, capsys):

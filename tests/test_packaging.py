@@ -87,6 +87,8 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     assert wrong.stderr.startswith("albert-fill-mask: error: no checkpoint at nowhere"), wrong.stderr
     assert "    albert-fill-mask --init_checkpoint=model_dir" in run("albert-fill-mask", "--help").stdout
     assert "--[no]do_lower_case" in run("albert-create-pretraining-data", "--helpshort").stdout
+    glue = run("albert-run-glue", "--help")  # a script that imports another one
+    assert glue.returncode == 0 and "--num_runs" in glue.stdout, glue.stderr
 
 
 def test_an_unknown_command_is_an_attribute_error():

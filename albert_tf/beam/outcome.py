@@ -23,7 +23,9 @@ class Outcome:
         self._result_file, self._mistakes = os.path.join(work, "result.json"), os.path.join(work, "mistakes")
 
     def note_mistake(self, name: str, message: str) -> None:
-        """Stores an error of the user in a text. Raising it would make the runner retry, and hide the message.
+        """Stores the message of a user's error in a file.
+
+        Raising the error would make the runner retry, and hide the message.
 
         Args:
           name: a file's name, such as BatchPlace.name. The mistake whose name is first is reported.
@@ -33,9 +35,9 @@ class Outcome:
 
     def check_no_mistake(self) -> None:
         """Raises a ValueError with the first stored error, if there is one."""
-        paths = sorted(tf.io.gfile.glob(os.path.join(self._mistakes, "*")))
-        if paths:
-            with tf.io.gfile.GFile(paths[0]) as file:
+        names = tf.io.gfile.listdir(self._mistakes) if tf.io.gfile.isdir(self._mistakes) else []
+        if names:
+            with tf.io.gfile.GFile(os.path.join(self._mistakes, min(names))) as file:
                 raise ValueError(file.read())
 
     def write_result(self, **result) -> None:

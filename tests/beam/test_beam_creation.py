@@ -205,6 +205,13 @@ def test_a_mistake_is_the_local_engines_error_and_leaves_nothing(create, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
+def test_a_mistake_is_found_in_a_folder_whose_name_is_a_pattern(create, tmp_path, text):
+    (tmp_path / "data[1]").mkdir()
+    text.write_bytes(b"not \xff fine\n")
+    with pytest.raises(ValueError, match="text.txt line 1: not UTF-8"):
+        create("data[1]/out.tfrecord")
+
+
 def test_an_error_in_a_worker_leaves_the_earlier_output(create, tmp_path, text, monkeypatch):
     create()
     before = contents(tmp_path)

@@ -51,7 +51,7 @@ def test_in_float32_every_output_is_the_models_at_any_size(head):
     for batch_size, seq_length, num_predictions in [(1, 8, 1), (3, 24, 5)]:
         largest = differences(content, model, seq_length, num_predictions, batch_size)
         assert set(model.HEAD_OUTPUTS) - {"start_log_probs", "end_log_probs"} <= set(largest)
-        assert max(largest.values()) < 1e-4, largest
+        assert np.max([*largest.values()]) < 1e-4, largest  # np.max keeps a NaN, which max() can drop
 
 
 @pytest.mark.parametrize("precision, bytes_per_weight", [("float32", 4), ("float16", 2), ("int8", 1)])
@@ -67,13 +67,13 @@ def test_weights_that_layers_share_are_stored_once(head, precision, bytes_per_we
     dict(embedding_size=16), dict(hidden_act="gelu_exact"), dict(hidden_act="relu"), dict(hidden_act="linear")])
 def test_every_kind_of_config_has_its_graph(changes):
     model = AlbertPretrainer(CONFIG.replace(**changes))
-    assert max(differences(to_onnx(model), model, 10, 2).values()) < 1e-4
+    assert np.max([*differences(to_onnx(model), model, 10, 2).values()]) < 1e-4
 
 
 @pytest.mark.parametrize("precision, at_most", [("float16", 1e-2), ("int8", 0.2)])
 def test_smaller_weights_change_little(precision, at_most):
     model = AlbertClassifier(CONFIG, num_labels=3)
-    assert 0 < max(differences(to_onnx(model, precision), model, 12).values()) < at_most
+    assert 0 < np.max([*differences(to_onnx(model, precision), model, 12).values()]) < at_most
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

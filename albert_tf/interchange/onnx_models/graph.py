@@ -1,4 +1,4 @@
-"""OnnxGraph: nodes and weights of an ONNX model. A tensor of the graph is its name.
+"""OnnxGraph: nodes and weights of an ONNX model. A tensor of the graph is given by its name.
 
 Each weight is stored once, however many layers multiply by it: `matrix` and `table` store it, and return an object that
 may be used any number of times.
@@ -209,7 +209,8 @@ def import_package(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise ValueError(f"ONNX models need the package {name}: pip install {name}, or 'albert-tf[onnx]'") from error
+        raise ValueError(f"ONNX models need the package {name}: pip install {name}, or in a clone of albert_tf: "
+                         "pip install '.[onnx]'") from error
 
 
 def _quantized(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
