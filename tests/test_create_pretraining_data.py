@@ -86,12 +86,12 @@ def test_no_output_is_left_if_one_cannot_be_written(tmp_path, text):
     assert leftovers(tmp_path) == {"b.tfrecord"}
 
 
-def test_sigterm_leaves_nothing(tmp_path, text):
+def test_sigterm_ends_a_run_that_is_writing_and_leaves_nothing(tmp_path, text):
     with create(tmp_path, run=script_process.start, dupe_factor=100_000) as process:
-        deadline = time.time() + 60
-        while not leftovers(tmp_path) and time.time() < deadline:
-            time.sleep(0.1)
-        time.sleep(1)
+        while not any(tmp_path.glob(".*/*")):  # files in the hidden folder beside the output
+            assert process.returncode is None, process.communicate()
+            time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        assert process.wait() == 1
+        _, printed = process.communicate()
+    assert process.returncode == 1 and "ended by SIGTERM" in printed
     assert leftovers(tmp_path) == set()

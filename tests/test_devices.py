@@ -9,8 +9,9 @@ from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 from script_process import arguments_of
 
-from albert_tf import devices, flags as shared, quiet, start
+from albert_tf import devices, flags as shared, keras, quiet, start
 from albert_tf.training import parts
+from albert_tf.training.strategy import TpuAddress
 
 TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
 
@@ -67,3 +68,40 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
         start.set_up()
         assert shared.trainer_options().parts == (expected or [3])[0]
     assert divided == expected
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The arguments with which start.set_up asks for a strategy."""
+    found = []
+    monkeypatch.setattr(start, "create_strategy",
+                        lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(quiet, "start_xla", lambda: None)
+    monkeypatch.setattr(parts, "divide_threads", lambda count: None)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    return found
+
+
+@pytest.mark.usefixtures("policy")
+@pytest.mark.parametrize("values, name, address", [
+    (dict(use_tpu=True, tpu_name="node-1", tpu_zone="us-central1-f", gcp_project="my-project", num_tpu_cores=8),
+     "tpu", TpuAddress("node-1", "us-central1-f", "my-project")),
+    (dict(distribution_strategy="tpu", master="grpc://10.0.0.2:8470"), "tpu",
+     TpuAddress(master="grpc://10.0.0.2:8470")),
+    ({}, "one_device", TpuAddress())], ids=["name", "master", "none"])
+def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
+    with loaded("run_race.py"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race.py", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
+        start.set_up()
+    assert asked == [(name, address)]
+
+
+@pytest.mark.usefixtures("policy", "asked")
+@pytest.mark.parametrize("precision, compute, scaled", [
+    ("float32", "float32", False), ("mixed_bfloat16", "bfloat16", False), ("mixed_float16", "float16", True)])
+def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):
+    with loaded("run_race.py"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race.py", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
+        start.set_up()
+        assert keras.mixed_precision.global_policy().compute_dtype == compute
+        assert shared.trainer_options().loss_scaling is scaled

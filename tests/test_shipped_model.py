@@ -49,8 +49,9 @@ def test_masks_are_filled_with_the_pieces_and_probabilities_of_transformers(mode
         np.testing.assert_allclose([filling.probability for filling in fillings], row["probabilities"], rtol=1e-4)
 
 
-def test_it_has_learned_to_fill_masks(golden):
-    rows = json.loads((golden / NAME / "numbers.json").read_text(encoding="utf-8"))
-    best = {row["text"]: row["pieces"] for row in rows}
-    assert "\u2581door" in best["she opened the [MASK] and went out."]
-    assert {"\u2581days", "\u2581years"} <= set(best["i have not seen him for three [MASK] at least."])
+@pytest.mark.parametrize("text, pieces", [
+    ("she opened the [MASK] and went out.", {"\u2581door"}),
+    ("i have not seen him for three [MASK] at least.", {"\u2581days", "\u2581years"})])
+def test_it_has_learned_to_fill_masks(model, text, pieces):
+    fillings, = albert_tf.fill_masks(model, albert_tf.tokenizer_from_pretrained(NAME), text)
+    assert pieces <= {filling.piece for filling in fillings}

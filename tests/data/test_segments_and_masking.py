@@ -225,7 +225,17 @@ def test_long_segments_are_trimmed_and_start_with_a_whole_word():
 def test_permutation_predicts_a_second_set_of_spans_that_are_exchanged_among_themselves():
     options = MaskingOptions(10, permutation=True)
     ids = np.arange(10, 74, dtype=np.int32)
-    masked = Masker(options, 4, 100).mask(ids, np.ones(64, bool), np.zeros(64, bool), np.random.default_rng(5))
+    drawn = []
+
+    class RecordingMasker(Masker):
+        def draw_spans(self, *arguments):
+            drawn.append(super().draw_spans(*arguments))
+            return drawn[-1]
+
+    masked = RecordingMasker(options, 4, 100).mask(ids, np.ones(64, bool), np.zeros(64, bool), np.random.default_rng(5))
+    exchanged = np.concatenate([np.arange(*span) for span in drawn[1]])  # each token is a word
+    assert sorted(masked.input_ids[exchanged]) == sorted(ids[exchanged])
+    assert not np.array_equal(masked.input_ids[exchanged], ids[exchanged])
     assert options.record_predictions == 20 == len(masked.positions)
     assert np.array_equal(masked.labels, ids[masked.positions])
     assert (np.diff(masked.positions) > 0).all()

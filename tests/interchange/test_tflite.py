@@ -1,5 +1,6 @@
 """TensorFlow Lite models: their outputs, and that shared weights are stored once."""
 
+import numpy as np
 import pytest
 from hub_modules import tf2_module
 from new_head import new_head
@@ -40,7 +41,7 @@ def test_in_float32_every_output_is_the_models(kind):
     model = kind(CONFIG)
     found = tflite.differences(tflite.convert(model, "float32", 12, 3), model, 12, 3)
     assert set(found) == {"pooled_output", "sequence_output"} | HEADS[kind]
-    assert max(found.values()) < 1e-5
+    assert np.max([*found.values()]) < 1e-5  # np.max keeps a NaN, which max() can drop
 
 
 @pytest.mark.parametrize("precision, at_most", [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.2)])
@@ -48,7 +49,7 @@ def test_smaller_weights_change_little(precision, at_most):
     model = AlbertClassifier(CONFIG, num_labels=3)
     found = tflite.differences(tflite.convert(model, precision, 12), model, 12)
     assert set(found) == {"logits", "pooled_output", "sequence_output"}
-    assert max(found.values()) < at_most
+    assert np.max([*found.values()]) < at_most
 
 
 @pytest.mark.parametrize("head, precision, bytes_per_weight", [

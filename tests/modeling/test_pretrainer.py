@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.layers import activation
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
@@ -147,6 +148,20 @@ def test_dropout_is_a_function_of_its_seed(tiny_config, tiny_batch):
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other)
     np.testing.assert_array_equal(model(tiny_batch)["pooled_output"], model(tiny_batch)["pooled_output"])
+
+
+def test_each_place_has_the_dropout_of_its_own_setting_as_in_the_release(tiny_config, tiny_batch, monkeypatch):
+    rates, site = [], Dropouts.site
+    monkeypatch.setattr(Dropouts, "site", lambda self, rate: rates.append(rate) or site(self, rate))
+    batch, config = dict(tiny_batch, dropout_seed=[1, 2]), tiny_config.replace(initializer_range=0.5)
+    AlbertModel(config.replace(num_hidden_layers=2, hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.5))(
+        batch, training=True)
+    assert rates == [0.25, *2 * [0.5, 0.25, 0.25]]  # embeddings; in a layer probabilities, attention, feed-forward
+    for name, is_attention in (("hidden_dropout_prob", False), ("attention_probs_dropout_prob", True)):
+        model = AlbertModel(config.replace(num_hidden_layers=1, **{name: 0.5}))
+        plain, dropped = (model(batch, training=training) for training in (False, True))
+        assert np.allclose(plain["embedding_output"], dropped["embedding_output"], atol=1e-5) == is_attention
+        assert not np.allclose(plain["sequence_output"], dropped["sequence_output"], atol=1e-3)
 
 
 def test_dropout_drops_the_share_that_the_config_says(tiny_config, tiny_batch):

@@ -5,12 +5,19 @@ import socket
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.strategy import TpuAddress, create_strategy, is_chief
+from albert_tf.training.strategy import TpuAddress, create_strategy, is_chief, resolve_strategy
 
 
 def test_auto_is_one_device_where_there_is_one(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert isinstance(create_strategy("auto"), tf.distribute.OneDeviceStrategy)
+
+
+@pytest.mark.parametrize("gpus, expected", [(0, "one_device"), (1, "one_device"), (2, "mirrored")])
+def test_auto_is_mirrored_where_there_are_several_gpus(monkeypatch, gpus, expected):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:{i}" for i in range(gpus)])
+    assert resolve_strategy("auto") == expected
 
 
 def test_auto_is_multi_worker_where_tf_config_names_several(monkeypatch):
