@@ -4,7 +4,7 @@
 
 writes onnx/pretrainer_float32.onnx and so on, and prints the size of each and the largest difference between its
 outputs in ONNX Runtime and the model's. The files take batches of any size and length. Weights that layers share are
-stored once. It needs the packages onnx and onnxruntime (pip install 'albert-tf[onnx]').
+stored once. It needs the packages onnx and onnxruntime (requirements.txt has them).
 """
 
 import os

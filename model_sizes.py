@@ -13,8 +13,9 @@ from absl import flags
 from albert_tf import sizes
 from albert_tf.config import AlbertConfig
 
-flags.DEFINE_string("albert_config_file", None, "Path of a config whose figures are printed. Default: the figures of "
-                    "all named sizes are printed.")
+flags.DEFINE_string("albert_config_file", None, "Path of a config, or the name of a published size "
+                    "(albert_base_v2), whose figures are printed. Default: all named sizes, and base with other E and "
+                    "sharing.")
 
 LEGEND = f"""\
 compute   number of weights that a token is multiplied with; shared weights count once per layer

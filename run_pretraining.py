@@ -1,6 +1,6 @@
 """Pre-trains ALBERT on records of create_pretraining_data.py, and evaluates it.
 
-    python run_pretraining.py --albert_config_file=albert_base_v2 --input_file=data/train*.tfrecord \\
+    python run_pretraining.py --albert_config_file=albert_base_v2 --input_file='data/train*.tfrecord' \\
         --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --spm_model_file=30k-clean.model
 
 If it is started again with the same flags, it continues from the latest checkpoint, and ends with exactly the same
@@ -47,9 +47,11 @@ flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs
 flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that --do_eval "
                           "evaluates. Repeat the flag for several sets: each set is evaluated on its own, and the "
                           "first one decides which checkpoint is the best. Default: --input_file.")
-flags.DEFINE_integer("max_seq_length", 512, "Number of tokens of an example in the records.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked tokens of an example in the records.",
-                     *bounds.PREDICTIONS)
+flags.DEFINE_integer("max_seq_length", 512, "Length of the examples in the records, with padding: the "
+                     "--max_seq_length with which they were made.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the records, with "
+                     "padding: the --max_predictions_per_seq with which they were made, or twice that with "
+                     "--do_permutation.", *bounds.PREDICTIONS)
 flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by the "
                   "rules with which the records were made.")
 define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",

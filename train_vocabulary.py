@@ -1,6 +1,6 @@
 """Trains a SentencePiece vocabulary with the release's settings.
 
-    python train_vocabulary.py --input_file=text/*.txt --model_prefix=my_vocabulary --vocab_size=30000
+    python train_vocabulary.py --input_file='text/*.txt' --model_prefix=my_vocabulary --vocab_size=30000
 
 writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab, a list of the pieces.
 """
