@@ -120,7 +120,12 @@ def per_replica(
         parts = tuple(tf.reshape(tensor[cut], [local, rows, *tensor.shape[1:]]) for tensor in (records, numbers))
         return tf.data.Dataset.from_tensor_slices(parts)
 
-    return batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    batches = batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    # Autotuning has a thread that sleeps for up to a minute at a time, and the end of an iterator waits for it: trainings
+    # and evaluations ended that much later. Without autotuning, the parallel calls are as many as cores, at most 16.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return batches.with_options(options)
 
 
 def _count(path: str) -> int:

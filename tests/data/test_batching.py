@@ -98,6 +98,11 @@ def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_bat
     assert records[real == 1].tolist() == list(range(23)) and real.sum() == 23
 
 
+def test_the_end_of_an_iterator_does_not_wait_for_autotuning(files):
+    for dataset in (training_batches(files, parse, 4, 1, 0, WHOLE), evaluation_batches(files, parse, 4, WHOLE)):
+        assert dataset.options().autotune.enabled is False
+
+
 def test_records_without_a_manifest_are_counted(files):
     assert [file.count for file in counted([RecordFile(file.path, None, {}) for file in files])] == [10, 13]
 
