@@ -7,6 +7,7 @@ learned to use more of the sentence. docs/pretraining.md explains how to leave t
 from __future__ import annotations
 
 import dataclasses
+from typing import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -17,12 +18,13 @@ from albert_tf.data.records import CountedFile
 from albert_tf.lazy import scipy_sparse as sparse
 
 # How many tokens are counted, and how many masked tokens are predicted. This takes a few seconds.
-_COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 1_000
+_COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 20_000
 # The pseudo-count of the prior: the counts of a neighbour are smoothed as if it had been seen this many more times,
 # with tokens drawn by overall frequency. Of 10, 30 and 100, this value has the lowest loss on English novels (8,000
 # pieces).
 _PRIOR_COUNT = 100.0
 _ROWS_AT_ONCE = 100  # rows of [masked tokens, vocabulary] that are in memory at a time
+_EXAMPLES_AT_ONCE = 1_000  # examples whose masked tokens are read at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +51,7 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     The probability of a masked token w between l and r is P(w | l) P(w | r) / P(w), divided by its sum over all w.
     """
     parse = parser(max_seq_length, max_predictions_per_seq)
-    counted = _first_batch(training_files, _COUNTED_TOKENS // max_seq_length, parse)
-    predicted = _first_batch(evaluation_files, -(-_PREDICTED_TOKENS // max_predictions_per_seq), parse)
+    counted = next(_batches(training_files, _COUNTED_TOKENS // max_seq_length, parse))
     ids, real = original_ids(counted).numpy(), counted["input_mask"].numpy() > 0
     frequencies = np.bincount(ids[real], minlength=vocab_size) + 1.0
     frequencies /= frequencies.sum()
@@ -59,14 +60,11 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     followers = sparse.csr_matrix((np.ones(len(before)), (before, after)), shape=(vocab_size, vocab_size))
     leaders = followers.T.tocsr()
 
-    rows, columns = np.nonzero(predicted["masked_lm_weights"])
-    labels = predicted["masked_lm_ids"].numpy()[rows, columns]
-    positions = predicted["masked_lm_positions"].numpy()[rows, columns]
-    inputs = predicted["input_ids"].numpy()  # [CLS] and [SEP] are never masked: both neighbours exist
+    labels, left, right = _masked_tokens(evaluation_files, parse)
     probabilities = []
     for part in np.array_split(np.arange(len(labels)), -(-len(labels) // _ROWS_AT_ONCE)):
-        by_left = _token_probabilities(followers, inputs[rows[part], positions[part] - 1], frequencies)
-        by_right = _token_probabilities(leaders, inputs[rows[part], positions[part] + 1], frequencies)
+        by_left = _token_probabilities(followers, left[part], frequencies)
+        by_right = _token_probabilities(leaders, right[part], frequencies)
         joint = by_left * by_right / frequencies  # [rows, vocabulary]
         probabilities.append(joint[np.arange(len(part)), labels[part]] / joint.sum(axis=1))
     return NeighbourBaseline(-float(np.log(frequencies[labels]).mean()),
@@ -79,6 +77,20 @@ def _token_probabilities(counts: sparse.csr_matrix, neighbours: np.ndarray, freq
     return (rows + _PRIOR_COUNT * frequencies) / (rows.sum(axis=1, keepdims=True) + _PRIOR_COUNT)
 
 
-def _first_batch(files: list[CountedFile], examples: int, parse) -> dict[str, tf.Tensor]:
-    records = tf.data.TFRecordDataset([file.path for file in files]).batch(examples)
-    return parse(next(iter(records)), None)
+def _masked_tokens(files: list[CountedFile], parse) -> np.ndarray:
+    """The first masked tokens, and the tokens before and after each of them, int [3, masked tokens]."""
+    parts: list[np.ndarray] = []
+    for batch in _batches(files, _EXAMPLES_AT_ONCE, parse):
+        rows, columns = np.nonzero(batch["masked_lm_weights"])
+        positions, inputs = batch["masked_lm_positions"].numpy()[rows, columns], batch["input_ids"].numpy()
+        # [CLS] and [SEP] are never masked: both neighbours exist.
+        parts.append(np.stack([batch["masked_lm_ids"].numpy()[rows, columns],
+                               inputs[rows, positions - 1], inputs[rows, positions + 1]]))
+        if sum(part.shape[1] for part in parts) >= _PREDICTED_TOKENS:
+            break
+    return np.concatenate(parts, axis=1)[:, :_PREDICTED_TOKENS]
+
+
+def _batches(files: list[CountedFile], examples: int, parse) -> Iterator[dict[str, tf.Tensor]]:
+    for records in tf.data.TFRecordDataset([file.path for file in files]).batch(examples):
+        yield parse(records, None)
