@@ -143,8 +143,11 @@ class ScriptRuns:
         tf.io.gfile.makedirs(directory)
         self._directory = directory
 
-    def run(self, script: str, **flag_values) -> None:
+    def run(self, script: str, **flag_values) -> bool:
         """Runs a script with these flags, unless it has finished with them before.
+
+        Returns:
+          Whether it ran.
 
         Raises:
           ValueError: see run_script; or the run has finished, and a file that it has read was changed.
@@ -157,7 +160,7 @@ class ScriptRuns:
                 raise ValueError(f"{changed} has changed since {script}.py read it, and {self._directory} "
                                  "has results of the earlier file: use another directory, or restore the file")
             logging.info("has finished before: %s.py %s", script, shlex.join(command))
-            return
+            return False
         run, before, start = dict(script=script, arguments=command), versions(command), time.monotonic()
         try:
             run_script(script, **flag_values)
@@ -167,6 +170,7 @@ class ScriptRuns:
         attempts = [attempt["seconds"] for attempt in self._lines(UNFINISHED, script, command)]
         seconds = round(sum(attempts) + time.monotonic() - start, 1)
         self._add(FINISHED, dict(run, seconds=seconds, files=read_files(before)))
+        return True
 
     def seconds(self, script: str, **flag_values) -> float | None:
         """The seconds that a run with these flags took; None if it has not finished.

@@ -6,7 +6,8 @@
     python -m studies speed
 
 A study that is started again continues where it stopped. Models that another study has trained are not trained again.
-<output_dir>/NAME.SCALE/results.md and results.svg are written after each model.
+<output_dir>/NAME.SCALE/results.md and results.svg are written after each model. Commands that run at the same time must
+not train the same models.
 """
 
 from __future__ import annotations
@@ -94,14 +95,15 @@ def run_study(options: Options, study: Study) -> None:
     columns = measured_columns(study, options.data)
     trials = plan(study, options.data)
     labels = chosen_labels(list(study.configurations), options.only)
+    check_places(options.data)
     chosen = [trial for trial in trials if trial.label in labels]
     directory = os.path.join(options.data.output_dir, f"{study.name}.{study.scale}")
     tf.io.gfile.makedirs(directory)
     runs = ScriptRuns(options.data.output_dir)
     for number, trial in enumerate(chosen, start=1):
         logging.info("%s, %d of %d: %s, seed %d", study.name, number, len(chosen), trial.label, trial.seed)
-        run_trial(trial, runs)
-        write_report(study, collect(trials, runs, columns), columns, directory)
+        if run_trial(trial, runs) or trial is chosen[-1]:
+            write_report(study, collect(trials, runs, columns), columns, directory)
     print(f"{directory}/results.md")
 
 
@@ -115,21 +117,35 @@ def chosen_labels(labels: list[str], only: list[str] | None) -> list[str]:
         return labels
     chosen: list[str] = []
     for text in only:
-        found = [text] if text in labels else [label for label in labels if text in label]
-        if not found:
+        matches = [text] if text in labels else [label for label in labels if text in label]
+        if not matches:
             raise ValueError(f"--only={text} matches no configuration. The configurations are: {'; '.join(labels)}")
-        chosen += found
+        chosen += matches
     return chosen
 
 
-def run_trial(trial: Trial, runs: ScriptRuns) -> None:
-    """Runs those scripts of a trial that have not finished."""
+def check_places(data: Data) -> None:
+    """Checks that the user's data exist, since some are read only after hours of pre-training.
+
+    Raises:
+      ValueError: there is nothing at a path; the message has its flag.
+    """
+    for name, place in data.places.items():
+        for path in place.split(",") if place is not None else []:
+            if not tf.io.gfile.glob(path):
+                raise ValueError(f"--{name}: there is no file or folder {path}")
+
+
+def run_trial(trial: Trial, runs: ScriptRuns) -> bool:
+    """Runs those scripts of a trial that have not finished, and returns whether there were any."""
     for path, config in trial.config_files.items():
         tf.io.gfile.makedirs(os.path.dirname(path))
         write_text(path, config.to_json_string())
+    ran = False
     for run in trial.runs.values():
         tf.io.gfile.makedirs(run.directory)
-        runs.run(run.script, **run.flags)
+        ran |= runs.run(run.script, **run.flags)
+    return ran
 
 
 if __name__ == "__main__":

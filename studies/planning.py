@@ -68,8 +68,8 @@ def plan(study: Study, data: Data) -> list[Trial]:
     A column is not measured if its data are missing.
 
     Raises:
-      ValueError: the text to train on, or to evaluate on, is missing; a placeholder is unknown; the first configuration
-        needs a previous one.
+      ValueError: the text to train on, or to evaluate on, is missing; a placeholder is unknown; a run needs its own
+        output; the first configuration needs a previous one.
     """
     columns = measured_columns(study, data)
     return [_trial(study, data, label, seed, columns) for seed in study.seeds for label in study.configurations]
@@ -89,13 +89,21 @@ def measured_columns(study: Study, data: Data) -> list[str]:
     return columns
 
 
-def _missing(study: Study, data: Data, run: str) -> set[str]:
-    """The placeholders of missing data that a run, or a run whose outputs it reads, needs."""
+def _missing(study: Study, data: Data, run: str, needed_by: tuple[str, ...] = ()) -> set[str]:
+    """The placeholders of missing data that a run, or a run whose outputs it reads, needs.
+
+    Args:
+      study, data, run: the study, the user's data, the name of the run.
+      needed_by: the runs that need this one, each after the one that needs it.
+    """
+    if run in needed_by:
+        raise ValueError(f"{study.name}: run {run!r} needs its own output: "
+                         f"{' needs '.join([*needed_by[needed_by.index(run):], run])}")
     missing = set()
     for settings in study.configurations.values():
         for name in placeholders(flags_of(study, settings, run)):
             if name in study.runs:
-                missing |= _missing(study, data, name)
+                missing |= _missing(study, data, name, (*needed_by, run))
             elif name not in BUILT_IN:
                 if name not in data.places:
                     known = ", ".join([*BUILT_IN, *study.runs, *data.places])
@@ -118,8 +126,8 @@ def _trial(study: Study, data: Data, label: str, seed: int, columns: list[str]) 
         for other in placeholders(flags):
             if other == "previous" and other not in names:
                 previous = _trial(study, data, _previous(study, label), seed, columns=[])
-                runs.update({name if ": " in name else f"{previous.label}: {name}": run
-                             for name, run in previous.runs.items()})
+                runs.update({key if ": " in key else f"{previous.label}: {key}": earlier
+                             for key, earlier in previous.runs.items()})
                 config_files.update(previous.config_files)
                 names["previous"] = os.path.basename(previous.runs["pretraining"].directory)
             elif other in study.runs and other not in runs:

@@ -109,6 +109,8 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     path = FOLDER / f"{name}.json" if name in study_names() else pathlib.Path(name)
     if not path.is_file():
         raise ValueError(f"no study {name!r}: use one of {', '.join(study_names())}, or the path of a study's file")
+    if path.stem in study_names() and path.resolve().parent != FOLDER.resolve():
+        raise ValueError(f"{path}: rename the file, because its reports would replace those of the study {path.stem!r}")
     scale_path = FOLDER / "scales" / f"{scale}.json"
     content = check_keys(read_json_object(str(path)), str(path),
                          dict(question=str, paper=dict, columns=list, limits=str, scales=dict))

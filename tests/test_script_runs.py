@@ -36,9 +36,9 @@ def test_a_script_runs_with_this_python_and_its_flags(tmp_path, started, capsys)
 def test_finished_runs_are_skipped_later_unless_their_flags_change(tmp_path, started):
     ScriptRuns(str(tmp_path)).run("fill_mask", top_k=1)
     runs = ScriptRuns(str(tmp_path))
-    runs.run("fill_mask", top_k=1)
+    assert not runs.run("fill_mask", top_k=1)
     assert len(started) == 1
-    runs.run("fill_mask", top_k=2)
+    assert runs.run("fill_mask", top_k=2)
     runs.run("score_sentences", top_k=1)
     assert len(started) == 3
 
