@@ -14,7 +14,7 @@ from albert_tf.sizes import variable_count
 from studies.columns import COLUMNS
 from studies.intervals import Interval, standard_error
 from studies.results import Row, compare
-from studies.study import Paper, Study
+from studies.study import Paper, Settings, Study
 
 
 def write_report(study: Study, rows: list[Row], columns: list[str], directory: str) -> None:
@@ -38,8 +38,10 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
     page = [f"# {study.question}",
             f"The paper ({study.paper.source}): {study.paper.finding}",
             *([_table_of_paper(study.paper)] if study.paper.rows else []),
-            f"Scale {study.scale}: {study.about}. {_settings(study)}Each figure is a mean over seeds with its standard "
-            "error, and in parentheses the number of seeds. Accuracies are in percent.",
+            f"Scale {study.scale}: {study.about}. {_settings(study)}The settings of each configuration replace these:",
+            "\n".join(_settings_of_configurations(study)),
+            "Each figure is a mean over seeds with its standard error, and in parentheses the number of seeds. "
+            "Accuracies are in percent.",
             markdown_table(*_results(rows, columns)),
             _plateau(rows)]
     if unmeasured:
@@ -48,7 +50,7 @@ def _page(study: Study, rows: list[Row], columns: list[str]) -> list[str]:
     if differences:
         page += ["Differences with 95 % intervals: over seeds (Welch, or in pairs where both measured the same "
                  "pre-trained models), or by paired bootstrap over the examples that both models answered, whichever "
-                 "is wider. In bold: intervals without zero.",
+                 "is wider; none for a single seed. In bold: intervals without zero.",
                  markdown_table(["difference", *(COLUMNS[column].title for column in columns)], differences)]
     if study.scale == "small":
         page.append(f"What the small scale cannot tell: {study.limits}")
@@ -62,7 +64,18 @@ def _settings(study: Study) -> str:
     settings = {**study.settings, **study.overrides}
     if not settings:
         return ""
-    return f"But with {', '.join(f'{name} {json.dumps(value)}' for name, value in settings.items())}. "
+    return f"But with {_listed(settings)}. "
+
+
+def _settings_of_configurations(study: Study) -> list[str]:
+    """A line for each configuration with its own settings."""
+    common = {**study.settings, **study.overrides}.keys()
+    return [f"- {label}: {_listed({name: value for name, value in settings.items() if name not in common}) or '-'}"
+            for label, settings in study.configurations.items()]
+
+
+def _listed(settings: Settings) -> str:
+    return ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())
 
 
 def _command(study: Study) -> str:
@@ -104,8 +117,8 @@ def _plateau(rows: list[Row]) -> str:
     losses = sorted({f"{row.baseline.neighbour_loss:.2f}" for row in rows if row.baseline})
     if not losses:
         return "Nothing has finished yet."
-    return (f"† still on the plateau of early training, where models do not differ: neighbouring tokens explain a "
-            f"masked-LM loss of {' or '.join(losses)} (docs/pretraining.md). {_share_past_plateau(rows)}")
+    return (f"† still on the plateau of early training: neighbouring tokens explain a masked-LM loss of "
+            f"{' or '.join(losses)} (docs/pretraining.md). {_share_past_plateau(rows)}")
 
 
 def _share_past_plateau(rows: list[Row]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import statistics
 
 import numpy as np
@@ -15,12 +16,13 @@ from albert_tf.files import expand_globs
 from albert_tf.json_files import read_json_object
 from albert_tf.script_runs import ScriptRuns
 from albert_tf.sizes import compute_parameters
+from albert_tf.training.evaluation import best_of, read_history
 from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.intervals import Interval, difference_over_seeds, paired_bootstrap, paired_difference_over_seeds
 from studies.planning import PlannedRun, Trial
 
-MASKED_LM_LOSS = "masked_lm_loss"
+MASKED_LM_ACCURACY, MASKED_LM_LOSS = "masked_lm_accuracy", "masked_lm_loss"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,18 +66,20 @@ def compare(row: Row, other: Row, column: str) -> Interval | None:
 
     The interval is over seeds, or by paired bootstrap if both answered the same examples, whichever is wider: the first
     describes other seeds, the second other examples. Over seeds, the values are paired if both rows have measured the
-    same pre-trained models: what these models have in common is then no part of the error.
+    same pre-trained models: what these models have in common is then no part of the error. A row with a single seed has
+    no interval, since nothing is known about other seeds.
     """
     a, b = row.values[column], other.values[column]
     if not (a and b):
         return None
     if set(a) == set(b) and row.models == other.models:
-        intervals = [paired_difference_over_seeds(list(a.values()), [b[seed] for seed in a])]
+        over_seeds = paired_difference_over_seeds(list(a.values()), [b[seed] for seed in a])
     else:
-        intervals = [difference_over_seeds(list(a.values()), list(b.values()))]
-    if row.credits[column] and other.credits[column]:
-        intervals.append(paired_bootstrap(*(np.stack(list(of.credits[column].values())) for of in (row, other))))
-    return max(intervals, key=lambda interval: np.nan_to_num(interval.high - interval.low, nan=-1.0))
+        over_seeds = difference_over_seeds(list(a.values()), list(b.values()))
+    if math.isnan(over_seeds.low) or not (row.credits[column] and other.credits[column]):
+        return over_seeds
+    over_examples = paired_bootstrap(*(np.stack(list(of.credits[column].values())) for of in (row, other)))
+    return max(over_seeds, over_examples, key=lambda interval: interval.high - interval.low)
 
 
 def training_flops(run: PlannedRun, config: AlbertConfig) -> float:
@@ -94,7 +98,7 @@ def _row(label: str, trials: list[Trial], finished: ScriptRuns, columns: list[st
             run, key = trial.runs[COLUMNS[column].run], COLUMNS[column].key
             if _seconds(finished, run) is None:
                 continue
-            results = read_json_object(run.results_file)
+            results = _results(run)
             if key in results:  # a model without a sentence objective has no accuracy of it
                 values[column][trial.seed] = COLUMNS[column].scale * results[key]
             of_examples = credits(run)
@@ -104,10 +108,19 @@ def _row(label: str, trials: list[Trial], finished: ScriptRuns, columns: list[st
         seconds = _seconds(finished, pretraining)
         if seconds is not None:
             minutes[trial.seed] = seconds / 60
-            losses[trial.seed] = read_json_object(pretraining.results_file)[MASKED_LM_LOSS]
+            losses[trial.seed] = _results(pretraining)[MASKED_LM_LOSS]
             baseline = _baseline(trial)
     models = {trial.seed: trial.runs["pretraining"].directory for trial in trials}
     return Row(label, trials[0].config, values, answers, models, minutes, losses, baseline)
+
+
+def _results(run: PlannedRun) -> dict[str, float]:
+    """The results of a run; of pre-training, those of the best evaluation, from whose weights other runs start."""
+    if run.script != "run_pretraining":
+        return read_json_object(run.results_file)
+    best = best_of(read_history(run.directory, MASKED_LM_ACCURACY), MASKED_LM_ACCURACY)
+    assert best is not None  # a finished run has been evaluated
+    return best
 
 
 def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:
