@@ -4,8 +4,8 @@
         --compare_with=uncased_L-12_H-768_A-12
 
 prints the L2 distance and the angle in degrees between the input and the output of each layer, averaged over all tokens
-of the text, and writes them to layer_distances.csv and layer_distances.svg. With shared layers both decrease smoothly
-from layer to layer; without sharing they vary.
+of the text, and writes them to layer_distances.csv and layer_distances.svg. In the paper, both
+change more smoothly from layer to layer with shared layers than without.
 """
 
 from __future__ import annotations

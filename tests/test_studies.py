@@ -4,6 +4,7 @@ import contextlib
 import json
 import pathlib
 import re
+import types
 
 import numpy as np
 import pytest
@@ -14,15 +15,16 @@ from synthetic_text import write_synthetic_text
 
 from albert_tf import script_runs
 from albert_tf.config import AlbertConfig
+from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline
 from albert_tf.finetuning_flags import RECIPES
 from albert_tf.json_files import read_json_object
 from albert_tf.sizes import compute_parameters
-from studies import speed
+from studies import results, speed
 from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.intervals import difference_over_seeds, paired_bootstrap, paired_difference_over_seeds, standard_error
 from studies.planning import Data, plan
-from studies.results import Row, compare, training_flops
+from studies.results import Row, collect, compare, training_flops
 from studies.speed import (
     PAPER,
     Measurement,
@@ -174,6 +176,25 @@ def test_the_first_configuration_has_no_previous_one(tmp_path):
         plan(study, Data("out", PLACES))
 
 
+def test_a_run_that_needs_its_own_output_is_refused(tmp_path):
+    path = write_study(tmp_path / "s.json", settings={"train_records.input_file": "{pretraining}/model"})
+    with pytest.raises(ValueError, match="s: run 'pretraining' needs its own output: pretraining needs train_records "
+                                         "needs pretraining"):
+        plan(read_study(path, "small"), Data("out", PLACES))
+
+
+def test_the_study_in_the_docs_is_valid(tmp_path):
+    page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
+    path = tmp_path / "my_study.json"
+    path.write_text(page.split("```json my_study.json\n")[1].split("```")[0])
+    study = read_study(str(path), "small")
+    assert study.references == {"AdamW, none": "AdamW, none", "AdamW, all": "AdamW, all",
+                                "LAMB, none": "AdamW, none", "LAMB, all": "AdamW, all"}
+    flags_of_lamb = plan(study, Data("out", PLACES))[2].runs["pretraining"].flags
+    assert (flags_of_lamb["optimizer"], flags_of_lamb["learning_rate"], flags_of_lamb["num_train_steps"]) == (
+        "lamb", 4e-3, 600)
+
+
 def test_directories_do_not_depend_on_where_the_study_is():
     names = [[pathlib.Path(run.directory).name for run in trial.runs.values()] for output_dir in ("a", "b")
              for trial in planned(output_dir=output_dir)]
@@ -226,6 +247,11 @@ def test_an_unknown_study_and_a_wrong_setting_are_one_line(tmp_path, capsys):
     with loaded("studies/__main__.py") as run:
         assert run("shearing") == 1
         assert "error: no study 'shearing': use one of additional_data, depth" in capsys.readouterr().err
+        (tmp_path / "depth.json").write_text((REPOSITORY / "studies/depth.json").read_text("utf-8"))
+        assert run(str(tmp_path / "depth.json")) == 1
+        assert "rename the file, because its reports would replace those of the study 'depth'" in capsys.readouterr().err
+        assert run("sharing", output_dir=tmp_path, **PLACES) == 1
+        assert "--text: there is no file or folder text.txt" in capsys.readouterr().err
         assert run("sharing", set="num_train_steps") == 1
         assert "error: --set must be NAME=VALUE" in capsys.readouterr().err
         assert run("sharing", set="pretraining.x=1", only="nothing", output_dir=tmp_path, **PLACES) == 1
@@ -302,6 +328,20 @@ def test_configurations_of_the_same_pre_trained_models_are_compared_in_pairs():
     assert compare(row({}, models), row(one, models), "sst2") is None
 
 
+def test_scores_of_pre_training_are_those_of_the_best_evaluation_whose_weights_other_runs_have(tmp_path, monkeypatch):
+    trial = planned("dropout", output_dir=str(tmp_path))[0]
+    directory = pathlib.Path(trial.runs["pretraining"].directory)
+    directory.mkdir(parents=True)
+    evaluations = [dict(global_step=600, masked_lm_accuracy=0.3, masked_lm_loss=4.5),
+                   dict(global_step=1200, masked_lm_accuracy=0.1, masked_lm_loss=7.0)]
+    (directory / "eval_history.jsonl").write_text("\n".join(map(json.dumps, evaluations)))
+    monkeypatch.setattr(results, "neighbour_baseline", lambda *_: NeighbourBaseline(6.3, 4.95))
+    monkeypatch.setattr(results.reading, "open_records", lambda *_: [])
+    monkeypatch.setattr(results, "expand_globs", lambda path: [path])
+    row, = collect([trial], types.SimpleNamespace(seconds=lambda *_, **__: 60.0), ["masked_lm"])
+    assert row.values == {"masked_lm": {1: 30.0}} and row.masked_lm_losses == {1: 4.5} and not row.is_on_plateau
+
+
 def test_of_the_intervals_over_seeds_and_over_examples_the_wider_one_is_used():
     def row(values, answers):
         answers = {seed: np.array(of_examples, np.float64) for seed, of_examples in answers.items()}
@@ -313,6 +353,8 @@ def test_of_the_intervals_over_seeds_and_over_examples_the_wider_one_is_used():
     equal_seeds = {1: 60.0, 2: 60.1}, {1: 55.0, 2: 55.1}
     over_seeds = compare(row(unequal_seeds[0], many), row(unequal_seeds[1], many), "sst2")
     assert over_seeds == difference_over_seeds([80.0, 60.0], [50.0, 55.0])
+    one_seed = compare(row({1: 80.0}, {1: many[1]}), row({1: 50.0}, {1: [0, 0] * 500}), "sst2")
+    assert one_seed.difference == 30.0 and np.isnan([one_seed.low, one_seed.high]).all()
     over_examples = compare(row(equal_seeds[0], few[0]), row(equal_seeds[1], few[1]), "sst2")
     assert over_examples == paired_bootstrap(*(np.array(list(answers.values()), np.float64) for answers in few))
 
@@ -339,6 +381,11 @@ def test_the_table_of_speed_is_relative_to_bert_large():
     assert lines["bert large"][4:7] == ["1.0", "1.0", "1.0"]
     assert lines["albert xxlarge"][3:5] == ["-", "-"] and set(PAPER) < set(lines)
     assert lines["albert_tiny_en"][6] == "-"
+
+
+def test_the_speeds_of_all_models_are_measured_without_dropout():
+    assert {(config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+            for config in speed.configs().values()} == {(0.0, 0.0)}
 
 
 def test_the_speed_of_a_model_is_measured_if_it_fits_into_memory(monkeypatch):
@@ -424,7 +471,7 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
     head, first, second = rows_of_table(page)[4:7]
     assert head[:4] == ["scores here", "masked LM", "SOP pairs", "SST-2"] and second[0] == "none †"
     assert first[0] == "all †" and "± " in first[1] and first[1].endswith("(2)")
-    assert "pretraining.num_train_steps 2" in page
+    assert "pretraining.num_train_steps 2" in page and '- none: config.cross_layer_sharing "none"\n' in page
     assert f"`python -m studies {study} --scale=small --set=sst2.warmup_step=1` with" in page
     assert "0 of 2 configurations that were trained are past it" in page
     assert "Not measured, because their data are missing: SQuAD 1.1 F1." in page and "| none − all |" in page
@@ -440,11 +487,11 @@ def test_every_column_can_be_measured(text, golden, tmp_path, monkeypatch):
                                   "sst2_ensemble.ensemble_checkpoints": ensemble})
     (tmp_path / "pairs.jsonl").write_text(json.dumps(dict(sentence_good="the king saw", sentence_bad="king the saw")))
     with scripts_in_session(monkeypatch), loaded("studies/__main__.py") as run:
-        assert run(study, text=text, dev_text=text, glue_dir=golden / "glue", squad_dir="here",
+        assert run(study, text=text, dev_text=text, glue_dir=golden / "glue", squad_dir=tmp_path,
                    pairs=tmp_path / "pairs.jsonl", output_dir=tmp_path / "out", only="all") == 0
     table = rows_of_table((tmp_path / "out/mine.small/results.md").read_text())
     assert all(re.fullmatch(r"-?[\d.]+ \(1\)", cell) for cell in table[1][1 : 1 + len(COLUMNS)])
-    places = dict(text=str(text), dev_text=str(text), glue_dir=str(golden / "glue"), squad_dir="here",
+    places = dict(text=str(text), dev_text=str(text), glue_dir=str(golden / "glue"), squad_dir=str(tmp_path),
                   pairs=str(tmp_path / "pairs.jsonl"))
     trial = plan(read_study(study, "small"), Data(str(tmp_path / "out"), places))[0]
     for column in ("sst2", "rte", "sst2_ensemble", "squad"):  # the score is the mean of the scores of all examples
