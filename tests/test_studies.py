@@ -249,7 +249,7 @@ def test_an_unknown_study_and_a_wrong_setting_are_one_line(tmp_path, capsys):
         assert "error: no study 'shearing': use one of additional_data, depth" in capsys.readouterr().err
         (tmp_path / "depth.json").write_text((REPOSITORY / "studies/depth.json").read_text("utf-8"))
         assert run(str(tmp_path / "depth.json")) == 1
-        assert "rename the file, because its reports would replace those of the study 'depth'" in capsys.readouterr().err
+        assert "its reports would replace those of the study 'depth'" in capsys.readouterr().err
         assert run("sharing", output_dir=tmp_path, **PLACES) == 1
         assert "--text: there is no file or folder text.txt" in capsys.readouterr().err
         assert run("sharing", set="num_train_steps") == 1

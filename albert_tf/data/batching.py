@@ -121,8 +121,8 @@ def per_replica(
         return tf.data.Dataset.from_tensor_slices(parts)
 
     batches = batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-    # Autotuning has a thread that sleeps for up to a minute at a time, and the end of an iterator waits for it: trainings
-    # and evaluations ended that much later. Without autotuning, the parallel calls are as many as cores, at most 16.
+    # Autotuning has a thread that sleeps for up to a minute at a time, and the end of an iterator waits for it. So
+    # trainings and evaluations ended up to a minute late. Without it, there is a parallel call per core, at most 16.
     options = tf.data.Options()
     options.autotune.enabled = False
     return batches.with_options(options)
