@@ -33,6 +33,7 @@ from albert_tf.interchange.settings import Settings, write_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
+from albert_tf.training.distribution import distributed
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.run import RunOptions, train
@@ -210,8 +211,8 @@ def evaluate(
     for files in evaluation_sets:
         steps = -(-sum(file.count for file in files) // options.eval_batch_size)
         steps = min(steps, options.max_eval_steps or steps)
-        batches = strategy.distribute_datasets_from_function(
-            lambda context, files=files: batching.evaluation_batches(files, parse, options.eval_batch_size, context))
+        batches = distributed(strategy, lambda context, files=files: batching.evaluation_batches(
+            files, parse, options.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:

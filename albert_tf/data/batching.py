@@ -11,11 +11,13 @@ from typing import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.autotuning import without_autotuning
 from albert_tf.data.epochs import endless_batches, with_infinite_cardinality
 from albert_tf.data.records import CountedFile, RecordFile
 
 # Size of the shuffle buffer, in records. The order of the files also changes with the epoch.
 _SHUFFLE_BUFFER = 20_000
+_COUNTED_AT_ONCE = 1_000  # records; a function call for each record would take 40 times as long
 
 
 def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
@@ -120,18 +122,15 @@ def per_replica(
         parts = tuple(tf.reshape(tensor[cut], [local, rows, *tensor.shape[1:]]) for tensor in (records, numbers))
         return tf.data.Dataset.from_tensor_slices(parts)
 
-    batches = batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-    # Autotuning has a thread that sleeps for up to a minute at a time, and the end of an iterator waits for it. So
-    # trainings and evaluations ended up to a minute late. Without it, there is a parallel call per core, at most 16.
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return batches.with_options(options)
+    parsed = batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    return without_autotuning(parsed.prefetch(tf.data.AUTOTUNE))
 
 
 def _count(path: str) -> int:
     """The number of records in a file, whose checksums are all verified."""
     try:
-        return int(tf.data.TFRecordDataset(path).reduce(np.int64(0), lambda count, _: count + 1))
+        records = without_autotuning(tf.data.TFRecordDataset(path).batch(_COUNTED_AT_ONCE))
+        return int(records.reduce(np.int64(0), lambda count, part: count + tf.size(part, tf.int64)))
     except tf.errors.DataLossError as error:
         reason = error.message.splitlines()[0].partition(" name:")[0]
         raise ValueError(f"{path} was truncated or changed, or is not a TFRecord file: {reason}") from error

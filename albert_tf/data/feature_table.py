@@ -21,6 +21,7 @@ from typing import Any, Mapping
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.autotuning import without_autotuning
 from albert_tf.data.records import RecordFile
 from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
 
@@ -120,7 +121,7 @@ class FeatureTable:
         """
         wanted, parts = schema.record_features(), []
         try:
-            for records in tf.data.TFRecordDataset(file.path).batch(_CHUNK):
+            for records in without_autotuning(tf.data.TFRecordDataset(file.path).batch(_CHUNK)):
                 parts.append(_without_padding(tf.io.parse_example(records, wanted), schema))
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
             message = "a record is not a tf.Example" if isinstance(error, UnicodeDecodeError) else error.message

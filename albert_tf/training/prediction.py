@@ -11,6 +11,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import evaluation_batches
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.training.batch_functions import on_batches
+from albert_tf.training.distribution import distributed
 from albert_tf.training.parts import in_parts
 
 
@@ -39,8 +40,8 @@ class Predictor:
         A prediction with one value per token has the length to which its batch was padded, which can exceed the
         example's own.
         """
-        batches = self._strategy.distribute_datasets_from_function(
-            lambda context: evaluation_batches(table, self._batch_size, self._buckets, context))
+        batches = distributed(self._strategy, lambda context: evaluation_batches(
+            table, self._batch_size, self._buckets, context))
         predictions: dict[str, list] = {}
         iterator = iter(batches)
         for _ in range(-(-len(table) // self._batch_size)):

@@ -12,6 +12,7 @@ from absl import logging
 from albert_tf import bounds, devices
 from albert_tf.training import callbacks
 from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.distribution import distributed
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.trainer import Trainer
@@ -116,7 +117,7 @@ def train(
         step_callbacks += [
             callbacks.Progress(first_step, options.num_train_steps, options.train_batch_size),
             callbacks.Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
-    batches = strategy.distribute_datasets_from_function(batches_from(first_step))
+    batches = distributed(strategy, batches_from(first_step))
     with end_on_signal:
         logging.info("training from step %d to %d", first_step, options.num_train_steps)
         trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=step_callbacks)

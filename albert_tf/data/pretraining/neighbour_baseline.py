@@ -23,7 +23,6 @@ _COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 20_000
 # with tokens drawn by overall frequency. Of 10, 30 and 100, this value has the lowest loss on English novels (8,000
 # pieces).
 _PRIOR_COUNT = 100.0
-_ROWS_AT_ONCE = 100  # rows of [masked tokens, vocabulary] that are in memory at a time
 _EXAMPLES_AT_ONCE = 1_000  # examples whose masked tokens are read at a time
 
 
@@ -61,20 +60,19 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     leaders = followers.T.tocsr()
 
     labels, left, right = _masked_tokens(evaluation_files, parse)
-    probabilities = []
-    for part in np.array_split(np.arange(len(labels)), -(-len(labels) // _ROWS_AT_ONCE)):
-        by_left = _token_probabilities(followers, left[part], frequencies)
-        by_right = _token_probabilities(leaders, right[part], frequencies)
-        joint = by_left * by_right / frequencies  # [rows, vocabulary]
-        probabilities.append(joint[np.arange(len(part)), labels[part]] / joint.sum(axis=1))
-    return NeighbourBaseline(-float(np.log(frequencies[labels]).mean()),
-                             -float(np.log(np.concatenate(probabilities)).mean()))
+    by_left, by_right, prior = followers[left], leaders[right], _PRIOR_COUNT * frequencies
+    rows = np.arange(len(labels))
+    of_label = [np.asarray(counts[rows, labels]).ravel() + prior[labels] for counts in (by_left, by_right)]
+    # P(w | l) P(w | r) / P(w), summed over all tokens w and times both denominators. Only the first term needs a sum,
+    # since the prior has the sum _PRIOR_COUNT.
+    total = (_row_sums(by_left.multiply(by_right).multiply(1 / frequencies))
+             + _PRIOR_COUNT * (_row_sums(by_left) + _row_sums(by_right)) + _PRIOR_COUNT**2)
+    probabilities = of_label[0] * of_label[1] / frequencies[labels] / total
+    return NeighbourBaseline(-float(np.log(frequencies[labels]).mean()), -float(np.log(probabilities).mean()))
 
 
-def _token_probabilities(counts: sparse.csr_matrix, neighbours: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """P(token | neighbour), float64 [neighbours, vocabulary]: counts smoothed with the overall frequencies."""
-    rows = counts[neighbours].toarray()
-    return (rows + _PRIOR_COUNT * frequencies) / (rows.sum(axis=1, keepdims=True) + _PRIOR_COUNT)
+def _row_sums(matrix) -> np.ndarray:
+    return np.asarray(matrix.sum(axis=1)).ravel()
 
 
 def _masked_tokens(files: list[CountedFile], parse) -> np.ndarray:
