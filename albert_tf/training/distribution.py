@@ -16,8 +16,10 @@ def distributed(
 
     Args:
       strategy: the distribution strategy.
-      batches: function that returns the batches of a process.
+      batches: function that returns the batches of a process. AutoGraph does not convert the functions that it gives to
+        tf.data: it would read their source again, which may have been edited since the process started.
     """
+    batches = tf.autograph.experimental.do_not_convert(batches)
     if isinstance(strategy, tf.distribute.OneDeviceStrategy) and devices.is_cpu_alone():
         return _HostDataset(batches(tf.distribute.InputContext()))
     return strategy.distribute_datasets_from_function(batches)
