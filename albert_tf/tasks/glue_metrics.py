@@ -63,7 +63,7 @@ def _correlation(function):
 
 
 _METRICS = {
-    "eval_accuracy": lambda labels, predicted: metrics.accuracy_score(labels, predicted),
+    "eval_accuracy": lambda labels, predicted: np.mean(labels == predicted),  # without importing scikit-learn
     "f1": lambda labels, predicted: metrics.f1_score(labels, predicted, zero_division=0.0),
     "matthew_corr": lambda labels, predicted: metrics.matthews_corrcoef(labels, predicted),
     "pearson": _correlation(lambda labels, predicted: stats.pearsonr(labels, predicted)),

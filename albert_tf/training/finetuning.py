@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 from typing import Any, Callable, Iterable, Protocol
 
 import tensorflow as tf
@@ -121,6 +122,7 @@ class FineTuning:
         self._new_task, self._weights, self._best_metric = new_task, weights, best_metric
         self._serving: PredictingTask | None = None  # the task that predicts
         self._served_path: str | None = None  # the path of its weights
+        self._predictors: dict[int, Predictor] = {}  # its predictors, by batch size
 
     def train(
         self, table: FeatureTable, evaluate: Evaluate | None = None,
@@ -137,23 +139,28 @@ class FineTuning:
         if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
-            trainer, checkpoints, evaluator = self._start(
-                seed, directory, evaluate, None if numbered(directory) else self.options.init_checkpoint)
-
-            def batches_from(first_step, seed=seed):
-                return lambda context: training_batches(
-                    table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context,
-                    self.options.group_by_length)
-
-            options = dataclasses.replace(self.options.run, output_dir=directory)
-            trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,
-                            functools.partial(before_run, directory, trainer.task.model))
-            self._finish(directory, evaluator)
-            if after_run is not None and is_chief(self.strategy):
-                after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
+            self._train_run(seed, directory, table, evaluate, before_run, after_run)
+            gc.collect()  # a trainer and its slots are in reference cycles; the next run needs their memory
         if evaluate is not None:
             self._summarise(self.runs.values())
         wait_for_all(self.strategy)  # all workers may next predict with a checkpoint that the chief has saved
+
+    def _train_run(self, seed: int, directory: str, table: FeatureTable, evaluate: Evaluate | None,
+                   before_run: BeforeRun, after_run: AfterRun | None) -> None:
+        trainer, checkpoints, evaluator = self._start(
+            seed, directory, evaluate, None if numbered(directory) else self.options.init_checkpoint)
+
+        def batches_from(first_step):
+            return lambda context: training_batches(
+                table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context,
+                self.options.group_by_length)
+
+        options = dataclasses.replace(self.options.run, output_dir=directory)
+        trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,
+                        functools.partial(before_run, directory, trainer.task.model))
+        self._finish(directory, evaluator)
+        if after_run is not None and is_chief(self.strategy):
+            after_run(directory, seed, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
 
     def evaluate(self, evaluate: Evaluate) -> None:
         """Evaluates checkpoints without training.
@@ -254,7 +261,13 @@ class FineTuning:
             write_results(self.options.run.output_dir, results)
 
     def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
-        return [self._predictor(self._serve(path), batch_size)(table) for path in self._serving_paths()]
+        predictions = []
+        for path in self._serving_paths():
+            task = self._serve(path)
+            if batch_size not in self._predictors:  # a second one would trace the same graph again
+                self._predictors[batch_size] = self._predictor(task, batch_size)
+            predictions.append(self._predictors[batch_size](table))
+        return predictions
 
     def _serving_paths(self) -> tuple[str, ...]:
         return self.options.ensemble_checkpoints or (self.checkpoint(),)
