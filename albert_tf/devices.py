@@ -7,8 +7,8 @@ XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
 - up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
 - no program is compiled for the host at the start (start.py); otherwise one is
 
-The cores of a CPU compute parts of a batch at the same time (training/parts.py). A GPU or a TPU core computes a batch
-as a whole.
+The cores of a CPU compute parts of a batch at the same time (training/parts.py), and a CPU reads its batches where they
+are made (training/distribution.py). A GPU or a TPU core computes a batch as a whole, and batches are copied to it.
 """
 
 from __future__ import annotations

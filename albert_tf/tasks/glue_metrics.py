@@ -1,4 +1,4 @@
-"""GLUE's metrics, computed by scikit-learn and scipy, with the release's names."""
+"""GLUE's metrics with the release's names. All but the accuracy are computed by scikit-learn and scipy."""
 
 from __future__ import annotations
 
