@@ -151,9 +151,10 @@ def check_is_file(path: str, kind: str = "file") -> None:
       path: a local path, or one that tf.io.gfile supports.
       kind: kind of the file for the error message: "config file".
     """
-    if not tf.io.gfile.exists(path):
+    paths = tf.io.gfile if is_remote(path) else os.path
+    if not paths.exists(path):
         raise ValueError(f"no such {kind}: {path}")
-    if tf.io.gfile.isdir(path):
+    if paths.isdir(path):
         raise ValueError(f"{path} is a directory, but must be a {kind}")
 
 
@@ -164,7 +165,7 @@ def listed(paths: list[str]) -> str:
 
 
 def read_bytes(path: str, kind: str = "file") -> bytes:
-    """The content of a file.
+    """The content of a file. A local one is read without TensorFlow, so that a tokenizer needs no TensorFlow.
 
     Args:
       path, kind: see check_is_file.
@@ -173,7 +174,7 @@ def read_bytes(path: str, kind: str = "file") -> bytes:
       ValueError: there is no file at the path.
     """
     check_is_file(path, kind)
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with tf.io.gfile.GFile(path, "rb") if is_remote(path) else open(path, "rb") as file:
         return file.read()
 
 

@@ -8,7 +8,7 @@ import tempfile
 
 def is_remote(path: str) -> bool:
     """Whether a path is on a file system that only tf.io.gfile supports: gs://, ram://."""
-    return "://" in path
+    return "://" in os.fspath(path)
 
 
 def local_place(path: str) -> str:
