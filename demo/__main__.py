@@ -76,7 +76,7 @@ def main() -> None:
                      spm_model_file=f"{own_vocabulary}.model", learning_rate=1e-3, steps=100)
     print(f"masked-LM accuracy after 100 steps: {first['masked_lm_accuracy']:.3f} (docs/pretraining.md says more)")
 
-    heading("5. Served: the SavedModel takes raw text, and needs TensorFlow alone:")
+    heading("5. Served: the SavedModel takes raw text, and needs tensorflow and tensorflow_text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
     run_script("demo/ask", saved_model=served, text=DOCUMENTATION_SENTENCES)
