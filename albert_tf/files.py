@@ -6,6 +6,7 @@ import contextlib
 import errno
 import glob
 import os
+import reprlib
 import stat
 from typing import Iterator
 
@@ -133,6 +134,17 @@ def check_name(name: str, what: str) -> None:
     """
     if name in ("", os.curdir, os.pardir) or any(mark in name for mark in "/\\\0"):
         raise ValueError(f"{what} must be a plain file name, without a folder. Received: {name!r}")
+
+
+def check_one_line(text: str, what: str) -> None:
+    """Raises ValueError if a text has a line break, so that it cannot be a line of a file.
+
+    Args:
+      text: the text.
+      what: description of the text for the error message: "a label's name".
+    """
+    if "\n" in text or "\r" in text:
+        raise ValueError(f"{what} must not have a line break. Received: {reprlib.repr(text)}")
 
 
 def write_text(path: str, text: str) -> None:

@@ -148,7 +148,7 @@ def _errors_naming(path: str, output: str) -> Iterator[None]:
     except tf.errors.OpError as error:
         if not temporary.search(error.message):
             raise
-        raise OSError(named(error.message)) from error
+        raise OSError(named(error.message).replace(f"{output}; ", f"{output}: ")) from error
     except ValueError as error:
         error.args = tuple(map(named, error.args))
         raise
