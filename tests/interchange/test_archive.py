@@ -192,6 +192,7 @@ class Zeros(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
+        buffer[:] = bytes(len(buffer))
         return len(buffer)
 
 
@@ -214,7 +215,7 @@ def reads_at_most(monkeypatch, size):
 
 @pytest.mark.parametrize("info, message", [
     (large("albert_tiny/optimizer.bin", 8 << 20), "has the member albert_tiny/optimizer.bin of 8,388,608 bytes, with "
-                                                  r"which it has more than the [\d,]{9} bytes that a model in"),
+                                                  "which it has more than the 1,048,576 bytes that a model in"),
     (large("././@LongLink", 8 << 20, tarfile.GNUTYPE_LONGNAME), "has a header of 8,388,608 bytes"),
     (large("pax", 8 << 20, tarfile.XHDTYPE), "has a header of 8,388,608 bytes"),
     (large("sparse", 1, tarfile.GNUTYPE_SPARSE), "has the member sparse, which is neither a file nor a directory")],
@@ -226,7 +227,7 @@ def test_what_no_model_needs_is_not_decompressed_without_a_limit(tmp_path, tempo
             file.add(tmp_path / name, f"albert_tiny/{name}")
         file.addfile(info, io.BufferedReader(Zeros()))
     monkeypatch.setattr(archive, "_ALWAYS_ALLOWED_BYTES", 1 << 20)
-    reads_at_most(monkeypatch, 4 << 20)
+    reads_at_most(monkeypatch, 1 << 20)
     with pytest.raises(ValueError, match=f"bomb.tar.gz {message}.*: nothing was unpacked"):
         open_source(str(tmp_path / "bomb.tar.gz"))
     assert not files_in(temporary)
