@@ -141,8 +141,8 @@ class _Matching:
         block = block_variable(wanted)
         if block and self._blocks and block[:2] not in self._blocks:
             groups, inner = (max(numbers) + 1 for numbers in zip(*self._blocks))
-            raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are {groups} "
-                             f"and {inner}, but the config asks for group {block.group + 1}, inner group "
+            raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are "
+                             f"{groups} and {inner}, but the config asks for group {block.group + 1}, inner group "
                              f"{block.inner + 1}: use the config that belongs to the weights")
         theirs, ours = self._source.shapes.get(wanted), list(shape)
         if theirs is None:

@@ -27,6 +27,6 @@ def test_more_groups_than_the_weights_have_are_refused_before_they_are_built(tmp
             super().__init__(*arguments)
 
     monkeypatch.setattr(encoder, "AttentionBlock", CountedBlock)
-    with pytest.raises(ValueError, match=f"is another model: its groups and inner groups of layers are 1 and 1.*{message}"):
+    with pytest.raises(ValueError, match=f"its groups and inner groups of layers are 1 and 1.*{message}"):
         albert_tf.from_pretrained(str(tmp_path))
     assert len(blocks) == 2
