@@ -18,7 +18,6 @@ import os
 from albert_tf import cli  # isort: split
 
 import numpy as np
-import tensorflow as tf
 from absl import flags, logging
 
 import albert_tf
@@ -26,6 +25,7 @@ from albert_tf import bounds, flags as shared, keras, model_flags
 from albert_tf.files import check_directory, write_text
 from albert_tf.interchange.vocabulary_files import check_vocabulary
 from albert_tf.line_charts import Curve, Panel, write_charts
+from albert_tf.paths import make_directory
 from albert_tf.required_flags import define_required
 from albert_tf.tasks.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.tasks.layer_distances import layer_distances
@@ -66,7 +66,7 @@ def main():
     for other_name, path in zip(other_names, FLAGS.compare_with):
         tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)
         rows += rows_of(other_name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
-    tf.io.gfile.makedirs(FLAGS.output_dir)
+    make_directory(FLAGS.output_dir)
     write_results(FLAGS.output_dir, rows)
     print(table(rows))
 

@@ -18,7 +18,6 @@ from typing import Callable
 
 from albert_tf import cli  # isort: split
 
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, model_flags, start
@@ -31,6 +30,7 @@ from albert_tf.finite import define_float
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.settings import Settings, write_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.paths import make_directory
 from albert_tf.tasks.pretraining import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.distribution import distributed
@@ -114,7 +114,7 @@ def main():
     config = model_flags.config()
     vocabulary = model_flags.starting_vocabulary()
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
-    tf.io.gfile.makedirs(options.run.output_dir)
+    make_directory(options.run.output_dir)
     model_flags.check_length(options.max_seq_length, config)
     training_files = open_records(options, options.input_file, config) if options.do_train else []
     evaluation_sets = []

@@ -111,6 +111,9 @@ class AlbertConfig:
         _require(self.num_hidden_groups <= self.num_hidden_layers,
                  f"num_hidden_groups must be at most num_hidden_layers {self.num_hidden_layers}",
                  "num_hidden_groups", self.num_hidden_groups)
+        _require(self.num_hidden_layers * self.inner_group_num <= bounds.LAYERS.upper,
+                 f"num_hidden_layers {self.num_hidden_layers} times inner_group_num must be at most "
+                 f"{bounds.LAYERS.upper:,}", "inner_group_num", self.inner_group_num)
         _require(self.cross_layer_sharing == "all" or self.num_hidden_groups == 1,
                  f"with cross_layer_sharing {self.cross_layer_sharing!r}, num_hidden_groups must be 1",
                  "num_hidden_groups", self.num_hidden_groups)

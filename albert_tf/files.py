@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
+import reprlib
+import stat
 from typing import Iterator
 
 from albert_tf.lazy import tensorflow as tf
-from albert_tf.paths import is_remote, local_place
+from albert_tf.paths import is_remote, local_place, make_directory, written_path
 from albert_tf.temporary_files import temporary_file, temporary_folder
 
 # The name of a file in each folder that folder_written_whole has written.
 _MARK = ".written_by_albert_tf"
+# Each attempt fails only if another process has put its folder there within a few microseconds.
+_RENAMING_ATTEMPTS = 100
 
 
 @contextlib.contextmanager
@@ -20,8 +25,12 @@ def written_whole(path: str) -> Iterator[str]:
     """Yields a temporary path next to `path`, and renames it to `path` when the block ends without an error.
 
     There is an empty file at the temporary path. On an error it is removed, and a file at `path` is not changed. Paths
-    can be local ones or those that tf.io.gfile supports (gs://).
+    can be local ones or those that tf.io.gfile supports (gs://). If `path` is a symbolic link, its target is replaced.
+
+    Raises:
+      OSError: the file cannot be written.
     """
+    path = written_path(path)
     with temporary_file(path) as temporary:
         yield temporary
         tf.io.gfile.rename(temporary, path, overwrite=True)
@@ -32,36 +41,61 @@ def folder_written_whole(path: str) -> Iterator[str]:
     """Yields a temporary folder next to `path`, and renames it to `path` when the block ends without an error.
 
     For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
+    If `path` is a symbolic link, its target is replaced.
 
     Raises:
       ValueError: there is a file at `path`, or a non-empty folder that this function did not write.
+      OSError: the folder cannot be written.
     """
-    path = path.rstrip("/")
+    path = written_path(path.rstrip("/"))
     check_export(path)
-    is_replaced = tf.io.gfile.exists(path)
-    with temporary_folder(local_place(path)) as temporary:
+    with temporary_folder(local_place(path), output=path) as temporary:
         yield temporary
         write_text(os.path.join(temporary, _MARK), "")
         if is_remote(path):  # an object store has no folders that could be renamed
-            if is_replaced:
+            if tf.io.gfile.exists(path):
                 tf.io.gfile.rmtree(path)
             _copy_folder(temporary, path)
-        elif is_replaced:
-            _replace_folder(path, temporary)
         else:
-            tf.io.gfile.rename(temporary, path)
+            _share_permissions(temporary)
+            _replace_folder(path, temporary)
+
+
+def _share_permissions(folder: str) -> None:
+    """Gives all inner folders the permissions of the folder, since TensorFlow makes them for their owner alone."""
+    mode = os.stat(folder).st_mode
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            os.chmod(os.path.join(parent, name), stat.S_IMODE(mode))
 
 
 def _replace_folder(path: str, new: str) -> None:
-    """Renames `new` to `path`. The earlier folder is removed only then, and on an error it is put back."""
-    with temporary_folder(path) as place:
-        earlier = os.path.join(place, "earlier")
-        os.rename(path, earlier)
-        try:
-            os.rename(new, path)
-        except BaseException:
-            os.rename(earlier, path)
-            raise
+    """Renames `new` to `path`. An earlier export is removed only then, and on an error it is put back.
+
+    Other processes may export to the same path at the same time: the last one's folder stays.
+    """
+    for _ in range(_RENAMING_ATTEMPTS):
+        check_export(path)
+        with temporary_folder(path) as place:
+            earlier = os.path.join(place, "earlier")
+            with contextlib.suppress(FileNotFoundError):  # there is no earlier export, or another process took it
+                os.rename(path, earlier)
+            try:
+                os.rename(new, path)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    _put_back(earlier, path)
+                    raise
+            except BaseException:
+                _put_back(earlier, path)
+                raise
+    raise ValueError(f"other processes write to {path} all the time: choose another path")
+
+
+def _put_back(earlier: str, path: str) -> None:
+    if os.path.exists(earlier):
+        os.rename(earlier, path)
 
 
 def check_export(*paths: str | None) -> None:
@@ -100,6 +134,17 @@ def check_name(name: str, what: str) -> None:
     """
     if name in ("", os.curdir, os.pardir) or any(mark in name for mark in "/\\\0"):
         raise ValueError(f"{what} must be a plain file name, without a folder. Received: {name!r}")
+
+
+def check_one_line(text: str, what: str) -> None:
+    """Raises ValueError if a text has a line break, so that it cannot be a line of a file.
+
+    Args:
+      text: the text.
+      what: description of the text for the error message: "a label's name".
+    """
+    if "\n" in text or "\r" in text:
+        raise ValueError(f"{what} must not have a line break. Received: {reprlib.repr(text)}")
 
 
 def write_text(path: str, text: str) -> None:
@@ -215,5 +260,5 @@ def _copy_folder(source: str, target: str) -> None:
     order = {_MARK: 0, "saved_model.pb": 2}
     for path in sorted(paths, key=lambda path: order.get(os.path.basename(path), 1)):
         copy = os.path.join(target, os.path.relpath(path, source))
-        tf.io.gfile.makedirs(os.path.dirname(copy))
+        make_directory(os.path.dirname(copy))
         tf.io.gfile.copy(path, copy, overwrite=True)

@@ -20,6 +20,7 @@ from albert_tf.interchange.settings import LABEL_NAMES, settings_in, settings_of
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.json_files import read_json_object
 from albert_tf.model_flags import check_length, default_length, settings_of_weights, starting_point, weights_reader
+from albert_tf.paths import make_directory
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
@@ -154,7 +155,7 @@ def new_finetuning(
       ValueError: --max_seq_length is larger than max_position_embeddings.
     """
     check_length(options.buckets[-1], config)
-    tf.io.gfile.makedirs(options.run.output_dir)
+    make_directory(options.run.output_dir)
     return FineTuning(options, strategy, config, new_task, weights_reader(), best_metric)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Iterator, Mapping
 from albert_tf.files import check_directory, write_text
 from albert_tf.json_files import read_json_object
 from albert_tf.lazy import tensorflow as tf
+from albert_tf.paths import written_path
 from albert_tf.temporary_files import temporary_file
 
 
@@ -36,7 +37,7 @@ def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dic
     """
     check_output(path)
     more: dict[str, Any] = {}
-    with temporary_file(path) as temporary:
+    with temporary_file(written_path(path)) as temporary:
         yield temporary, more
         move_with_manifest(temporary, path, made_from, **more)
 
@@ -45,8 +46,10 @@ def move_with_manifest(source: str, path: str, made_from: dict, companions: Mapp
                        ) -> None:
     """Renames a complete file to `path` and writes its manifest. An old manifest and its companions are removed first.
 
+    If `path` is a symbolic link, its target is replaced.
+
     Args:
-      source: the file, on the file system of `path`.
+      source: the file, on the file system of written_path(path).
       path, made_from, more: see write_manifest.
       companions: the paths of complete files, and the paths next to `path` to which they are renamed. The manifest
         lists them.
@@ -54,7 +57,7 @@ def move_with_manifest(source: str, path: str, made_from: dict, companions: Mapp
     _remove_manifest(path)
     for companion_source, companion in (companions or {}).items():
         tf.io.gfile.rename(companion_source, companion, overwrite=True)
-    tf.io.gfile.rename(source, path, overwrite=True)
+    tf.io.gfile.rename(source, written_path(path), overwrite=True)
     if companions:
         more["companions"] = [os.path.basename(companion) for companion in companions.values()]
     write_manifest(path, made_from, **more)

@@ -22,6 +22,7 @@ from albert_tf.data.tables import read_json_lines
 from albert_tf.files import write_text
 from albert_tf.input_files import changed_file, read_files, versions
 from albert_tf.json_files import check_keys
+from albert_tf.paths import make_directory
 from albert_tf.processes import run_to_end
 
 FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
@@ -140,7 +141,7 @@ class ScriptRuns:
     """
 
     def __init__(self, directory: str):
-        tf.io.gfile.makedirs(directory)
+        make_directory(directory)
         self._directory = directory
 
     def run(self, script: str, **flag_values) -> bool:

@@ -21,6 +21,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.files import write_text
+from albert_tf.paths import make_directory
 from albert_tf.script_runs import FINISHED, ScriptRuns
 from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
@@ -98,7 +99,7 @@ def run_study(options: Options, study: Study) -> None:
     check_places(options.data)
     chosen = [trial for trial in trials if trial.label in labels]
     directory = os.path.join(options.data.output_dir, f"{study.name}.{study.scale}")
-    tf.io.gfile.makedirs(directory)
+    make_directory(directory)
     runs = ScriptRuns(options.data.output_dir)
     for number, trial in enumerate(chosen, start=1):
         logging.info("%s, %d of %d: %s, seed %d", study.name, number, len(chosen), trial.label, trial.seed)
@@ -139,11 +140,10 @@ def check_places(data: Data) -> None:
 def run_trial(trial: Trial, runs: ScriptRuns) -> bool:
     """Runs those scripts of a trial that have not finished, and returns whether there were any."""
     for path, config in trial.config_files.items():
-        tf.io.gfile.makedirs(os.path.dirname(path))
         write_text(path, config.to_json_string())
     ran = False
     for run in trial.runs.values():
-        tf.io.gfile.makedirs(run.directory)
+        make_directory(run.directory)
         ran |= runs.run(run.script, **run.flags)
     return ran
 

@@ -132,3 +132,9 @@ def test_a_published_size_is_named_as_a_config_file_is(tmp_path):
     assert AlbertConfig.from_file_or_preset(str(tmp_path / "mine.json")) == tiny()
     with pytest.raises(ValueError, match="no such config file: albert_huge"):
         AlbertConfig.from_file_or_preset("albert_huge")
+
+
+def test_layers_times_inner_groups_are_bounded():
+    with pytest.raises(ValueError, match="num_hidden_layers 1000 times inner_group_num must be at most 1,000"):
+        AlbertConfig(vocab_size=10, num_hidden_layers=1000, num_hidden_groups=1000, inner_group_num=1000)
+    AlbertConfig(vocab_size=10, num_hidden_layers=500, inner_group_num=2)

@@ -1,11 +1,18 @@
 """Files appear whole or not at all, and an error names a pattern without matches."""
 
+import concurrent.futures
+import contextlib
+import errno
 import os
 import re
+import stat
 
 import pytest
+import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.files import check_name, expand_globs, folder_written_whole, write_text, written_whole
+from albert_tf.manifests import read_manifest, written_with_manifest
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -80,6 +87,70 @@ def test_an_export_that_fails_at_the_end_keeps_the_earlier_one(tmp_path, monkeyp
         export(tmp_path / "model", "second")
     assert (tmp_path / "model/saved_model.pb").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_exports_to_one_path_at_the_same_time_replace_each_other(tmp_path):
+    contents = [str(number) for number in range(40)]
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda content: export(tmp_path / "model", content), contents))
+    assert (tmp_path / "model/saved_model.pb").read_text() in contents
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_export_that_ends_during_another_one_is_replaced_by_it(tmp_path):
+    path = str(tmp_path / "model")
+    with folder_written_whole(path) as first, folder_written_whole(path) as second:
+        for folder, content in ((first, "first"), (second, "second")):
+            write_text(os.path.join(folder, "saved_model.pb"), content)
+    assert (tmp_path / "model/saved_model.pb").read_text() == "first"  # the outer block ends last
+
+
+def test_an_export_beside_others_that_never_end_names_its_path(tmp_path, monkeypatch):
+    def taken(source, target):
+        if target.endswith("/model"):
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", source)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(files.os, "rename", taken)
+    with pytest.raises(ValueError, match=f"other processes write to {tmp_path}/model all the time: choose another"):
+        export(tmp_path / "model", "new")
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    targets = tmp_path / "targets"
+    targets.mkdir()
+    for name in ("file", "folder", "records"):
+        (tmp_path / name).symlink_to(targets / name)
+    for content in ("first", "second"):  # the targets do not exist at first
+        write_text(str(tmp_path / "file"), content)
+        export(f"{tmp_path}/folder/", content)
+        with written_with_manifest(str(tmp_path / "records"), {}) as (temporary, _):
+            write_text(temporary, content)
+        assert (targets / "file").read_text() == (targets / "records").read_text() == content
+        assert (targets / "folder/saved_model.pb").read_text() == content
+        assert read_manifest(str(tmp_path / "records"))["size"] == len(content)
+    assert all((tmp_path / name).is_symlink() for name in ("file", "folder", "records"))
+    assert sorted(path.name for path in targets.iterdir()) == ["file", "folder", "records"]
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def test_files_and_folders_have_the_permissions_that_the_umask_leaves(tmp_path):
+    module = tf.Module()
+    module.w = tf.Variable(1.0)
+    with umask(0o002):
+        write_text(str(tmp_path / "new/inner/x.txt"), "x")
+        with folder_written_whole(str(tmp_path / "model")) as temporary:
+            tf.saved_model.save(module, temporary)
+    modes = {stat.S_IMODE(path.stat().st_mode): path.is_dir() for path in tmp_path.rglob("*")}
+    assert modes == {0o775: True, 0o664: False}
 
 
 def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):

@@ -1,11 +1,16 @@
 """Temporary files are removed when their process ends, or by the next process."""
 
+import errno
 import os
 import pathlib
 import subprocess
 import sys
 
+import pytest
+import tensorflow as tf
+
 from albert_tf import temporary_files
+from albert_tf.cli import _one_line
 from albert_tf.files import write_text
 from albert_tf.temporary_files import temporary_file, temporary_folder, temporary_path
 
@@ -76,3 +81,48 @@ def test_a_file_that_another_process_takes_for_ownerless_is_made_again(tmp_path,
     monkeypatch.setattr(temporary_files, "_locked", take_first)
     with temporary_file(str(tmp_path / "x")) as file:
         assert taken != [file] and os.path.exists(file)
+
+
+def permission_denied(path, is_folder):
+    raise PermissionError(errno.EACCES, "Permission denied", path)
+
+
+def permission_denied_by_tensorflow(path, is_folder):
+    raise tf.errors.PermissionDeniedError(None, None, f"{path}; Permission denied")
+
+
+@pytest.mark.parametrize("create", [permission_denied, permission_denied_by_tensorflow])
+@pytest.mark.parametrize("temporary", [temporary_file, temporary_folder])
+def test_an_output_in_a_folder_that_cannot_be_written_is_named_without_its_temporary_file(
+        tmp_path, monkeypatch, create, temporary):
+    monkeypatch.setattr(temporary_files, "_create", create)
+    with pytest.raises(OSError, match="Permission denied") as error, temporary(str(tmp_path / "x y.txt")):
+        pass
+    assert _one_line(error.value) == f"{tmp_path}/x y.txt: Permission denied"
+
+
+def full_disk(folder):
+    raise OSError(errno.ENOSPC, "No space left on device")  # of a file that is open already
+
+
+def full_disk_of_tensorflow(folder):
+    raise tf.errors.ResourceExhaustedError(None, None, f"{folder}/variables/x.data; No space left on device")
+
+
+@pytest.mark.parametrize("write", [full_disk, full_disk_of_tensorflow])
+def test_a_full_disk_is_an_error_that_names_the_output(tmp_path, write):
+    with pytest.raises(OSError) as error, temporary_folder(str(tmp_path / "model")) as folder:
+        write(folder)
+    assert _one_line(error.value) == f"{tmp_path}/model: No space left on device"
+    with pytest.raises(OSError) as error, temporary_folder(str(tmp_path / "work"), output=str(tmp_path)) as folder:
+        write(folder)
+    assert _one_line(error.value) == f"{tmp_path}: No space left on device"
+
+
+def test_other_errors_in_the_block_stay_as_they_are(tmp_path):
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "input.txt")
+    memory = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+    for error in (missing, memory, OSError("no path"), BrokenPipeError(errno.EPIPE, "Broken pipe")):
+        with pytest.raises(type(error)) as raised, temporary_file(str(tmp_path / "x")):
+            raise error
+        assert raised.value is error and str(tmp_path) not in str(error)

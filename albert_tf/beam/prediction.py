@@ -121,7 +121,8 @@ def predict_lines(
     for path in output_files:
         check_output(path, *companions(path))
     output_files = [absolute(path) for path in output_files]
-    with temporary_folder(os.path.join(os.path.dirname(output_files[0]), "predict_lines")) as work:
+    directory = os.path.dirname(output_files[0])
+    with temporary_folder(os.path.join(directory, "predict_lines"), output=directory) as work:
         job = LineJob([absolute(path) for path in input_files], output_files, work, predict, write_shard)
         ranges = _ranges(job)
         save_model(job.model_folder)

@@ -20,7 +20,7 @@ from typing import Any, Iterable, Mapping
 
 from albert_tf.data.glue_tasks import Source, Task
 from albert_tf.data.tables import Column, as_text
-from albert_tf.files import check_name
+from albert_tf.files import check_name, check_one_line
 from albert_tf.json_files import read_json_object
 
 SPLITS = ("train", "dev", "test")
@@ -87,6 +87,8 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
         raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
     if metrics[0] == "MSE":
         raise ValueError("MSE cannot be the first metric: the best checkpoint is the one with the highest first metric")
+    for label in labels:
+        check_one_line(as_text(label), "a label")
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 needs exactly two labels; the second one is the positive class")
     return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)

@@ -3,6 +3,9 @@
 An archive is read twice. The first time, the header of every member is checked and the stream is read to its end, where
 gzip and xz have their checksums. Nothing is unpacked before that. The second time, only the files of a model are
 unpacked, and weights only if they are not larger than their own header declares.
+
+A compressed stream has to be decompressed also where nothing is needed of it. So an archive is refused as soon as its
+members are too large for the size of its file, before they are decompressed.
 """
 
 from __future__ import annotations
@@ -44,6 +47,13 @@ _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000
 _MAX_BYTES_WITHOUT_WEIGHTS = 256 << 20
+# Limits of the decompressed size: this many bytes, or a multiple of the archive's size. gzip makes weights smaller by a
+# tenth and text by a factor of 3 to 10, but a file of zeros by a factor of 1,000.
+_ALWAYS_ALLOWED_BYTES = 256 << 20
+_MAX_COMPRESSION = 20
+_MAX_HEADER_BYTES = 1 << 20  # tarfile reads the header of a long name into memory
+_HEADERS_WITH_CONTENT = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+                         tarfile.SOLARIS_XHDTYPE)
 
 
 def is_archive(path: str) -> bool:
@@ -65,7 +75,8 @@ def unpacked(path: str) -> str:
 
     Raises:
       ValueError: the archive is damaged or truncated; the path of a member is absolute or has ".."; a member is neither
-        a file nor a directory; or weights are larger than their header declares. Then nothing is unpacked.
+        a file nor a directory; weights are larger than their header declares; or the members are many times larger than
+        the archive. Then nothing is unpacked.
     """
     return _unpacked(path, *version(path))
 
@@ -75,7 +86,7 @@ def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
     directory = folder_of_this_process("albert_tf")
     with _one_clear_error(path), errors_naming(path, directory):
         with _opened(path) as (archive, stream):
-            members, indexes, declared = _survey(archive, stream)
+            members, indexes, declared = _survey(archive, stream, length)
             needed = {name: member for name, member in members.items() if _is_needed(name)}
             if not any(_is_like(name, *_WEIGHTS) for name in needed):
                 refuse_pickle_names(members)
@@ -92,7 +103,7 @@ def check_archive(path: str) -> None:
       ValueError: it is damaged or truncated, or has members that no model has; see `unpacked`.
     """
     with _one_clear_error(path), _opened(path) as (archive, stream):
-        _survey(archive, stream)
+        _survey(archive, stream, version(path)[0])
 
 
 def _only_directory_in(directory: str) -> str:
@@ -115,14 +126,16 @@ def _one_clear_error(path: str) -> Iterator[None]:
         raise ValueError(f"{path} {error}: nothing was unpacked") from error
     except OSError as error:
         raise ValueError(f"{path} cannot be unpacked: {error.strerror or error}") from error
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"{path} cannot be unpacked: {error}") from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, tf.errors.OpError, ValueError,
+            RecursionError) as error:
+        names_a_member = str(error).startswith(f"{path}/")
+        raise ValueError(str(error) if names_a_member else f"{path} cannot be unpacked: {error}") from error
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
     """Yields an archive, and the stream that it is read from."""
-    with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+    with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:", tarinfo=_Member) as archive:
         yield archive, stream
 
 
@@ -157,13 +170,30 @@ class _Contents(NamedTuple):
     declared: dict[str, int]
 
 
-def _survey(archive: tarfile.TarFile, stream: IO[bytes]) -> _Contents:
-    """Reads an archive to its end."""
-    contents = _Contents({}, {}, {})
+class _Member(tarfile.TarInfo):
+    """A member whose header is checked before tarfile reads what follows the header."""
+
+    @classmethod
+    def frombuf(cls, *arguments, **named):
+        """The member of a header."""
+        member = super().frombuf(*arguments, **named)
+        if member.type in _HEADERS_WITH_CONTENT and member.size > _MAX_HEADER_BYTES:
+            raise _Refused(f"has a header of {member.size:,} bytes, more than the {_MAX_HEADER_BYTES:,} of any model")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise _not_a_file(member)
+        return member
+
+
+def _survey(archive: tarfile.TarFile, stream: IO[bytes], length: int) -> _Contents:
+    """Reads an archive, a file of `length` bytes, to its end."""
+    contents, most = _Contents({}, {}, {}), max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION * length)
     for count, member in enumerate(archive, start=1):
         if count > _MAX_MEMBERS:
             raise _Refused(f"has more than {_MAX_MEMBERS:,} members, so it is not a model")
         name = _checked_name(member)
+        if archive.offset > most:  # the end of the member, which is not decompressed yet
+            raise _Refused(f"has the member {_shown(name)} of {member.size:,} bytes, with which it has more than the "
+                           f"{most:,} bytes that a model in an archive of this size can have")
         if not member.isfile():
             continue
         contents.members[name] = member
@@ -179,7 +209,8 @@ def _survey(archive: tarfile.TarFile, stream: IO[bytes]) -> _Contents:
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise tarfile.ReadError("it has no end mark, so it was truncated or changed")
     while stream.read(1 << 20):  # to the end, so that the checksum is verified
-        pass
+        if stream.tell() > most:
+            raise _Refused(f"has more than {most:,} bytes, most of them after its end mark")
     return contents
 
 
@@ -195,8 +226,12 @@ def _checked_name(member: tarfile.TarInfo) -> str:
     if name.is_absolute() or ".." in name.parts:
         raise _Refused(f"has the member {_shown(member.name)}, which is outside of it")
     if not (member.isfile() or member.isdir()) or member.sparse is not None or member.size < 0:
-        raise _Refused(f"has the member {_shown(member.name)}, which is neither a file nor a directory")
+        raise _not_a_file(member)
     return str(name)
+
+
+def _not_a_file(member: tarfile.TarInfo) -> _Refused:
+    return _Refused(f"has the member {_shown(member.name)}, which is neither a file nor a directory")
 
 
 def _is_needed(name: str) -> bool:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
+from albert_tf.checkpoint_files import written_checkpoint
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import check_directory, check_no_wildcard, write_text
 from albert_tf.interchange import bert_tf1
@@ -166,7 +167,8 @@ def _save_checkpoint(
         save_tf1_checkpoint(model, os.path.join(output_dir, bert_tf1.PREFIX), left_out=never_trained,
                             name_of=bert_tf1.bert_name_of)
     else:
-        tf.train.Checkpoint(model=model).write(prefix)
+        with written_checkpoint(prefix) as temporary:
+            tf.train.Checkpoint(model=model).write(temporary)
 
 
 def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:

@@ -65,8 +65,9 @@ def _source_in_archive(archive: str, name: str) -> Source:
         directory = unpacked(archive)
     named = errors_naming(name, directory)
     source = named(_source)(directory)
+    made_from = source.vocabulary.made_from and source.vocabulary.made_from.replace(directory, name)
     return dataclasses.replace(source, path=name, read=named(source.read), read_config=named(source.read_config),
-                               vocabulary=dataclasses.replace(source.vocabulary, archive=name))
+                               vocabulary=dataclasses.replace(source.vocabulary, archive=name, made_from=made_from))
 
 
 def _source(path: str) -> Source:

@@ -11,6 +11,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.interchange.source import Source
+from albert_tf.modeling.block_names import block_variable
 
 Made = TypeVar("Made")
 _GROUP = re.compile(r"/group_\d+/")
@@ -65,8 +66,8 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
       source: the values.
 
     Raises:
-      ValueError: a value has another shape than its variable, or no variable of the encoder has a value (then nothing
-        is assigned); or a value cannot be read or is not finite.
+      ValueError: a value has another shape than its variable, the source has fewer groups of layers, or no variable of
+        the encoder has a value (then nothing is assigned); or a value cannot be read or is not finite.
     """
     matching = _Matching(source)
     matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
@@ -124,6 +125,7 @@ class _Matching:
 
     def __init__(self, source: Source, init_from_group0: bool = False):
         self._source, self._init_from_group0 = source, init_from_group0
+        self._blocks = {block[:2] for block in map(block_variable, source.shapes) if block}  # (group, inner group)
         self._restored: list[str] = []
         self._used: set[str] = set()
         self._not_restored: dict[str, str] = {}  # by name, why
@@ -132,9 +134,16 @@ class _Matching:
         """The source's name of a variable's value; None if the source has no value for it.
 
         Raises:
-          ValueError: the value has another shape.
+          ValueError: the value has another shape, or the source has no block of layers for the variable. This is found
+            out before the model has more blocks than the source.
         """
         wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
+        block = block_variable(wanted)
+        if block and self._blocks and block[:2] not in self._blocks:
+            groups, inner = (max(numbers) + 1 for numbers in zip(*self._blocks))
+            raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are "
+                             f"{groups} and {inner}, but the config asks for group {block.group + 1}, inner group "
+                             f"{block.inner + 1}: use the config that belongs to the weights")
         theirs, ours = self._source.shapes.get(wanted), list(shape)
         if theirs is None:
             self._not_restored[name] = "missing"

@@ -87,7 +87,6 @@ def write_pooling(pooling: SentencePooling, config: AlbertConfig, folder: str) -
 
 
 def _write_json(values: Any, path: str) -> None:
-    tf.io.gfile.makedirs(os.path.dirname(path))
     write_text(path, json.dumps(values, indent=2) + "\n")
 
 

@@ -11,6 +11,7 @@ from typing import Callable, Collection
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.checkpoint_files import written_checkpoint
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.settings import settings_in
@@ -82,13 +83,10 @@ def save_tf1_checkpoint(
     values = {name_of(name): variable.read_value() for name, variable in values.items() if name not in left_out}
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
-    if os.path.dirname(prefix):
-        tf.io.gfile.makedirs(os.path.dirname(prefix))
-    if tf.io.gfile.exists(f"{prefix}.index"):
-        tf.io.gfile.remove(f"{prefix}.index")  # an old index with new data would look complete
     names = sorted(values)
-    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
-                      tensors=[values[name] for name in names])
+    with written_checkpoint(prefix) as temporary:
+        tf.raw_ops.SaveV2(prefix=temporary, tensor_names=names, shape_and_slices=[""] * len(names),
+                          tensors=[values[name] for name in names])
 
 
 def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.DType]) -> None:

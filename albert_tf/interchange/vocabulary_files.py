@@ -52,6 +52,7 @@ class VocabularyFiles:
       do_lower_case: whether to lower-case text; None if nothing is stored.
       keep_accents: whether texts keep their accents; None if nothing is stored.
       archive: path of the archive from which the files were unpacked, for messages; None if there is none.
+      made_from: path of the tokenizer.json of which the file was made, for messages; None if there is none.
     """
 
     spm_model_file: str | None = None
@@ -59,6 +60,7 @@ class VocabularyFiles:
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
     archive: str | None = None
+    made_from: str | None = None
 
     def __bool__(self):
         return bool(self.path)
@@ -87,7 +89,7 @@ class VocabularyFiles:
         """
         if self and user and _differ(self.path, user.path):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
-                            self.archive or self.path)
+                            self.made_from or self.archive or self.path)
         options = user.options.completed_by(self.options)
         if user:
             options = options.completed_by(options_beside(user.path))
@@ -106,7 +108,8 @@ class VocabularyFiles:
             raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
                              "--vocab_file, or in Python pass a FullTokenizer")
         directory = os.path.dirname(self.path)
-        with errors_naming(self.archive or directory, directory):
+        named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
+        with errors_naming(*named):
             tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
                                       bool(self.keep_accents))
         if config is not None:

@@ -1,7 +1,7 @@
 """Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best.
 
-A checkpoint is written under a temporary name. Then its files are renamed, the index last. So a checkpoint with an
-index is complete, and files that a killed process has left behind are ignored.
+Other processes may evaluate the checkpoints of a directory while it is written (see checkpoint_files). What a killed
+process has left is removed by the next process that writes to the directory.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import re
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.checkpoint_files import written_checkpoint
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.files import check_no_wildcard, write_text
 from albert_tf.modeling.finite_weights import check_finite_weights
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
-_WRITING = ".writing."
 _LOSS_SCALE = "loss_scale/value/.ATTRIBUTES/VARIABLE_VALUE"
 # What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
 _UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
@@ -32,7 +32,7 @@ class Checkpoints:
     """The checkpoints and the config of a run in its output directory.
 
     Args:
-      directory: the output directory. Incomplete checkpoints of a killed process are removed.
+      directory: the output directory.
       trainer: a compiled Trainer. Its model, optimizer, step and counters are saved.
       config: the model's config, written to albert_config.json with each checkpoint.
       keep: number of model.ckpt-STEP to keep.
@@ -52,11 +52,13 @@ class Checkpoints:
         if trainer.loss_scale is not None:
             state["loss_scale"] = trainer.loss_scale
         self._checkpoint = tf.train.Checkpoint(**state)
-        if writes:
-            _remove(directory, _WRITING + NAME)
 
     def save(self, step: int) -> None:
-        """Writes model.ckpt-STEP, and removes the oldest checkpoints if there are more than `keep`."""
+        """Writes model.ckpt-STEP, and removes the oldest checkpoints if there are more than `keep`.
+
+        Raises:
+          OSError: the checkpoint cannot be written, or its temporary files were removed.
+        """
         if not self._writes or step == self._saved_step:
             return
         self._write(f"{NAME}-{step}")
@@ -69,7 +71,7 @@ class Checkpoints:
             _remove(self._directory, f"{os.path.basename(old)}.")
 
     def save_best(self) -> None:
-        """Writes model.ckpt-best."""
+        """Writes model.ckpt-best. It raises what `save` raises."""
         if self._writes:
             self._write(BEST)
 
@@ -123,18 +125,9 @@ class Checkpoints:
         return 0
 
     def _write(self, name: str) -> None:
-        fresh = _WRITING + name
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
-        try:
-            self._checkpoint.write(os.path.join(self._directory, fresh))
-            # The old checkpoint of this name is invalid until it has been replaced completely.
-            _remove(self._directory, f"{name}.index")
-            for part in sorted(_names(self._directory, f"{fresh}.")):  # data, index
-                source, target = (os.path.join(self._directory, file) for file in (part, name + part[len(fresh):]))
-                tf.io.gfile.rename(source, target, overwrite=True)
-        except BaseException:
-            _remove(self._directory, fresh)
-            raise
+        with written_checkpoint(os.path.join(self._directory, name)) as temporary:
+            self._checkpoint.write(temporary)
 
 
 def numbered(directory: str) -> list[str]:

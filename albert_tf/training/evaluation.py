@@ -13,7 +13,7 @@ from absl import logging
 
 from albert_tf.data.tables import read_json_lines
 from albert_tf.files import read_bytes, write_text
-from albert_tf.training.checkpoints import BEST, saved_by_step
+from albert_tf.training.checkpoints import BEST, saved_by_step, saved_step
 
 RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"
@@ -28,7 +28,7 @@ class Evaluator:
         (all results, one per line), best_trial.txt ("step:best_step:best_value", as in the release), and eval/ with
         curves for TensorBoard.
       evaluate: function that evaluates the model's current weights and returns the results as a dict of floats.
-      best_metric: the result that decides which checkpoint is the best; higher is better.
+      best_metric: the result that decides which checkpoint is the best; higher is better (see best_of).
       save_best: function that is called when the results are the best so far.
       writes: whether this process writes files; only one of several workers does.
       patience: number of evaluations without a new best after which the run ends early; 0 for never.
@@ -48,7 +48,7 @@ class Evaluator:
 
     @property
     def best(self) -> dict[str, float] | None:
-        """The best results so far; on a tie, those of the first step."""
+        """The best results so far (see best_of)."""
         return best_of(self._history.values(), self._best_metric)
 
     @property
@@ -62,7 +62,8 @@ class Evaluator:
         """Whether the run should end early. The history tells, so a run that is started again does not continue."""
         if not self._patience or not self._history:
             return False
-        return len(self._history) - 1 - list(self._history).index(self.best_step) >= self._patience
+        # An evaluation without training can have added earlier steps than the best one, which do not count.
+        return sum(step > self.best_step for step in self._history) >= self._patience
 
     def log_best(self) -> None:
         """Logs the best results so far, and where all results are."""
@@ -87,8 +88,9 @@ class Evaluator:
     def evaluate_saved(self, load: Callable[[str, int], object]) -> None:
         """Evaluates the checkpoints in the directory, and then saves the best of them as model.ckpt-best.
 
-        A checkpoint that cannot be loaded is skipped with a warning. The history loses results that are better than
-        the best one and whose checkpoints were not evaluated: they may be those of other data.
+        A checkpoint that cannot be loaded is skipped with a warning, and so is one that a training of the same run has
+        removed or replaced meanwhile. The history loses results that are better than the best one and whose checkpoints
+        were not evaluated: they may be those of other data.
 
         Args:
           load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
@@ -99,23 +101,35 @@ class Evaluator:
         saved = saved_by_step(self._directory)
         evaluated: dict[int, dict[str, float]] = {}
         for step, prefix in saved.items():
-            try:
-                load(prefix, step)
-            except ValueError as error:
-                logging.warning("%s; it is not evaluated", error)
-            else:
+            if self._loads(load, prefix, step):
                 evaluated[step] = self.report(step)
         if not evaluated:
             raise ValueError(f"no checkpoint in {self._directory} can be read, so none was evaluated")
         self._history.update(evaluated)
         while self.best_step not in evaluated:
             del self._history[self.best_step]
-        best = saved[self.best_step]
-        if os.path.basename(best) != BEST:
-            load(best, self.best_step)
-            self._save_best()
+        self._save_best_of(saved, load)
         for results in evaluated.values():
             self._write_history(results)
+
+    def _save_best_of(self, saved: dict[int, str], load: Callable[[str, int], object]) -> None:
+        best = os.path.join(self._directory, BEST)
+        if tf.io.gfile.exists(f"{best}.index") and saved_step(best) not in saved:
+            logging.warning("%s was saved meanwhile by a training of the same run, and is kept", best)
+        elif saved[self.best_step] != best and self._loads(load, saved[self.best_step], self.best_step):
+            self._save_best()
+
+    def _loads(self, load: Callable[[str, int], object], prefix: str, step: int) -> bool:
+        """Loads a checkpoint. Returns whether it could be loaded and is that of the step."""
+        try:
+            load(prefix, step)
+        except ValueError as error:
+            logging.warning("%s; it is not evaluated", error)
+            return False
+        if os.path.basename(prefix) == BEST and saved_step(prefix) != step:
+            logging.warning("%s was replaced meanwhile by a training of the same run; it is not evaluated", prefix)
+            return False
+        return True
 
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model's current weights and writes eval_results.txt."""
@@ -128,7 +142,7 @@ class Evaluator:
     def _write_history(self, results: dict[str, float]) -> None:
         if not self._writes:
             return
-        rows = self._history.values()
+        rows = [self._history[step] for step in sorted(self._history)]
         write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in rows))
         best = self.best or results  # never None, since the history has these results
         write_text(os.path.join(self._directory, BEST_TRIAL),
@@ -147,7 +161,7 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
 
 
 def best_value(directory: str) -> float:
-    """The best value of a run, from its best_trial.txt; minus infinity if the run was not evaluated.
+    """The best value of a run, from its best_trial.txt; minus infinity if it is NaN or the run was not evaluated.
 
     Raises:
       ValueError: the file is damaged.
@@ -157,14 +171,22 @@ def best_value(directory: str) -> float:
         return -math.inf
     content = read_bytes(path)
     try:
-        return float(content.split(b":")[2])
+        return _or_lowest(float(content.split(b":")[2]))
     except (IndexError, ValueError):
         raise ValueError(f"{path}: expected step:best_step:best_value. Received: {reprlib.repr(content)}") from None
 
 
 def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:
-    """The row with the highest best_metric (on a tie, the first one); None if there are no rows."""
-    return max(history, key=lambda row: row[best_metric], default=None)
+    """The row with the highest best_metric; None if there are no rows.
+
+    On a tie it is the row with the lowest loss, if the rows have one, and then the first row. The loss may fall while
+    the metric does not change yet. NaN is worse than any other value.
+    """
+    return max(history, key=lambda row: (_or_lowest(row[best_metric]), _or_lowest(-row.get("loss", 0.0))), default=None)
+
+
+def _or_lowest(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
 
 
 def read_history(directory: str, best_metric: str) -> list[dict]:

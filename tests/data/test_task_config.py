@@ -47,6 +47,11 @@ def test_null_in_json_lines_is_nothing(tmp_path):
         read_examples(task, str(tmp_path), "train")
 
 
+def test_a_label_with_a_line_break_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"a label must not have a line break. Received: 'very\\ngood'"):
+        config(tmp_path, labels=["bad", "very\ngood"])
+
+
 def test_a_field_may_be_a_whole_document(tmp_path):
     document = "a lamp " * 30_000
     (tmp_path / "train.tsv").write_text(f"review\tverdict\n{document}\tgood\n")

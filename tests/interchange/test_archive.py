@@ -185,6 +185,84 @@ def test_an_archive_that_was_replaced_is_unpacked_again(tmp_path):
         np.testing.assert_array_equal(again.weights[0], model.weights[0])
 
 
+class Zeros(io.RawIOBase):
+    """A file of zeros, which takes no memory."""
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        buffer[:] = bytes(len(buffer))
+        return len(buffer)
+
+
+def large(name, size, kind=tarfile.REGTYPE):
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info
+
+
+def reads_at_most(monkeypatch, size):
+    """Fails if more than `size` bytes of a gzip file are decompressed."""
+    read = gzip.GzipFile.read
+
+    def counted(self, *arguments):
+        assert self.tell() <= size
+        return read(self, *arguments)
+
+    monkeypatch.setattr(gzip.GzipFile, "read", counted)
+
+
+@pytest.mark.parametrize("info, message", [
+    (large("albert_tiny/optimizer.bin", 8 << 20), "has the member albert_tiny/optimizer.bin of 8,388,608 bytes, with "
+                                                  "which it has more than the 1,048,576 bytes that a model in"),
+    (large("././@LongLink", 8 << 20, tarfile.GNUTYPE_LONGNAME), "has a header of 8,388,608 bytes"),
+    (large("pax", 8 << 20, tarfile.XHDTYPE), "has a header of 8,388,608 bytes"),
+    (large("sparse", 1, tarfile.GNUTYPE_SPARSE), "has the member sparse, which is neither a file nor a directory")],
+    ids=["not needed", "long name", "pax", "sparse"])
+def test_what_no_model_needs_is_not_decompressed_without_a_limit(tmp_path, temporary, monkeypatch, info, message):
+    saved_tiny(tmp_path)
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as file:
+        for name in ("albert_config.json", "model.ckpt-best.index", "model.ckpt-best.data-00000-of-00001"):
+            file.add(tmp_path / name, f"albert_tiny/{name}")
+        file.addfile(info, io.BufferedReader(Zeros()))
+    monkeypatch.setattr(archive, "_ALWAYS_ALLOWED_BYTES", 1 << 20)
+    reads_at_most(monkeypatch, 1 << 20)
+    with pytest.raises(ValueError, match=f"bomb.tar.gz {message}.*: nothing was unpacked"):
+        open_source(str(tmp_path / "bomb.tar.gz"))
+    assert not files_in(temporary)
+
+
+def test_zeros_after_the_end_of_an_archive_are_not_decompressed_without_a_limit(tmp_path, monkeypatch):
+    saved_tiny(tmp_path / "albert_tiny")
+    with gzip.open(tmp_path / "bomb.tar.gz", "wb") as file:
+        file.write(tar_of(tmp_path / "albert_tiny") + bytes(8 << 20))
+    monkeypatch.setattr(archive, "_ALWAYS_ALLOWED_BYTES", 1 << 20)
+    reads_at_most(monkeypatch, 3 << 20)
+    with pytest.raises(ValueError, match="bomb.tar.gz has more than 1,048,576 bytes, most of them after its end mark"):
+        open_source(str(tmp_path / "bomb.tar.gz"))
+
+
+def test_members_that_no_model_needs_are_skipped_up_to_the_limit(tmp_path):
+    model = saved_tiny(tmp_path)
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
+        for name in ("albert_config.json", "model.ckpt-best.index", "model.ckpt-best.data-00000-of-00001"):
+            file.add(tmp_path / name, f"albert_tiny/{name}")
+        file.addfile(large("albert_tiny/optimizer.bin", 10 << 20), io.BufferedReader(Zeros()))
+    again = albert_tf.from_pretrained(str(tmp_path / "model.tar.gz"))
+    np.testing.assert_array_equal(again.weights[0], model.weights[0])
+
+
+def test_a_damaged_member_is_named_once_and_with_its_archive(tmp_path):
+    saved_tiny(tmp_path)
+    (tmp_path / "model.ckpt-best.index").write_bytes(b"")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
+        for name in ("albert_config.json", "model.ckpt-best.index"):
+            file.add(tmp_path / name, f"albert_tiny/{name}")
+    with pytest.raises(ValueError, match=f"^{tmp_path}/model.tar.gz/albert_tiny/model.ckpt-best cannot be read"):
+        open_source(str(tmp_path / "model.tar.gz"))
+
+
 def test_unpacked_files_of_a_killed_process_are_removed(tmp_path, temporary):
     left = pathlib.Path(temporary_path(str(temporary / "albert_tf")))
     left.mkdir()

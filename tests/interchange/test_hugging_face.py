@@ -231,6 +231,14 @@ def test_labels_that_are_not_numbered_are_refused(tmp_path):
         open_source(str(folder))
 
 
+def test_a_label_with_a_line_break_is_refused(tmp_path):
+    _, folder = folder_of(tmp_path, "token_classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(dict(config, id2label={"0": "O", "1": "B-\nplace", "2": "I-place"})))
+    with pytest.raises(ValueError, match=r"config.json: a name in id2label must not have a line break. Received: 'B-"):
+        open_source(str(folder))
+
+
 @pytest.mark.parametrize("num_labels, problem_type", [(1, "regression"), (2, None)])
 def test_a_regression_is_written_as_one(tmp_path, num_labels, problem_type):
     """Without problem_type, the pipeline of transformers applies a sigmoid to a single output."""

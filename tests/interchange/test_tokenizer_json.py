@@ -1,10 +1,15 @@
 """The vocabulary of a folder that transformers 5 has saved, which has tokenizer.json and no vocabulary file."""
 
 import json
+import shutil
 
 import pytest
 
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.conversion import save
+from albert_tf.interchange.from_pretrained import tokenizer_from_pretrained
 from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks
@@ -37,6 +42,21 @@ def test_the_lines_of_a_wordpiece_vocabulary_are_in_the_order_of_their_ids(golde
     assert vocabulary.do_lower_case and not vocabulary.spm_model_file
     with open(vocabulary.vocab_file, encoding="utf-8") as file:
         assert file.read() == (golden / "wordpiece/vocab.txt").read_text("utf-8")
+
+
+@pytest.mark.parametrize("in_an_archive", [False, True])
+def test_a_vocabulary_without_special_tokens_is_named_as_tokenizer_json(tmp_path, in_an_archive):
+    folder = tmp_path / "model"
+    save(AlbertModel(AlbertConfig(vocab_size=2, embedding_size=4, hidden_size=8, num_hidden_layers=1,
+                                  num_attention_heads=2, intermediate_size=8, max_position_embeddings=4)),
+         str(folder), "hugging_face")
+    model = dict(type="Unigram", unk_id=0, vocab=[["<unk>", 0.0], ["a", -1.0]])
+    (folder / "tokenizer.json").write_text(json.dumps(dict(model=model, added_tokens=[], normalizer=None)))
+    path = shutil.make_archive(str(folder), "gztar", tmp_path, "model") if in_an_archive else str(folder)
+    with pytest.raises(ValueError) as error:
+        tokenizer_from_pretrained(path)
+    inside = f"{path}/model" if in_an_archive else path
+    assert str(error.value).startswith((f"{path}/tokenizer.json has no [", f"{inside}/tokenizer.json has no ["))
 
 
 def test_a_folder_without_the_file_has_no_vocabulary(tmp_path):

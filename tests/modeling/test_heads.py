@@ -171,6 +171,12 @@ def test_names_of_labels_are_as_many_as_labels(tiny_config):
         AlbertTokenClassifier(tiny_config, 2, label_names=["O", "B-place", "I-place"])
 
 
+@pytest.mark.parametrize("name", ["B-\nplace", "B-place\r"])
+def test_a_label_whose_name_could_not_be_stored_as_a_line_is_refused(tiny_config, name):
+    with pytest.raises(ValueError, match="a name in label_names must not have a line break. Received: 'B-"):
+        AlbertTokenClassifier(tiny_config, 2, label_names=["O", name])
+
+
 def test_the_heads_drop_out_in_training_only(tiny_config, tiny_batch):
     batch = dict(tiny_batch, p_mask=np.zeros([3, 12], np.int32), start_positions=np.zeros([3], np.int32))
     for model, output in ((AlbertClassifier(tiny_config, 2, classifier_dropout_prob=0.5), "logits"),

@@ -1,7 +1,14 @@
 """Checkpoints are complete or do not exist, and a damaged one is skipped."""
 
+import concurrent.futures
+import contextlib
 import json
 import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +16,9 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.temporary_files import temporary_path
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_by_step, saved_step
+from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
@@ -180,15 +189,88 @@ def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
         new_run(run)[1].restore_latest()
 
 
-def test_partial_files_of_a_killed_run_are_not_a_checkpoint_and_are_removed(run):
-    (run / ".writing.model.ckpt-15.data-00000-of-00001").write_bytes(b"half")
-    (run / ".writing.model.ckpt-15_temp").mkdir()
+def test_partial_files_of_a_killed_run_are_not_a_checkpoint_and_are_removed_by_the_next_save(run):
+    left = run / os.path.basename(temporary_path(str(run / "model.ckpt-15")))
+    (left / "model.ckpt-15_temp").mkdir(parents=True)
+    (left / "model.ckpt-15.data-00000-of-00001").write_bytes(b"half")
     (run / "model.ckpt-15.data-00000-of-00001").write_bytes(b"renamed before its index")
     trainer, checkpoints = new_run(run)
     assert checkpoints.restore_latest() == 10
-    assert not [name for name in os.listdir(run) if name.startswith(".writing")]
+    assert left.exists()  # a process that only reads removes nothing
     save_at(trainer, checkpoints, 15)
+    assert not left.exists()
     assert new_run(run)[1].restore_latest() == 15
+
+
+@pytest.mark.parametrize("save", [lambda checkpoints: checkpoints.save(15), Checkpoints.save_best],
+                         ids=["step", "best"])
+def test_a_checkpoint_whose_temporary_files_are_gone_is_an_error(run, monkeypatch, save):
+    trainer, checkpoints = new_run(run)
+    write = checkpoints._checkpoint.write
+
+    def write_and_lose(prefix):
+        write(prefix)
+        shutil.rmtree(os.path.dirname(prefix))
+
+    before = sorted(os.listdir(run))
+    monkeypatch.setattr(checkpoints._checkpoint, "write", write_and_lose)
+    with pytest.raises(OSError, match="model.ckpt-(15|best) was not saved, since another program has removed"):
+        save(checkpoints)
+    assert sorted(os.listdir(run)) == before
+    assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
+
+
+def evaluate_until_trained(directory):
+    """Evaluates all checkpoints of a directory, as --do_eval does, until its training has ended."""
+    while not os.path.exists(os.path.join(directory, "trained")):
+        trainer, checkpoints = new_run(directory)
+        evaluator = Evaluator(directory, lambda w=trainer.model.w: dict(accuracy=float(w[0])), "accuracy",
+                              checkpoints.save_best)
+        evaluator.evaluate_saved(lambda prefix, step, checkpoints=checkpoints: checkpoints.restore(prefix))
+
+
+@contextlib.contextmanager
+def in_a_thread(directory):
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        evaluations = threads.submit(evaluate_until_trained, directory)
+        yield lambda: not evaluations.done()
+        evaluations.result()
+
+
+@contextlib.contextmanager
+def in_a_process(directory):
+    path = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2])]
+    program = (f"import sys; sys.path[:0] = {path}; from test_checkpoints import evaluate_until_trained; "
+               f"evaluate_until_trained({directory!r})")
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as evaluations:
+        yield lambda: evaluations.poll() is None
+        assert evaluations.communicate(timeout=100) and evaluations.returncode == 0
+
+
+@pytest.mark.parametrize("evaluating, last_step", [
+    pytest.param(in_a_thread, 31, id="in_a_thread"),
+    pytest.param(in_a_process, 101, id="in_a_process", marks=pytest.mark.long)])
+def test_training_saves_all_of_its_checkpoints_while_others_evaluate_them(tmp_path, evaluating, last_step):
+    trainer, checkpoints = new_run(tmp_path)
+    save_at(trainer, checkpoints, 1)
+    with evaluating(str(tmp_path)) as is_running:
+        try:
+            while is_running() and not (tmp_path / "eval_history.jsonl").exists():
+                time.sleep(0.01)
+            for step in range(2, last_step + 1):
+                save_at(trainer, checkpoints, step)
+                checkpoints.save_best()
+                assert saved_step(str(tmp_path / f"model.ckpt-{step}")) == step
+            assert is_running()
+        finally:
+            (tmp_path / "trained").touch()
+    kept = [f"model.ckpt-{step}" for step in range(last_step - 4, last_step + 1)]
+    assert [os.path.basename(prefix) for prefix in numbered(str(tmp_path))] == kept
+    for name in (*kept, "model.ckpt-best"):
+        again, checkpoints = new_run(tmp_path)
+        step = checkpoints.restore(str(tmp_path / name))
+        assert again.model.w[0] == step
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_a_failed_save_leaves_nothing_behind(run, monkeypatch):

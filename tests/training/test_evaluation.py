@@ -6,7 +6,8 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.evaluation import Evaluator, best_value, read_history
+from albert_tf.training.checkpoints import saved_step
+from albert_tf.training.evaluation import Evaluator, best_of, best_value, read_history
 
 
 @pytest.fixture
@@ -36,6 +37,39 @@ def test_a_step_that_is_evaluated_again_replaces_its_row(run, tmp_path):
     evaluate(5, 0.3)
     evaluate(5, 0.3)
     assert best == [5, 5] and len(read_history(str(tmp_path), "accuracy")) == 1
+
+
+def test_equal_results_are_ordered_by_their_loss(tmp_path):
+    best = []
+    for step, loss in [(5, 6.16), (10, 6.04), (15, 6.1), (20, 6.04)]:
+        evaluator = Evaluator(str(tmp_path), lambda loss=loss: dict(accuracy=0.0662, loss=loss), "accuracy",
+                              lambda step=step: best.append(step), patience=2)
+        evaluator(step)
+    assert best == [5, 10] and evaluator.best_step == 10
+    assert evaluator.patience_is_over
+
+
+def test_results_that_are_not_numbers_are_worse_than_any(run, tmp_path):
+    evaluate, best = run
+    for step, accuracy in [(5, float("nan")), (10, 0.25), (15, float("nan"))]:
+        evaluate(step, accuracy)
+    assert best == [5, 10]
+    assert best_of([dict(accuracy=0.5, loss=float("nan")), dict(accuracy=0.5, loss=9.0)], "accuracy")["loss"] == 9.0
+    (tmp_path / "best_trial.txt").write_text("4:4:nan\n")
+    assert best_value(str(tmp_path)) == float("-inf")
+
+
+def test_patience_counts_only_evaluations_of_later_steps_than_the_best(run, tmp_path):
+    evaluate, _ = run
+    for step, accuracy in [(20, 0.9), (5, 0.1), (10, 0.2), (15, 0.3)]:  # an evaluation has added the earlier steps
+        evaluate(step, accuracy)
+    evaluator = Evaluator(str(tmp_path), lambda: dict(accuracy=0.4, loss=1.0), "accuracy", print, patience=2)
+    assert not evaluator.patience_is_over
+    evaluator(25)
+    assert not evaluator.patience_is_over
+    evaluator(30)
+    assert evaluator.patience_is_over
+    assert [row["global_step"] for row in read_history(str(tmp_path), "accuracy")] == [5, 10, 15, 20, 25, 30]
 
 
 def test_a_directory_of_another_task_is_refused(run, tmp_path):
@@ -134,6 +168,29 @@ def test_a_checkpoint_that_cannot_be_loaded_is_skipped_by_name(tmp_path, caplog)
     for name in ("model.ckpt-4", "model.ckpt-best"):
         assert f"{tmp_path}/{name} is damaged; it is not evaluated" in caplog.text
     assert saved_run.history() == {2: 0.5, 6: 0.6}
+
+
+def test_a_best_checkpoint_that_a_training_saves_meanwhile_is_kept_and_its_results_are_not_mistaken(tmp_path, caplog):
+    accuracies = {2: 0.4, 4: 0.9, 6: 0.8}
+    saved_run = SavedRun(tmp_path, accuracies)
+    saved_run.remove("model.ckpt-4")  # so that only model.ckpt-best has its step
+    load = saved_run.load
+
+    def load_while_training(prefix, step):
+        if step == 2:
+            load(None, 8)
+            saved_run._save("model.ckpt-best")
+            saved_run.remove("model.ckpt-6")  # the oldest one that training has kept
+        if not list(tmp_path.glob(f"{pathlib.Path(prefix).name}.index")):
+            raise ValueError(f"no such checkpoint: {prefix}")
+        load(prefix, step)
+
+    saved_run.load = load_while_training
+    assert saved_run.evaluate_saved(accuracies) == []
+    assert saved_step(str(tmp_path / "model.ckpt-best")) == 8
+    assert "model.ckpt-best was replaced meanwhile by a training of the same run; it is not evaluated" in caplog.text
+    assert "model.ckpt-best was saved meanwhile by a training of the same run, and is kept" in caplog.text
+    assert saved_run.history() == {2: 0.4}
 
 
 @pytest.mark.parametrize("accuracies", [{2: 0.4}, {}], ids=["damaged", "none"])

@@ -80,13 +80,8 @@ def summary(statistics: collections.Counter) -> str:
 def _working_directory(output_file: str) -> Iterator[str]:
     """A temporary folder: next to the output, where disk space is expected, or the system's if the output is remote."""
     directory = os.path.dirname(local_place(output_file))
-    with temporary_folder(os.path.join(directory, "create_pretraining_data")) as work:
-        try:
-            yield work
-        except OSError as error:
-            if error.errno and not error.filename:
-                error.filename = os.path.dirname(work) or os.curdir  # the error of a full disk has no path
-            raise
+    with temporary_folder(os.path.join(directory, "create_pretraining_data"), output=directory or os.curdir) as work:
+        yield work
 
 
 def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:

@@ -9,6 +9,7 @@ from typing import Iterator
 
 from albert_tf.data.records import all_or_none, check_outputs
 from albert_tf.manifests import move_with_manifest
+from albert_tf.paths import written_path
 from albert_tf.temporary_files import temporary_folder
 
 # The number of outputs that are renamed at the same time. On an object store, each takes a few tenths of a second.
@@ -18,11 +19,12 @@ _RENAMING_THREADS = 16
 @contextlib.contextmanager
 def temporary_shards(output_files: list[str]) -> Iterator[list[str]]:
     """Yields a temporary path for each output, in a temporary folder next to it."""
+    directories = [os.path.dirname(written_path(path)) for path in output_files]
     with contextlib.ExitStack() as stack:
-        folders = {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data")))
-                   for directory in dict.fromkeys(map(os.path.dirname, output_files))}
-        yield [os.path.join(folders[os.path.dirname(path)], f"shard-{number:06d}")
-               for number, path in enumerate(output_files)]
+        folders = {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data"),
+                                                                   output=directory or os.curdir))
+                   for directory in dict.fromkeys(directories)}
+        yield [os.path.join(folders[directory], f"shard-{number:06d}") for number, directory in enumerate(directories)]
 
 
 def move_shards(shard_files: list[str], output_files: list[str], counts: list[int], made_from: dict) -> None:

@@ -9,6 +9,7 @@ from typing import Sequence
 from absl import logging
 
 from albert_tf.config import AlbertConfig
+from albert_tf.files import check_one_line
 from albert_tf.interchange.heads import HEADS, Head
 from albert_tf.json_files import read_json_object
 
@@ -55,13 +56,15 @@ def read_label_names(folder: str) -> tuple[str, ...] | None:
     """The names of a classifier's labels in config.json; None if they are LABEL_0, LABEL_1, ... or missing.
 
     Raises:
-      ValueError: the labels are not numbered from 0.
+      ValueError: the labels are not numbered from 0, or a name has a line break.
     """
     path = os.path.join(folder, CONFIG)
     names = read_json_object(path).get("id2label") or {}
     if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
         raise ValueError(f"{path}: id2label must have a name for each number from 0. Received: {reprlib.repr(names)}")
     ordered = tuple(str(names[str(label)]) for label in range(len(names)))
+    for name in ordered:
+        check_one_line(name, f"{path}: a name in id2label")
     return None if ordered == _numbered(len(ordered)) else ordered
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from albert_tf import keras
@@ -62,9 +63,13 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     write_input_settings(settings, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     _save_vocabulary(vocabulary, folder, settings.max_seq_length)
-    with written_locally(os.path.join(folder, WEIGHTS)) as temporary:
+    path = os.path.join(folder, WEIGHTS)
+    with written_locally(path) as temporary:
         mode = os.stat(temporary).st_mode
-        save_file(tensors, temporary, metadata={"format": "pt"})
+        try:
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # also of a full disk
+            raise OSError(f"{path}: {error}") from error
         os.chmod(temporary, mode)  # safetensors 0.8 writes files that only their owner can read
 
 
