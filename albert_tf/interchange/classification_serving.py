@@ -21,8 +21,9 @@ def export_classification(
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
     outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
     if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
-    each probability. For regression, probabilities and predictions are the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is split into
-    windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
+    each probability. For regression, probabilities and predictions are the score. If a threshold is set, it is another
+    output, float32 [batch]. With windows, raw text is split into windows, and a tf.Example has max_windows rows. The
+    signature for token ids takes rows of a single window.
 
     Args:
       export_dir: folder of the SavedModel.

@@ -57,12 +57,15 @@ class Connection(H11Protocol):
     def resume_writing(self) -> None:
         """Ends the deadline of an answer."""
         super().resume_writing()
-        self._sending = _cancelled(self._sending)
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the deadlines."""
         super().connection_lost(exc)
-        self._receiving, self._sending = _cancelled(self._receiving), _cancelled(self._sending)
+        for timer in filter(None, (self._receiving, self._sending)):
+            timer.cancel()
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP, or has two lengths, in JSON like every error."""
@@ -74,11 +77,8 @@ class Connection(H11Protocol):
     def _set_deadline(self) -> None:
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and not cycle.more_body:  # the request has been received
-            self._receiving = _cancelled(self._receiving)
+            if self._receiving is not None:
+                self._receiving.cancel()
+                self._receiving = None
         elif self._receiving is None and not self.transport.is_closing():
             self._receiving = self.loop.call_later(self._seconds, self.transport.abort)
-
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()

@@ -47,7 +47,7 @@ class ModelServer:
                           max_connections=max_connections, num_connections=self._num_connections)
         connection = functools.partial(Connection, seconds, 2 * max_connections)
         self._server = uvicorn.Server(uvicorn.Config(
-            app, loop="asyncio", http=connection, ws="none", lifespan="off",  # type: ignore[arg-type]
+            app, loop="asyncio", http=connection, ws="none", lifespan="off",
             log_config=None, log_level="critical", access_log=False, proxy_headers=False, server_header=False,
             timeout_keep_alive=seconds))
 
