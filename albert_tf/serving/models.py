@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
@@ -169,8 +170,10 @@ def _of_texts(
     def run(columns: Columns) -> dict[str, np.ndarray]:
         first, *others = ([text.decode("utf-8", "replace") for text in columns[name]] for name in names)
         inputs = tokenizer(first, others[0] if others else None, max_seq_length=max_seq_length)
+        length = inputs["input_ids"].shape[1]
+        padding = min(bucket for bucket in bucket_lengths(max_seq_length) if bucket >= length) - length  # few shapes
         return {name: value.numpy() for name, value in function(
-            {name: tf.constant(array) for name, array in inputs.items()}).items()}
+            {name: tf.constant(np.pad(array, [(0, 0), (0, padding)])) for name, array in inputs.items()}).items()}
 
     return Signature({name: InputSpec("string", (None,)) for name in names}, run, view,
                      outputs={name: OutputSpec("float32", (None, size)) for name, size in sizes.items()})

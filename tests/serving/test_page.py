@@ -48,8 +48,9 @@ MODELS = [
         texts("text_a"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1),
                                               labels=encoded(["good"])[0]), "classify"))),
     ServedModel("named", "an export with all names", dict(serving_default=Signature(
-        texts("text_b", "text_a"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1), labels=encoded(
-            ["good"])[0], label_names=encoded(["bad", "good"])), "classify"))),
+        texts("text_b", "text_a"), lambda columns: dict(
+            probabilities=array([0.1, 0.9]), predictions=array(1), labels=encoded(["good"])[0],
+            label_names=encoded(["bad", "good"])), "classify"))),
     ServedModel("race", "choices", dict(serving_default=Signature(
         dict(texts("context", "question"), options=InputSpec("string", (None, 3))),
         lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
@@ -116,8 +117,8 @@ def test_classes_choices_and_tags(page):
 
 def test_a_classifier_asks_for_one_text_and_for_a_second_if_wanted(page):
     page.click("named")
-    fields = "[...document.querySelectorAll('#form textarea')]"
-    assert page.script(f"return {fields}.filter((field) => field.checkVisibility()).map((field) => field.name)") == ["text_a"]
+    assert page.script("""return [...document.querySelectorAll("#form textarea")]
+        .filter((field) => field.checkVisibility()).map((field) => field.name)""") == ["text_a"]
     assert '"text_b"' not in page.script("return document.getElementById('request').textContent")
     page.script("document.querySelector('#form details').open = true")
     page.fill("text_b", "second")
