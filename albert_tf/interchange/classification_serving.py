@@ -19,10 +19,11 @@ def export_classification(
     """Writes a SavedModel that labels texts (see export_model for the signatures).
 
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
-    outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and
-    labels, string [batch], its name, if the model has label names. For regression, probabilities and predictions are
-    the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is split into
-    windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
+    outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
+    if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
+    each probability. For regression, probabilities and predictions are the score. If a threshold is set, it is another
+    output, float32 [batch]. With windows, raw text is split into windows, and a tf.Example has max_windows rows. The
+    signature for token ids takes rows of a single window.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -44,7 +45,9 @@ def export_classification(
         else:
             served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
             if model.label_names:
-                served["labels"] = tf.gather(tf.constant(model.label_names), served["predictions"])
+                names = tf.constant(model.label_names)
+                served["labels"] = tf.gather(names, served["predictions"])
+                served["label_names"] = tf.tile(names[None], [tf.shape(logits)[0], 1])
         if threshold is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
         return served
@@ -56,4 +59,5 @@ def export_classification(
 
     features = sequence_features(max_seq_length, windows.max_windows)
     text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
-    export_model(export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    export_model(export_dir, model, tokenizer, features, outputs, text_inputs, pack,
+                 label_names=None if is_regression else model.label_names)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+import tempfile
 from typing import Callable, Mapping, Sequence
 
 import tensorflow as tf
@@ -14,8 +16,10 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.files import folder_written_whole
 from albert_tf.interchange.served_weights import made_once
+from albert_tf.interchange.settings import LABEL_NAMES
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
@@ -47,6 +51,7 @@ def export_model(
     pack: Callable[..., dict],
     answer: Callable[[dict, dict, dict], dict] | None = None,
     more_texts: Mapping[str, TextSignature] | None = None,
+    label_names: Sequence[str] | None = None,
 ) -> None:
     """Writes a SavedModel with three signatures, and those of `more_texts`:
 
@@ -54,7 +59,7 @@ def export_model(
       ids               an int32 tensor [batch, length] for each name in features; any length up to the model's limit
       examples          serialized tf.Examples with the features, string [batch], as in the release
 
-    The vocabulary is among its assets.
+    The vocabulary is among its assets, and so are the names of the labels if there are any (label_names.txt).
 
     Args:
       export_dir: folder of the SavedModel. An earlier export is replaced.
@@ -70,6 +75,7 @@ def export_model(
       answer: function of (texts by name, the result of `pack`, the result of `outputs`) that returns the outputs for
         raw text, if they differ from those for ids: for example a part of the input text. None: they do not differ.
       more_texts: further signatures that take strings, by name.
+      label_names: the names of the labels, in the order of the probabilities; None if they have no names.
 
     Raises:
       ValueError: there is something at export_dir that is not an earlier export.
@@ -110,8 +116,23 @@ def export_model(
             EXAMPLES: graph(from_examples, example_spec),
         }
         module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
-    with folder_written_whole(export_dir) as temporary:
+    with folder_written_whole(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
+        if label_names:
+            module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
         tf.saved_model.save(module, temporary, signatures)
+
+
+def exported_label_names(path: str) -> tuple[str, ...]:
+    """The names of the labels of an exported model, in the order of the probabilities; none if it has no names."""
+    file = os.path.join(path, "assets", LABEL_NAMES)
+    return tuple(read_lines(file)) if tf.io.gfile.exists(file) else ()
+
+
+def _label_file(folder: str, label_names: Sequence[str]) -> str:
+    path = os.path.join(folder, LABEL_NAMES)
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"{name}\n" for name in label_names)
+    return path
 
 
 def graph(function: Callable, *specs, **named_specs):

@@ -62,7 +62,7 @@ def export_tagging(
                  sequence_features(options.max_seq_length),
                  lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
                  dict(text=[None]), pack_text, answer_text,
-                 {WORDS: TextSignature(dict(words=[None, None]), pack, answer)})
+                 {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.label_names)
 
 
 def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.data.tagging_features import TaggingFeatureOptions
 from albert_tf.interchange.choice_serving import export_multiple_choice
@@ -23,6 +24,7 @@ from albert_tf.interchange.heads import head_of
 from albert_tf.interchange.hub.reading import is_hub_module
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.sentence_serving import export_sentence_encoder
+from albert_tf.interchange.serving import exported_label_names
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.interchange.tagging_serving import export_tagging
@@ -30,7 +32,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.serving.signatures import Columns, InputSpec, ServedModel, Signature
+from albert_tf.serving.signatures import Columns, InputSpec, OutputSpec, ServedModel, Signature
 from albert_tf.tasks.layer_distances import layer_distances
 from albert_tf.tasks.squad_answers import AnswerOptions
 from albert_tf.text.tokenization import FullTokenizer
@@ -63,15 +65,16 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
             export(os.path.join(folder, "served"), built, tokenizer)
-            signatures.update(_signatures(os.path.join(folder, "served"), tuple(source.settings.label_names or ())))
+            signatures.update(_signatures(os.path.join(folder, "served")))
     encoder = getattr(built, "albert", built)
     if isinstance(built, AlbertPretrainer) and not any("seq_relationship" in name for name in report.not_restored):
         signatures[SENTENCE_ORDER] = _of_texts(
             ("text_a", "text_b"), tokenizer, built.config.max_position_embeddings, SENTENCE_ORDER,
-            functools.partial(_sentence_order, built))
+            functools.partial(_sentence_order, built), dict(probabilities=2))
     if isinstance(encoder, AlbertModel):
         signatures[LAYER_DISTANCES] = _of_texts(("text",), tokenizer, built.config.max_position_embeddings,
-                                                LAYER_DISTANCES, functools.partial(layer_distances, encoder))
+                                                LAYER_DISTANCES, functools.partial(layer_distances, encoder),
+                                                dict.fromkeys(("distances", "angles"), built.config.num_hidden_layers))
     config = built.config
     description = (f"{head_of(built).name.replace('_', ' ')} from {source.path}: {config.num_hidden_layers} layers, "
                    f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
@@ -158,21 +161,25 @@ def _sentence_order(model: AlbertPretrainer, inputs: dict) -> dict[str, tf.Tenso
 
 
 def _of_texts(
-    names: tuple[str, ...], tokenizer: FullTokenizer, max_seq_length: int, view: str, outputs: Callable[[dict], dict]
+    names: tuple[str, ...], tokenizer: FullTokenizer, max_seq_length: int, view: str, outputs: Callable[[dict], dict],
+    sizes: Mapping[str, int],
 ) -> Signature:
-    """Makes a signature for one text or two from a function of the model's inputs."""
+    """Makes a signature for one text or two from a function of the model's inputs, whose outputs are [batch, size]."""
     function = tf.function(outputs, autograph=False, reduce_retracing=True)
 
     def run(columns: Columns) -> dict[str, np.ndarray]:
         first, *others = ([text.decode("utf-8", "replace") for text in columns[name]] for name in names)
         inputs = tokenizer(first, others[0] if others else None, max_seq_length=max_seq_length)
+        length = inputs["input_ids"].shape[1]
+        padding = min(bucket for bucket in bucket_lengths(max_seq_length) if bucket >= length) - length  # few shapes
         return {name: value.numpy() for name, value in function(
-            {name: tf.constant(array) for name, array in inputs.items()}).items()}
+            {name: tf.constant(np.pad(array, [(0, 0), (0, padding)])) for name, array in inputs.items()}).items()}
 
-    return Signature({name: InputSpec("string", (None,)) for name in names}, run, view)
+    return Signature({name: InputSpec("string", (None,)) for name in names}, run, view,
+                     outputs={name: OutputSpec("float32", (None, size)) for name, size in sizes.items()})
 
 
-def _signatures(path: str, labels: tuple[str, ...] = ()) -> dict[str, Signature]:
+def _signatures(path: str) -> dict[str, Signature]:
     import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 
     try:
@@ -182,6 +189,7 @@ def _signatures(path: str, labels: tuple[str, ...] = ()) -> dict[str, Signature]
         raise ValueError(_reason(path) or f"{path} cannot be loaded as a SavedModel: {error}") from error
     if not signatures:
         raise ValueError(f"{path} is a SavedModel without signatures")
+    labels = exported_label_names(path)
     return {name: _signature(loaded, function, labels) for name, function in signatures.items()}
 
 
@@ -202,7 +210,7 @@ def _reason(path: str) -> str | None:
 
 def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
     """A signature of a SavedModel. It keeps a reference to the loaded object, which owns the variables."""
-    specs = function.structured_input_signature[1]
+    specs = dict(sorted(function.structured_input_signature[1].items()))  # TensorFlow 2.15 has them in any order
     view = _view(set(specs), set(function.structured_outputs))
 
     def run(columns: Columns, loaded=loaded) -> dict[str, np.ndarray]:
@@ -215,7 +223,9 @@ def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
     inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), "" if name == "text_b" else None)
               for name, spec in specs.items()}
     row = functools.partial(_without_empty, "tags") if set(specs) == {"words"} else _ROWS.get(view, dict)
-    return Signature(inputs, run, view, row, labels)
+    outputs = {name: OutputSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
+               for name, spec in sorted(function.structured_outputs.items())}
+    return Signature(inputs, run, view, row, labels, outputs)
 
 
 def _view(inputs: set[str], outputs: set[str]) -> str:

@@ -3,8 +3,8 @@
     {"signature_name": "serving_default", "instances": [{"text": "..."}, {"text": "..."}]}  ->  {"predictions": [...]}
     {"inputs": {"text": ["...", "..."]}}                                                    ->  {"outputs": ...}
 
-If a signature has a single input, its values may be sent without its name; a single output is returned without its
-name. A text can be {"b64": "..."}, bytes in base 64.
+If a signature has a single required input, its values may be sent without its name; a single output is returned
+without its name. A text can be {"b64": "..."}, bytes in base 64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import reprlib
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -42,24 +42,44 @@ def read_request(body: bytes) -> PredictRequest:
     Raises:
       ValueError: it is not a JSON object of the form above.
     """
+    request, name = read_object(body, _KEYS)
+    if ("instances" in request) == ("inputs" in request):
+        raise ValueError('the body must have either "instances" or "inputs"')
+    rows = rows_of(request, "instances") if "instances" in request else None
+    return PredictRequest(name, rows, request.get("inputs"))
+
+
+def read_object(body: bytes, keys: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Reads a JSON object that may have these keys. Returns it and the name of the signature.
+
+    Raises:
+      ValueError: it is not such an object.
+    """
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from error
     if not isinstance(request, dict):
         raise ValueError(f"the body must be a JSON object. Received: {reprlib.repr(request)}")
-    unknown = [key for key in request if key not in _KEYS]
+    unknown = [key for key in request if key not in keys]
     if unknown:
-        raise ValueError(f"the body may have {', '.join(_KEYS)}. Received: {reprlib.repr(unknown[0])}")
-    if ("instances" in request) == ("inputs" in request):
-        raise ValueError('the body must have either "instances" or "inputs"')
-    rows = request.get("instances")
-    if rows is not None and not (isinstance(rows, list) and rows):
-        raise ValueError(f'"instances" must be a list with at least one value. Received: {reprlib.repr(rows)}')
+        raise ValueError(f"the body may have {', '.join(keys)}. Received: {reprlib.repr(unknown[0])}")
     name = request.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(name, str):
         raise ValueError(f'"signature_name" must be a string. Received: {reprlib.repr(name)}')
-    return PredictRequest(name, rows, request.get("inputs"))
+    return request, name
+
+
+def rows_of(request: dict[str, Any], key: str) -> list:
+    """The list of rows at a key.
+
+    Raises:
+      ValueError: it is no list, or empty.
+    """
+    rows = request.get(key)
+    if not (isinstance(rows, list) and rows):
+        raise ValueError(f'"{key}" must be a list with at least one value. Received: {reprlib.repr(rows)}')
+    return rows
 
 
 def input_arrays(request: PredictRequest, signature: Signature, max_rows: int) -> Columns:
@@ -96,8 +116,8 @@ def response(request: PredictRequest, rows: list[dict[str, np.ndarray]]) -> dict
 
 
 def _from_rows(rows: list, signature: Signature) -> dict[str, list]:
-    if len(signature.inputs) == 1:
-        name, = signature.inputs
+    name = _only_required(signature)
+    if name is not None:
         rows = [row if isinstance(row, dict) and "b64" not in row else {name: row} for row in rows]
     for row in rows:
         if not isinstance(row, dict):
@@ -110,8 +130,9 @@ def _from_rows(rows: list, signature: Signature) -> dict[str, list]:
 
 def _from_columns(request: PredictRequest, signature: Signature) -> dict[str, list]:
     columns = request.columns
-    if len(signature.inputs) == 1 and not (isinstance(columns, dict) and "b64" not in columns):
-        columns = {next(iter(signature.inputs)): columns}
+    name = _only_required(signature)
+    if name is not None and not (isinstance(columns, dict) and "b64" not in columns):
+        columns = {name: columns}
     if not isinstance(columns, dict):
         raise ValueError(f'"inputs" must be an object with {", ".join(signature.inputs)}. '
                          f"Received: {reprlib.repr(columns)}")
@@ -120,6 +141,12 @@ def _from_columns(request: PredictRequest, signature: Signature) -> dict[str, li
         if not isinstance(column, list):
             raise ValueError(f"{name} must be a list with a value for each row. Received: {reprlib.repr(column)}")
     return dict(columns)
+
+
+def _only_required(signature: Signature) -> str | None:
+    """The name of the input that must be sent; None if there are several."""
+    names = [name for name, spec in signature.inputs.items() if spec.default is None]
+    return names[0] if len(names) == 1 else None
 
 
 def _check_names(values: Mapping, signature: Signature) -> None:

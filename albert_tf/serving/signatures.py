@@ -26,6 +26,18 @@ class InputSpec(NamedTuple):
     default: Any = None
 
 
+class OutputSpec(NamedTuple):
+    """An output of a signature.
+
+    Args:
+      dtype: "string", or the name of a NumPy type.
+      shape: the shape, with the batch first; None in it for any size, and None for any shape.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+
 @dataclasses.dataclass(frozen=True)
 class Signature:
     """A function that a model serves.
@@ -35,8 +47,9 @@ class Signature:
       run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
       view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag",
         "layer_distances" or, for anything else, "json".
-      labels: names of the labels of a classifier, for the page; empty if they have no names.
       row: function that is applied to each row of the outputs, to remove padding that depends on the rest of the batch.
+      labels: names of the labels, in the order of the probabilities; empty if they have no names.
+      outputs: the specs of the outputs, by name; empty if they are unknown.
     """
 
     inputs: Mapping[str, InputSpec]
@@ -44,6 +57,7 @@ class Signature:
     view: str = "json"
     row: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = dict
     labels: tuple[str, ...] = ()
+    outputs: Mapping[str, OutputSpec] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from albert_tf.serving.server import ModelServer
 def running(models, **options):
     """Yields a ModelServer that answers requests."""
     server = ModelServer(models, **options)
-    thread = threading.Thread(target=server.serve_forever, kwargs=dict(poll_interval=0.01))
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         yield server

@@ -1,5 +1,6 @@
 """Served checkpoints and SavedModels: the signatures of each head, and the same predictions as the library's."""
 
+import http.client
 import json
 import re
 import signal
@@ -79,9 +80,18 @@ def with_settings(config, sentence_pieces, tmp_path):
 
 
 def predict(server, name, **body):
-    request = urllib.request.Request(f"{server.url}v1/models/{name}:predict", json.dumps(body).encode())
+    return post(server, f"{name}:predict", **body)["predictions"]
+
+
+def post(server, path, **body):
+    request = urllib.request.Request(f"{server.url}v1/models/{path}", json.dumps(body).encode())
     with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)["predictions"]
+        return json.load(response)
+
+
+def described(server, path):
+    with urllib.request.urlopen(f"{server.url}v1/models/{path}", timeout=60) as response:
+        return json.load(response)
 
 
 def test_a_pretrained_model_fills_masks_and_knows_the_order(served, sentence_pieces):
@@ -144,8 +154,50 @@ def test_a_classifier_with_names_answers_with_the_name_of_the_label(config, sent
     save(model, str(tmp_path / "films"), "tf1", VocabularyFiles.of(sentence_pieces))
     with running([model_of_source("films", open_source(str(tmp_path / "films")))]) as server:
         answer, = predict(server, "films", instances=[dict(text_a="the name")])
-    assert set(answer) == {"probabilities", "predictions", "labels"}
-    assert answer["labels"] == ("bad", "good")[answer["predictions"]]
+    assert set(answer) == {"probabilities", "predictions", "labels", "label_names"}
+    assert answer["labels"] == ("bad", "good")[answer["predictions"]] and answer["label_names"] == ["bad", "good"]
+
+
+def test_the_names_of_all_labels_are_in_the_export_and_in_every_answer(config, sentence_pieces, tmp_path):
+    """In its assets, for any program, and in the outputs; serve.py finds them there."""
+    names = ("licence", "ä b", "other")
+    model = AlbertClassifier(config.replace(initializer_range=0.5), 3, label_names=names)
+    export_classification(str(tmp_path / "topics" / "1"), model, sentence_pieces, 12, has_pairs=False)
+    assert (tmp_path / "topics/1/assets/label_names.txt").read_text(encoding="utf-8").splitlines() == list(names)
+    served_model = model_of_saved_model("topics", str(tmp_path / "topics"))
+    with running([served_model]) as server:
+        texts = ["the name", "a file"]
+        answers = predict(server, "topics", instances=texts)
+        assert [answer["label_names"] for answer in answers] == [list(names)] * 2
+        assert described(server, "topics")["signatures"]["serving_default"]["labels"] == list(names)
+        assert described(server, "topics/metadata")["labels"]["serving_default"] == list(names)
+        results = post(server, "topics:classify", examples=[dict(text_a=text) for text in texts])["results"]
+        assert results == [[list(pair) for pair in zip(names, answer["probabilities"])] for answer in answers]
+
+
+def test_a_tagger_exports_its_tags(config, sentence_pieces, tmp_path):
+    model = head_named("token_classifier").model(config, num_labels=2, label_names=("O", "B-PER"))
+    save(model, str(tmp_path / "tagger"), "tf1", VocabularyFiles.of(sentence_pieces))
+    served_model = model_of_source("tagger", open_source(str(tmp_path / "tagger")))
+    assert served_model.signatures["serving_default"].labels == ("O", "B-PER")
+
+
+def test_a_classifier_of_single_texts_takes_plain_texts_and_asks_for_the_first_text_first(served):
+    _, served_model, _ = served("classifier")
+    assert list(served_model.signatures["serving_default"].inputs) == ["text_a", "text_b"]
+    with running([served_model]) as server:
+        assert predict(server, "classifier", instances=["the name"]) == predict(
+            server, "classifier", instances=[dict(text_a="the name")])
+
+
+def test_metadata_has_the_shapes_of_the_graph(served):
+    with running([served("pretrainer")[1]]) as server:
+        signatures = described(server, "pretrainer/metadata")["metadata"]["signature_def"]["signature_def"]
+    assert set(signatures) == {"serving_default", "ids", "examples", "sentence_order", "layer_distances"}
+    shapes = {name: [size["size"] for size in output["tensor_shape"]["dim"]]
+              for signature in (signatures["serving_default"], signatures["layer_distances"])
+              for name, output in signature["outputs"].items()}
+    assert shapes["distances"] == ["-1", "2"] and shapes["pieces"] == ["-1", "-1", "3"]
 
 
 def test_the_latest_of_numbered_versions_is_served(tmp_path):
@@ -327,6 +379,23 @@ def test_the_script_serves_until_it_is_interrupted(served):
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
+def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, number, status):
+    flags = dict(init_checkpoint=served("encoder")[2], port=0, predict_batch_size=1, max_body_bytes=10_000_000)
+    with script_process.start("serve.py", flags, merged=True) as process:
+        url = process.wait_for("Ctrl-C ends").split("open ")[-1].split()[0]
+        connections = [http.client.HTTPConnection(url.split("/")[2], timeout=60) for _ in range(4)]
+        body = json.dumps(dict(signature_name="layer_distances", instances=["the name of the file"] * 200))
+        for connection in connections:
+            connection.request("POST", "/v1/models/encoder:predict", body)
+        with urllib.request.urlopen(url + "v1/models", timeout=60):  # the requests before it have been received
+            process.send_signal(number)
+        for connection in connections:
+            assert len(json.loads(connection.getresponse().read())["predictions"]) == 200
+        process.communicate()
+        assert process.returncode == status
 
 
 def test_a_port_that_is_taken_is_named(served):

@@ -47,6 +47,10 @@ MODELS = [
     ServedModel("exported", "a SavedModel", dict(serving_default=Signature(
         texts("text_a"), lambda columns: dict(probabilities=array([0.1, 0.9]), predictions=array(1),
                                               labels=encoded(["good"])[0]), "classify"))),
+    ServedModel("named", "an export with all names", dict(serving_default=Signature(
+        texts("text_b", "text_a"), lambda columns: dict(
+            probabilities=array([0.1, 0.9]), predictions=array(1), labels=encoded(["good"])[0],
+            label_names=encoded(["bad", "good"])), "classify"))),
     ServedModel("race", "choices", dict(serving_default=Signature(
         dict(texts("context", "question"), options=InputSpec("string", (None, 3))),
         lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
@@ -59,7 +63,7 @@ MODELS = [
 def page():
     with browser() as page, running(MODELS) as server:
         page.open(server.url)
-        page.wait_for("return document.querySelectorAll('#models button').length === 6")
+        page.wait_for("return document.querySelectorAll('#models button').length === 7")
         yield page
 
 
@@ -104,10 +108,21 @@ def test_the_signatures_of_a_model_are_tabs(page):
 def test_classes_choices_and_tags(page):
     assert ask(page, "films", "Classify", text_a="fine").split("\n") == ["bad", "10.0 %", "good", "90.0 %"]
     assert ask(page, "exported", "Classify", text_a="fine").split("\n") == ["Label 0", "10.0 %", "good", "90.0 %"]
+    assert ask(page, "named", "Classify", text_a="fine").split("\n") == ["bad", "10.0 %", "good", "90.0 %"]
     assert ask(page, "race", "Choose", options="a boat\n\na kettle").split("\n") == [
         "a boat", "25.0 %", "a kettle", "75.0 %"]
     assert ask(page, "tags", "Tag", text="Ada <i>!") == "AdaB-PER <i>!"
     assert page.script("return document.querySelector('#result mark').textContent") == "Ada"
+
+
+def test_a_classifier_asks_for_one_text_and_for_a_second_if_wanted(page):
+    page.click("named")
+    assert page.script("""return [...document.querySelectorAll("#form textarea")]
+        .filter((field) => field.checkVisibility()).map((field) => field.name)""") == ["text_a"]
+    assert '"text_b"' not in page.script("return document.getElementById('request').textContent")
+    page.script("document.querySelector('#form details').open = true")
+    page.fill("text_b", "second")
+    assert '"text_b": "second"' in page.script("return document.getElementById('request').textContent")
 
 
 def test_an_error_is_shown_in_one_line_until_the_next_answer(page):
@@ -163,6 +178,6 @@ def luminance(color):
 
 def test_the_page_raises_no_errors(page):
     page.script("location.reload()")
-    page.wait_for("return document.querySelectorAll('#models button').length === 6")
+    page.wait_for("return document.querySelectorAll('#models button').length === 7")
     # A refused request is logged by the browser itself.
     assert [error for error in page.errors() if "status of 400" not in error] == []

@@ -130,3 +130,73 @@ def test_an_output_that_has_no_row_for_each_instance_is_an_error(outputs):
     with pytest.raises(ValueError, match="output 'y' cannot be divided among the instances of a request: its shape is"):
         batcher.submit(signature, dict(x=np.array([1, 2]))).result(60)
     batcher.close()
+
+
+class TextRecorder:
+    """A signature that records the texts of its batches, and waits in the first one until `go` is set."""
+
+    def __init__(self):
+        self.batches, self.started, self.go = [], threading.Event(), threading.Event()
+        self.signature = Signature(dict(text=InputSpec("string", (None,))), self.run)
+
+    def run(self, columns):
+        self.batches.append(columns["text"].tolist())
+        self.started.set()
+        assert self.go.wait(60)
+        return dict(y=columns["text"])
+
+    def submit(self, batcher, *texts):
+        column = np.empty(len(texts), object)
+        column[:] = texts
+        return batcher.submit(self.signature, dict(text=column))
+
+
+@pytest.fixture
+def texts():
+    return TextRecorder()
+
+
+def test_a_batch_has_texts_of_similar_length(texts):
+    batcher = Batcher(batch_size=4)
+    short, long = b"s" * 50, b"l" * 1000
+    futures = [texts.submit(batcher, short)]
+    assert texts.started.wait(60)
+    futures += [texts.submit(batcher, text) for text in (long, short, long)] + [texts.submit(batcher, short, long)]
+    texts.go.set()
+    assert [[row["y"] for row in future.result(60)] for future in futures] == [
+        [short], [long], [short], [long], [short, long]]
+    assert texts.batches == [[short], [long] * 3, [short] * 2]
+    batcher.close()
+
+
+def test_requests_take_turns(texts):
+    batcher = Batcher(batch_size=2)
+    large = texts.submit(batcher, *[b"large"] * 6)
+    assert texts.started.wait(60)
+    small = texts.submit(batcher, *[b"small"] * 2)
+    texts.go.set()
+    assert len(small.result(60)) == 2 and len(large.result(60)) == 6
+    assert [batch[0] for batch in texts.batches] == [b"large", b"large", b"small", b"large"] or [
+        batch[0] for batch in texts.batches] == [b"large", b"small", b"large", b"large"]
+    batcher.close()
+
+
+def test_a_request_that_is_taken_back_gets_no_further_batch(texts):
+    batcher = Batcher(batch_size=2)
+    large = texts.submit(batcher, *[b"large"] * 100)
+    assert texts.started.wait(60)
+    assert large.cancel()
+    texts.go.set()
+    assert len(texts.submit(batcher, b"small").result(60)) == 1
+    assert len(texts.batches) == 2
+    batcher.close()
+
+
+def test_batches_have_a_few_sizes(texts):
+    """TensorFlow keeps memory for each shape that it has met."""
+    batcher = Batcher(batch_size=16)
+    texts.go.set()
+    for size in range(1, 40):
+        assert len(texts.submit(batcher, *[b"a"] * size).result(60)) == size
+    assert {len(batch) for batch in texts.batches} == {1, 2, 3, 4, 6, 8, 12, 16}
+    batcher.close()

@@ -32,6 +32,11 @@ def test_an_optional_input_has_its_default():
     assert arrays(PAIR, inputs=dict(text_a=["a", "b"])) == dict(text_a=[b"a", b"b"], text_b=[b"", b""])
 
 
+def test_the_name_of_the_only_required_input_may_be_left_out():
+    assert arrays(PAIR, instances=["a", "b"]) == dict(text_a=[b"a", b"b"], text_b=[b"", b""])
+    assert arrays(PAIR, inputs=["a"]) == dict(text_a=[b"a"], text_b=[b""])
+
+
 def test_nested_values_and_numbers():
     assert arrays(CHOICES, instances=[dict(question="q", options=["é", ""])]) == dict(
         question=[b"q"], options=[["é".encode(), b""]])
@@ -54,7 +59,7 @@ def test_nested_values_and_numbers():
     (TEXT, dict(inputs="a"), "must be a list"),
     (PAIR, dict(instances=[dict(text_b="b")]), "text_a is missing: the signature takes text_a, text_b"),
     (PAIR, dict(instances=[dict(text_a="a", text_c="b")]), "there is no input 'text_c'"),
-    (PAIR, dict(instances=["a"]), "each instance must be an object"),
+    (CHOICES, dict(instances=["a"]), "each instance must be an object"),
     (PAIR, dict(inputs=dict(text_a=["a"], text_b=["b", "c"])), "the same number of rows"),
     (CHOICES, dict(instances=[dict(question="q", options=["a"])]), r"the shape \[any, 2\]. Received: \[1, 1\]"),
     (IDS, dict(instances=[[1], [2, 3]]), "lists of one length"),

@@ -20,8 +20,9 @@ const VIEWS = {
       if (prediction.probabilities.length === 1) {
         add(result, "p", `Score: ${prediction.probabilities[0].toFixed(3)}`);
       } else {
+        const names = prediction.label_names || labels || [];
         prediction.probabilities.forEach((probability, label) =>
-          bar(result, (labels || [])[label] || (label === prediction.predictions && prediction.labels) || `Label ${label}`,
+          bar(result, names[label] || (label === prediction.predictions && prediction.labels) || `Label ${label}`,
               probability));
       }
     },
@@ -157,12 +158,15 @@ function chooseSignature(name) {
   at("views").hidden = titles.length < 2;
   const form = at("form");
   form.replaceChildren();
-  for (const [input, spec] of Object.entries(state.model.signatures[name].inputs)) {
+  for (const [input, spec] of orderedInputs()) {
     const [title, example, tag = "textarea"] = currentView().fields[input] || [`${input}, as JSON`, "[]"];
-    const label = add(form, "label", title);
+    const parent = spec.optional ? add(form, "details") : form;  // one text is asked for, and a second one if wanted
+    if (spec.optional) add(parent, "summary", title);
+    const label = add(parent, "label", spec.optional ? "" : title);
     const field = add(label, tag);
     field.name = input;
     field.value = example;
+    field.ariaLabel = title;
     field.required = !spec.optional && tag === "input";
     field.addEventListener("input", showRequest);
   }
@@ -174,6 +178,13 @@ function chooseSignature(name) {
   showRequest();
 }
 
+// The inputs of the signature in the order of the view's fields.
+function orderedInputs() {
+  const fields = Object.keys(currentView().fields);
+  const inputs = Object.entries(state.model.signatures[state.signature].inputs);
+  return inputs.sort(([a], [b]) => fields.indexOf(a) - fields.indexOf(b));
+}
+
 function currentView() {
   return VIEWS[state.model.signatures[state.signature].view];
 }
@@ -181,7 +192,8 @@ function currentView() {
 function currentValues() {
   const view = currentView();
   const inputs = state.model.signatures[state.signature].inputs;
-  const fields = Object.fromEntries(new FormData(at("form")));
+  const given = [...new FormData(at("form"))].filter(([input, text]) => !(inputs[input].optional && text === ""));
+  const fields = Object.fromEntries(given);
   if (view === VIEWS.json) {
     return Object.fromEntries(Object.entries(fields).map(([key, text]) => [key, JSON.parse(text)]));
   }
