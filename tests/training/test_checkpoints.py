@@ -35,6 +35,7 @@ def new_run(directory, size=1000, loss_scaling=False, **arguments):
 
 
 def save_at(trainer, checkpoints, step):
+    trainer.optimizer.build(trainer.model.trainable_variables)  # as the first step does
     trainer.optimizer.iterations.assign(step)
     trainer.model.w.assign(tf.fill(trainer.model.w.shape, float(step)))
     checkpoints.save(step)
