@@ -318,9 +318,9 @@ class FineTuning:
         return served
 
     def _config_of(self, path: str) -> AlbertConfig:
-        """The config of weights that predict. That of the initial weights is the user's."""
-        of_path = None if path == self.options.init_checkpoint else self._weights.config(path)
-        return of_path or self._config
+        """The config of weights that predict. If these are the initial weights, it is the user's."""
+        is_initial = path == self.options.init_checkpoint and path not in self.options.ensemble_checkpoints
+        return (None if is_initial else self._weights.config(path)) or self._config
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self.strategy, batch_size, self.options.buckets,
