@@ -48,8 +48,9 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
                       "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
                       "no run.")
     flags.DEFINE_integer("max_seq_length", max_seq_length,
-                         "Largest number of tokens of an input sequence, including special tokens. If the flag is not "
-                         "set, a run in --output_dir keeps the length that it was trained with, and a new run has the "
+                         "Largest number of tokens of an input sequence, including special tokens. A run in "
+                         "--output_dir that is not trained further keeps the length that it was trained with. If the "
+                         "flag is not set, a run that is continued keeps its length too, and a new run has the "
                          "default, or the model's max_position_embeddings if that is smaller.",
                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "

@@ -67,7 +67,7 @@ def test_the_command_line_and_then_a_recipe_have_precedence(trained, tmp_path):
 
 def test_a_run_that_predicts_keeps_its_length_and_says_so(trained, caplog):
     assert length_of(output_dir=trained, max_seq_length=16, do_predict=True) == 24
-    assert f"max_seq_length is 24 in the run and 16 in --max_seq_length: the run in --output_dir={trained}" in caplog.text
+    assert "max_seq_length is 24 in the run and 16 in --max_seq_length: the run in --output_dir=" in caplog.text
 
 
 def test_weights_that_predict_keep_their_length_and_weights_that_a_run_starts_from_do_not(trained, tmp_path):
