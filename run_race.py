@@ -56,8 +56,8 @@ flags.DEFINE_enum("predict_split", "test", SPLITS, "The split that --do_predict 
 flags.DEFINE_bool("high_only", False, "Whether to use only RACE's questions for high schools.")
 flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions for middle schools.")
 flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. If there "
-                     "are more, only the last tokens are kept. If the flag is not set, a run in --output_dir keeps its own.",
-                     *bounds.SEQ_LENGTH)
+                     "are more, only the last tokens are kept. If the flag is not set, a run in --output_dir keeps its "
+                     "own.", *bounds.SEQ_LENGTH)
 define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 tuning.define_step_flags(train_step=12000, warmup_step=1000)
 shared.define_export_flags()

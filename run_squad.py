@@ -59,8 +59,8 @@ flags.DEFINE_string("predict_feature_left_file", None, "Path of a JSON-lines fil
                     "and the text offsets of their tokens, from which answers are extracted. Default: a file next to "
                     "--predict_feature_file.")
 flags.DEFINE_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the start of "
-                     "the next. Default: that of the run in --output_dir, or 128, or the pieces of a window if they are "
-                     "fewer.", *bounds.SEQ_LENGTH)
+                     "the next. Default: that of the run in --output_dir, or 128, or the pieces of a window if they "
+                     "are fewer.", *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are truncated. "
                      "If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
 flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not "
