@@ -12,6 +12,7 @@ another meaning; evaluation, prediction and export use the run's value and log a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -128,7 +129,7 @@ class ResolvedModel:
         Raises:
           ValueError: there is no model, or its config cannot be read.
         """
-        config = self.run.config if self.run else self._new_config()
+        config = self._run_config or self._new_config()
         return config if self.is_kept else config.replace(**self.request.dropout)
 
     @functools.cached_property
@@ -220,21 +221,23 @@ class ResolvedModel:
         return build(self.initial, model, self.config if self.request.config_file else None, **arguments)
 
     def _open_run(self, path: str) -> Source:
-        """The run's checkpoint. To continue a run, a damaged checkpoint is not an error yet: an earlier one may do."""
+        """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
         directory = os.path.dirname(path)
-        prefixes = [path, *reversed(numbered(directory))] if self.request.do_train else [path]
-        for prefix in prefixes:
-            try:
+        for prefix in (path, *reversed(numbered(directory))):
+            with contextlib.suppress(ValueError):
                 return self.open(prefix)
-            except ValueError:
-                if not self.request.do_train:
-                    raise
         return Source(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
             os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory), settings_in(directory))
 
+    @functools.cached_property
+    def _run_config(self) -> AlbertConfig | None:
+        """The config of the run; None if there is no run, or a run without a config."""
+        has_config = self.run and tf.io.gfile.exists(os.path.join(os.path.dirname(self.run.path), CONFIG_NAME))
+        return self.run.config if self.run and has_config else None
+
     def _new_config(self) -> AlbertConfig:
         """The config of the flags or the stored weights."""
-        request, stored = self.request, self.stored
+        request, stored = self.request, self.initial or self.run if self.run else self.stored
         if request.config_file:
             config = AlbertConfig.from_file_or_preset(request.config_file)
         elif stored:
@@ -270,9 +273,9 @@ class ResolvedModel:
     def _config_difference(self) -> str | None:
         """In which values the config of the flags differs from that of the run; None if it does not."""
         request = self.request
-        if self.run is None:
+        of_run = self._run_config
+        if of_run is None:
             return None
-        of_run = self.run.config
         flag, config = "--unshare_layers", of_run if request.unshare_layers else None
         if request.config_file:
             flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(request.config_file)

@@ -143,18 +143,14 @@ class Checkpoints:
                              "model of the run")
 
     def _check_variables(self, reader) -> None:
-        """Raises ValueError if a checkpoint has not exactly the variables of the model and the optimizer.
-
-        The slots of the optimizer are made by the first step, so a checkpoint of step 0 may lack them.
-        """
+        """Raises ValueError if a checkpoint has not exactly the variables of the model and the optimizer's slots."""
         model = self._checkpoint.model
         stored, slots = _stored_variables(reader.get_variable_to_shape_map())
         ours = {variable.name.split(":")[0] for variable in model.weights}
         trained = {variable.name.split(":")[0] for variable in model.trainable_weights}
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
-        is_new = not slots and reader.has_tensor(_STEP) and not reader.get_tensor(_STEP)
         missing, unknown = ours - stored, stored - ours
-        if not (missing or unknown or is_new):
+        if not (missing or unknown):
             missing, unknown = wanted_slots - slots, slots - wanted_slots
         if missing or unknown:
             parts = [f"{text} {_some_of(names)}" for text, names in (("it lacks", missing), (
