@@ -143,13 +143,17 @@ class Checkpoints:
                              "model of the run")
 
     def _check_variables(self, reader) -> None:
-        """Raises ValueError if a checkpoint has not exactly the variables of the model and the optimizer's slots."""
+        """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that were trained.
+
+        Variables without slots, such as the counter in a TF-Hub module, are no weights of a model.
+        """
         model = self._checkpoint.model
         stored, slots = _stored_variables(reader.get_variable_to_shape_map())
         ours = {variable.name.split(":")[0] for variable in model.weights}
         trained = {variable.name.split(":")[0] for variable in model.trainable_weights}
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
-        missing, unknown = ours - stored, stored - ours
+        missing = ours - stored
+        unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
         if not (missing or unknown):
             missing, unknown = wanted_slots - slots, slots - wanted_slots
         if missing or unknown:
