@@ -44,11 +44,12 @@ def main():
     path, output_dir = model_flags.starting_point(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are required")
-    config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    selected = model_flags.resolve()
+    config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
-    convert(model_flags.weights_reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
-            **model_flags.pooling_arguments(FLAGS.model))
+    convert(selected.reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
+            **model_flags.pooling_arguments(selected, FLAGS.model))
 
 
 if __name__ == "__main__":

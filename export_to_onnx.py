@@ -36,7 +36,8 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 def main():
     check_directory(FLAGS.output_dir)
-    model = model_flags.pretrained(FLAGS.model, **model_flags.pooling_arguments(FLAGS.model))
+    selected = model_flags.resolve()
+    model = selected.pretrained(FLAGS.model, **model_flags.pooling_arguments(selected, FLAGS.model))
     check_packages()
     for precision in FLAGS.precision:
         content = to_onnx(model, precision)

@@ -36,7 +36,8 @@ FLAGS = flags.FLAGS
 
 def main():
     check_directory(FLAGS.output_dir)
-    model = model_flags.pretrained(FLAGS.model, **model_flags.pooling_arguments(FLAGS.model))
+    selected = model_flags.resolve()
+    model = selected.pretrained(FLAGS.model, **model_flags.pooling_arguments(selected, FLAGS.model))
     model_flags.check_length(FLAGS.max_seq_length, model.config)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:

@@ -69,10 +69,11 @@ def main():
     lines = [] if pipeline_options else list(read_lines(FLAGS.input_file))
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
-    pooling = dataclasses.asdict(model_flags.sentence_pooling(default="pooler"))
-    model = model_flags.pretrained("sentence_encoder", **pooling)
+    selected = model_flags.resolve()
+    pooling = dataclasses.asdict(model_flags.sentence_pooling(selected, default="pooler"))
+    model = selected.pretrained("sentence_encoder", **pooling)
     model_flags.check_length(FLAGS.max_seq_length, model.config)
-    tokenizer = model_flags.vocabulary().tokenizer(model.config)
+    tokenizer = selected.vocabulary.tokenizer(model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
     made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))
     if pipeline_options:

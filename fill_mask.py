@@ -37,8 +37,9 @@ def main():
     for text in FLAGS.text or ():
         check_characters(text, "--text")
     check_export(FLAGS.export_dir)
-    model = model_flags.pretrained_masked_lm()
-    tokenizer = model_flags.vocabulary().tokenizer(model.config)
+    selected = model_flags.resolve()
+    model = selected.pretrained_masked_lm()
+    tokenizer = selected.vocabulary.tokenizer(model.config)
     model_flags.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,

@@ -60,7 +60,8 @@ def main():
     lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
-    tokenizer, model = model_flags.vocabulary().tokenizer(), model_flags.pretrained("encoder")
+    selected = model_flags.resolve()
+    tokenizer, model = selected.vocabulary.tokenizer(), selected.pretrained("encoder")
     name, *other_names = names_of([model_flags.starting_point(), *FLAGS.compare_with])
     rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
     for other_name, path in zip(other_names, FLAGS.compare_with):

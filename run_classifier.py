@@ -25,6 +25,7 @@ from albert_tf.data.task_config import load_task_config
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.classification_serving import export_classification
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks import glue_metrics
@@ -65,8 +66,9 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `task` and `finetuning` are made from several flags."""
+    """The flags with the same names; `model`, `task` and `finetuning` are made from several flags."""
 
+    model: ResolvedModel
     task: Task
     finetuning: FineTuningOptions
     data_dir: str | None
@@ -83,18 +85,21 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.set_defaults()
+    model = tuning.set_defaults("classifier")
     check_export(FLAGS.export_dir)
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     tuning.check_purpose()
     tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict, "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
-    if FLAGS.long_texts != "truncate":
-        long_texts = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
-    else:
-        long_texts = LongTexts() if FLAGS["long_texts"].present else model_flags.settings_to_follow().long_texts
-    return shared.from_flags(Options, task=task, long_texts=long_texts,
+    tuning.check_labels(model, task.labels)
+    requested = None
+    if tuning.requested("long_texts") == "truncate":
+        requested = LongTexts()
+    elif FLAGS.long_texts != "truncate":
+        requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
+    long_texts = model.setting("long_texts", requested) or LongTexts()
+    return shared.from_flags(Options, model=model, task=task, long_texts=long_texts,
                              cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
@@ -103,19 +108,16 @@ def main():
     options = options_from_flags()
     task = options.task
     strategy = start.set_up()
-    config, vocabulary = model_flags.config(), model_flags.vocabulary()
-    tokenizer = vocabulary.tokenizer(config)
+    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     windows = options.long_texts.windows
     tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, windows)
 
-    def new_task():
+    def new_task(config):
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride)
         return ClassificationTask(model, task.is_regression)
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric=task.metrics[0])
-    if task.labels:
-        tuning.check_labels(finetuning, task.labels)
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, task.metrics[0])
     with chief_first(strategy):
         evaluate = evaluation(task, tables) if options.do_eval else None
         # Raises an error that names the missing checkpoint.
@@ -124,7 +126,7 @@ def main():
     training_table = functools.partial(tables.table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
     data_files = [source.path for split, source in task.sources.items() if split in used]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
+    tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files)
     for each, table in to_predict:
         probabilities = mean_of(finetuning.predict(table), "probabilities")
         if is_chief(strategy):

@@ -27,12 +27,13 @@ from albert_tf.data.pretraining import dynamic_masking, reading
 from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.files import expand_globs
 from albert_tf.finite import define_float
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.settings import Settings, write_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.paths import make_directory
 from albert_tf.tasks.pretraining import PretrainingTask
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.distribution import distributed
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
@@ -81,8 +82,9 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `run` and `trainer` are made from the flags that scripts share."""
+    """The flags with the same names; `model`, `run` and `trainer` are made from the flags that scripts share."""
 
+    model: ResolvedModel
     run: RunOptions
     trainer: TrainerOptions
     init_checkpoint: str | None
@@ -103,7 +105,7 @@ def options_from_flags() -> Options:
     if not (FLAGS.do_train or FLAGS.do_eval):
         raise ValueError("nothing to do: set --do_train or --do_eval")
     return shared.from_flags(
-        Options, run=shared.run_options(), trainer=shared.trainer_options(),
+        Options, model=model_flags.resolve("pretrainer"), run=shared.run_options(), trainer=shared.trainer_options(),
         init_checkpoint=model_flags.starting_point(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
         dynamic_masking=FLAGS.dynamic_masking or FLAGS.masked_lm_budget > 0)
 
@@ -111,8 +113,7 @@ def options_from_flags() -> Options:
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config = model_flags.config()
-    vocabulary = model_flags.starting_vocabulary()
+    config, vocabulary = options.model.config, options.model.vocabulary
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     make_directory(options.run.output_dir)
     model_flags.check_length(options.max_seq_length, config)
@@ -128,7 +129,7 @@ def main():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
 
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        task, _ = model_flags.weights_reader(options.init_from_group0).make(new_task, initial_weights(options))
+        task, _ = options.model.reader(options.init_from_group0).make(new_task, initial_weights(options))
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
@@ -138,19 +139,28 @@ def main():
         return neighbour_baseline(training_files, evaluation_sets[0], options.max_seq_length,
                                   options.max_predictions_per_seq, config.vocab_size) if training_files else None
 
+    evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
+
+    def save_best() -> None:
+        if options.do_train:
+            checkpoints.save_best()
+        elif is_chief(strategy):
+            copy_as_best(evaluated[-1])
+
     evaluator = None
     if options.do_eval:
         evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy, baseline),
-                              task.best_metric, checkpoints.save_best, is_chief(strategy))
+                              task.best_metric, save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
             batches_from = training_batches(options, training_files, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
-                            before_steps=lambda: write_settings(Settings(), config, output_dir, vocabulary))
+                            before_steps=lambda: write_settings(Settings(head="pretrainer"), config, output_dir,
+                                                                         vocabulary))
             if is_chief(strategy):
                 write_card(options, task.model, all_files, evaluator, trained)
         elif options.do_eval:
-            evaluate_checkpoints(options, checkpoints, evaluator)
+            evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
 
 
 def write_card(
@@ -227,15 +237,23 @@ def evaluate(
     return results
 
 
-def evaluate_checkpoints(options: Options, checkpoints, evaluator) -> None:
+def evaluate_checkpoints(options: Options, checkpoints, evaluator, evaluated: list[str]) -> None:
     """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none.
+
+    Args:
+      options, checkpoints, evaluator: of the run.
+      evaluated: the prefixes of the checkpoints that were loaded, to which this function adds.
 
     Raises:
       ValueError: there is no checkpoint, or none can be read.
     """
     output_dir = options.run.output_dir
     if best_or_latest(output_dir):
-        evaluator.evaluate_saved(lambda prefix, step: checkpoints.restore(prefix))
+        def load(prefix: str, step: int) -> None:
+            checkpoints.restore(prefix)
+            evaluated.append(prefix)
+
+        evaluator.evaluate_saved(load)
     elif not options.init_checkpoint:
         raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
     else:

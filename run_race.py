@@ -26,6 +26,7 @@ from albert_tf.data.race import NUM_CHOICES
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
 from albert_tf.interchange.choice_serving import export_multiple_choice
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks import choice_answers
 from albert_tf.tasks.classification import ClassificationTask
@@ -55,7 +56,8 @@ flags.DEFINE_enum("predict_split", "test", SPLITS, "The split that --do_predict 
 flags.DEFINE_bool("high_only", False, "Whether to use only RACE's questions for high schools.")
 flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions for middle schools.")
 flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. If there "
-                     "are more, only the last tokens are kept.", *bounds.SEQ_LENGTH)
+                     "are more, only the last tokens are kept. If the flag is not set, a run in --output_dir keeps its "
+                     "own.", *bounds.SEQ_LENGTH)
 define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 tuning.define_step_flags(train_step=12000, warmup_step=1000)
 shared.define_export_flags()
@@ -64,8 +66,9 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `finetuning` is made from the flags that all fine-tuning scripts share."""
+    """The flags with the same names; `model` and `finetuning` are made from flags that fine-tuning scripts share."""
 
+    model: ResolvedModel
     finetuning: FineTuningOptions
     data_dir: str | None
     data_format: str
@@ -86,35 +89,37 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.set_defaults()
+    model = tuning.set_defaults("multiple_choice")
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
     tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format == "jsonl",
                           "RACE, or the .jsonl files")
-    return shared.from_flags(Options, cached_dir=tuning.cached_dir(),
+    max_qa_length = model.setting("max_qa_length", tuning.requested("max_qa_length")) or FLAGS.max_qa_length
+    return shared.from_flags(Options, model=model, max_qa_length=max_qa_length, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config, vocabulary = model_flags.config(), model_flags.vocabulary()
-    tokenizer = vocabulary.tokenizer(config)
+    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
                           options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
-    stored = model_flags.settings_to_follow().num_choices
+    stored = options.model.settings.num_choices
     num_choices = stored or (tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES)
 
-    def new_task():
+    def new_task(config):
         return ClassificationTask(AlbertMultipleChoice(config, options.dropout_prob, num_choices))
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, choice_answers.BEST_METRIC)
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task,
+                                       choice_answers.BEST_METRIC)
     with chief_first(strategy):
         evaluate = evaluation(options, tables) if options.do_eval else None
         to_predict = tables.table(options.predict_split, options.predict_file) if options.do_predict else None
     training_table = functools.partial(tables.table, "train", options.train_file) if options.do_train else None
     data_files = [tables.name_of(split) for split in ["train"] * options.do_train + ["dev"] * options.do_eval]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
+    tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files,
+                              dict(max_qa_length=options.max_qa_length))
     if to_predict is not None:
         probabilities = mean_of(finetuning.predict(to_predict), "probabilities")
         if is_chief(strategy):

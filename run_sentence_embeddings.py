@@ -27,7 +27,9 @@ from albert_tf.data.task_config import load_task_config
 from albert_tf.data.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.interchange.sentence_serving import export_sentence_encoder
+from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.glue_answers import write_answers
 from albert_tf.tasks.glue_metrics import correlations
@@ -64,8 +66,13 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `finetuning` has those of all tasks; `scored` is STS-B or --task_config."""
+    """The flags with the same names; `model`, `pooling` and `finetuning` are made from several flags.
 
+    `scored` is STS-B or --task_config.
+    """
+
+    model: ResolvedModel
+    pooling: SentencePooling
     finetuning: FineTuningOptions
     scored: Task
     objective: str
@@ -82,7 +89,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.set_defaults()
+    model = tuning.set_defaults("sentence_encoder")
     if FLAGS.objective != "sts" and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     check_export(FLAGS.export_dir)
@@ -91,31 +98,31 @@ def options_from_flags() -> Options:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
     tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
-    return shared.from_flags(Options, scored=scored, cached_dir=tuning.cached_dir(),
+    pooling = model_flags.sentence_pooling(model)
+    return shared.from_flags(Options, model=model, pooling=pooling, scored=scored, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config, vocabulary = model_flags.config(), model_flags.vocabulary()
+    config = options.model.config
     if options.do_train and options.objective == "simcse":
         config = with_dropout(config)
-    pooling = model_flags.sentence_pooling()
-    tokenizer = vocabulary.tokenizer(config)
+    tokenizer = options.model.vocabulary.tokenizer(config)
     tables = PairTables(tokenizer, options.max_seq_length, options.cached_dir)
 
-    def new_task():
-        model = AlbertSentenceEncoder(config, **dataclasses.asdict(pooling))
+    def new_task(config):
+        model = AlbertSentenceEncoder(config, **dataclasses.asdict(options.pooling))
         objective = "similarity" if options.objective == "sts" else "contrastive"
         return SentenceVectorTask(model, objective, options.temperature)
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="spearman")
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, "spearman", config)
     with chief_first(strategy):
         evaluate = evaluation(options, tables) if options.do_eval else None
         test_table = tables.table(scored_pairs(options, "test"), "test") if options.do_predict else None
     training_table = functools.partial(tables.table, training_pairs(options), "train") if options.do_train else None
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files(options))
+    tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files(options))
     if test_table is not None:
         cosines = mean_of(finetuning.predict(test_table), "cosine")
         if is_chief(strategy):

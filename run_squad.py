@@ -26,6 +26,7 @@ from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
@@ -58,9 +59,10 @@ flags.DEFINE_string("predict_feature_left_file", None, "Path of a JSON-lines fil
                     "and the text offsets of their tokens, from which answers are extracted. Default: a file next to "
                     "--predict_feature_file.")
 flags.DEFINE_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the start of "
-                     "the next. Default: 128, or the pieces of a window if they are fewer.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are truncated.",
-                     *bounds.SEQ_LENGTH)
+                     "the next. Default: that of the run in --output_dir, or 128, or the pieces of a window if they "
+                     "are fewer.", *bounds.SEQ_LENGTH)
+flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are truncated. "
+                     "If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
 flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not "
                   "at its answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
 define_float("num_train_epochs", 3.0, "Number of training epochs. The number of steps is this number times questions "
@@ -94,11 +96,12 @@ VERSION_OF_HEAD = {"span": "1.1", "conditional_span": "2.0"}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `features` and `finetuning` have groups of flags.
+    """The flags with the same names; `model`, `features` and `finetuning` have groups of flags.
 
     `complete` fills in the values that depend on the files.
     """
 
+    model: ResolvedModel
     squad_version: str | None
     features: FeatureOptions
     finetuning: FineTuningOptions
@@ -130,16 +133,19 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.set_defaults()
+    model = tuning.set_defaults("span", "conditional_span")
     check_export(FLAGS.export_dir)
     tuning.check_purpose("ask")
-    doc_stride = FLAGS.doc_stride or default_doc_stride(FLAGS.max_seq_length, FLAGS.max_query_length)
+    max_query_length = model.setting("max_query_length", tuning.requested("max_query_length")) or FLAGS.max_query_length
+    doc_stride = (model.setting("doc_stride", tuning.requested("doc_stride"))
+                  or default_doc_stride(FLAGS.max_seq_length, max_query_length))
     train_step = tuning.in_place_of(["num_train_epochs"], "train_step")
     # A recipe's number of warm-up steps belongs to its number of training steps.
     warmup_step = tuning.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
     return shared.from_flags(
-        Options, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
-        features=shared.from_flags(FeatureOptions, is_training=False, doc_stride=doc_stride),
+        Options, model=model, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
+        features=shared.from_flags(FeatureOptions, is_training=False, doc_stride=doc_stride,
+                                   max_query_length=max_query_length),
         finetuning=tuning.finetuning_options(num_train_steps=1, num_warmup_steps=0))  # complete() sets both to train
 
 
@@ -148,23 +154,25 @@ def main():
     files = surveys(options)
     options = complete(options, files)
     strategy = start.set_up()
-    config, vocabulary = model_flags.config(), model_flags.vocabulary()
-    tokenizer = vocabulary.tokenizer(config)
+    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
 
-    def new_task():
+    def new_task(config):
         if options.squad_version == "1.1":
             return task_of(options, AlbertSpan(config))
         return task_of(options, AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
                                                       options.dropout_prob))
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, squad_results.BEST_METRIC)
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, squad_results.BEST_METRIC)
     with chief_first(strategy):
         prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
     is_scored = prediction is not None and prediction.dataset and (options.do_train or options.do_eval)
     evaluate = prediction.evaluate if is_scored else None
     training = functools.partial(training_features, options, files, tokenizer) if options.do_train else None
     used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
-    tuning.train_and_evaluate(finetuning, vocabulary, training, evaluate, [*map(os.path.basename, used)])
+    features = options.features
+    tuning.train_and_evaluate(
+        finetuning, options.model.vocabulary, training, evaluate, [*map(os.path.basename, used)],
+        dict(doc_stride=features.doc_stride, max_query_length=features.max_query_length))
     if options.do_predict:
         result_sets = prediction.result_sets(finetuning.predict)
         if is_chief(strategy):
@@ -214,9 +222,10 @@ def squad_version(options: Options, files: dict[str, Survey]) -> str:
     said = sorted({file.version for file in files.values()})
     if not options.squad_version and len(said) > 1:
         raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
-    version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(model_flags.head_of_weights()))
+    version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(options.model.head or ""))
     if not version:
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
+    options.model.check_head([head for head, of_head in VERSION_OF_HEAD.items() if of_head == version])
     logging.info("SQuAD %s", version)
     return version
 

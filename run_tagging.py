@@ -30,6 +30,7 @@ from albert_tf.data.tagged_text import (
 from albert_tf.data.tagging_features import TaggingFeatureOptions, TaggingTables
 from albert_tf.files import check_export
 from albert_tf.finite import define_float
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.interchange.tagging_serving import export_tagging
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks import tagging_answers
@@ -69,8 +70,9 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `finetuning` has those that all tasks share, `features` those of the features."""
+    """The flags with the same names; `model`, `finetuning` and `features` are made from several flags."""
 
+    model: ResolvedModel
     finetuning: FineTuningOptions
     features: TaggingFeatureOptions
     train_file: str | None
@@ -86,17 +88,16 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    tuning.set_defaults()
+    model = tuning.set_defaults("token_classifier")
     check_export(FLAGS.export_dir)
     tuning.check_purpose()
     for purpose in ("train", "eval", "predict"):
         if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
             raise ValueError(f"--{purpose}_file is missing")
-    label_all_pieces = FLAGS.label_all_pieces
-    if label_all_pieces is None:
-        label_all_pieces = model_flags.settings_to_follow().label_all_pieces
-    features = TaggingFeatureOptions(FLAGS.max_seq_length, FLAGS.doc_stride, label_all_pieces)
-    return shared.from_flags(Options, columns=columns_of(FLAGS.columns), features=features,
+    label_all_pieces = bool(model.setting("label_all_pieces", FLAGS.label_all_pieces))
+    doc_stride = model.setting("doc_stride", tuning.requested("doc_stride")) or 0
+    features = TaggingFeatureOptions(FLAGS.max_seq_length, doc_stride, label_all_pieces)
+    return shared.from_flags(Options, model=model, columns=columns_of(FLAGS.columns), features=features,
                              cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
@@ -124,24 +125,26 @@ class Data:
 def main():
     options = options_from_flags()
     strategy = start.set_up()
-    config, vocabulary, data = model_flags.config(), model_flags.vocabulary(), read_data(options)
-    tokenizer = vocabulary.tokenizer(config)
+    data = read_data(options)
+    tuning.check_labels(options.model, data.label_names)
+    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     warn_of_capitals(data, tokenizer)
     tables = TaggingTables(data.label_names, tokenizer, options.features, options.cached_dir)
 
-    def new_task():
+    def new_task(config):
         return TaggingTask(AlbertTokenClassifier(
             config, len(data.label_names), options.classifier_dropout_prob, data.label_names,
             options.features.label_all_pieces))
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric(data.label_names))
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task,
+                                       best_metric(data.label_names))
     with chief_first(strategy):
         evaluate = evaluation(data, tables) if data.dev else None
         test_table = tables.table(data.test, "test") if data.test else None
-    tuning.check_labels(finetuning, data.label_names)
     training_table = functools.partial(tables.table, data.train, "train") if options.do_train else None
     data_files = [os.path.basename(text.path) for text in (data.train, data.dev) if text]
-    tuning.train_and_evaluate(finetuning, vocabulary, training_table, evaluate, data_files)
+    tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files,
+                              dict(doc_stride=options.features.doc_stride))
     if data.test:
         probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
         if is_chief(strategy):
@@ -155,7 +158,10 @@ def read_data(options: Options) -> Data:
         (options.train_file, True), (options.eval_file, options.do_eval), (options.predict_file, options.do_predict)))
     for text in filter(None, (train, dev)):
         text.check_has_tags()
-    known = label_names([train]) if train else model_flags.label_names()
+    known = label_names([train]) if train else options.model.settings.label_names
+    if known is None:
+        raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, which "
+                         "has all tags, is missing")
     for text in filter(None, (dev, test)):
         unknown = sorted(set(label_names([text])) - set(known))
         if unknown:

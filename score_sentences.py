@@ -98,8 +98,9 @@ def main():
 def score_on_beam(options: Options) -> None:
     from albert_tf.beam import line_models
 
-    model = model_flags.pretrained_masked_lm()
-    tokenizer = model_flags.vocabulary().tokenizer(model.config)
+    selected = model_flags.resolve()
+    model = selected.pretrained_masked_lm()
+    tokenizer = selected.vocabulary.tokenizer(model.config)
     num_lines = line_models.score_lines(
         expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
         options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options)
@@ -136,8 +137,9 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
-    model = model_flags.pretrained_masked_lm()
-    tokenizer = model_flags.vocabulary().tokenizer(model.config)
+    selected = model_flags.resolve()
+    model = selected.pretrained_masked_lm()
+    tokenizer = selected.vocabulary.tokenizer(model.config)
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
                                done)

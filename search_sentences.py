@@ -39,8 +39,9 @@ def main():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = read_lines(FLAGS.input_file)
-    model = model_flags.pretrained("sentence_encoder", **dataclasses.asdict(model_flags.sentence_pooling()))
-    tokenizer = model_flags.vocabulary().tokenizer(model.config)
+    selected = model_flags.resolve()
+    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(model_flags.sentence_pooling(selected)))
+    tokenizer = selected.vocabulary.tokenizer(model.config)
     queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
     results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)
     if not any(results):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import reprlib
-from typing import Sequence
+from typing import Any, Sequence
 
 from albert_tf import bounds
 from albert_tf.json_files import read_json_object
@@ -205,6 +205,21 @@ class AlbertConfig:
         """A copy with other values, which are checked."""
         return dataclasses.replace(self, **changes)
 
+    def differences(self, other: AlbertConfig) -> dict[str, tuple[Any, Any]]:
+        """The hyper-parameters in which two configs compute different outputs, each with both of its values.
+
+        Dropout and initializer_range are not compared: they only matter in training and at its start. Configs that
+        describe the same sharing in other words, as groups or as a strategy, are equal.
+        """
+        if self.in_groups().without_training() == other.in_groups().without_training():
+            return {}
+        ours, theirs = self.without_training().to_dict(), other.without_training().to_dict()
+        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+    def without_training(self) -> AlbertConfig:
+        """A copy without what only matters in training and at its start: no dropout, the usual initializer_range."""
+        return self.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.02)
+
     def in_groups(self) -> AlbertConfig:
         """The same model in the release's terms: if nothing is shared, each layer is a group."""
         if self.cross_layer_sharing != "none":
@@ -257,6 +272,17 @@ def _size(hidden: int, layers: int, dropout: float, **others) -> dict:
     return dict(vocab_size=30000, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
                 intermediate_size=4 * hidden, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
                 **others)
+
+
+def described(differences: dict[str, tuple[Any, Any]], theirs: str, ours: str) -> str:
+    """Differences for a message: "hidden_size is 64 in the run and 128 in --albert_config_file".
+
+    Args:
+      differences: the two values of each name, such as AlbertConfig.differences returns them.
+      theirs, ours: where the first and the second values are.
+    """
+    return ", ".join(f"{name} is {first} in {theirs} and {second} in {ours}"
+                     for name, (first, second) in differences.items())
 
 
 PRESETS = {

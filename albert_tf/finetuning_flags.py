@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Callable, Collection, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 
 import tensorflow as tf
 from absl import flags, logging
@@ -14,12 +14,14 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.flags import command_line, from_flags, run_options, trainer_options
+from albert_tf.interchange.heads import head_of
+from albert_tf.interchange.resolved_model import ResolvedModel
 from albert_tf.interchange.run_card import write_run_card
 from albert_tf.interchange.served_precision import with_precision
 from albert_tf.interchange.settings import LABEL_NAMES, settings_in, settings_of, write_settings
 from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.json_files import read_json_object
-from albert_tf.model_flags import check_length, default_length, settings_of_weights, starting_point, weights_reader
+from albert_tf.model_flags import check_length, default_length, resolve, starting_point
 from albert_tf.paths import make_directory
 from albert_tf.tasks.task import PredictingTask
 from albert_tf.text.packing import SPECIAL_TOKENS
@@ -47,8 +49,9 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
                       "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
                       "no run.")
     flags.DEFINE_integer("max_seq_length", max_seq_length,
-                         "Largest number of tokens of an input sequence, including special tokens. If the flag is not "
-                         "set, a run in --output_dir keeps the length that it was trained with, and a new run has the "
+                         "Largest number of tokens of an input sequence, including special tokens. A run in "
+                         "--output_dir that is not trained further keeps the length that it was trained with. If the "
+                         "flag is not set, a run that is continued keeps its length too, and a new run has the "
                          "default, or the model's max_position_embeddings if that is smaller.",
                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
@@ -69,31 +72,42 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
                       "Default: predictions are those of the run's own checkpoint.")
 
 
-def set_defaults() -> None:
-    """Sets flags that the command line does not set: those of --recipe, and --max_seq_length by the run or the model.
+def set_defaults(*heads: str) -> ResolvedModel:
+    """Sets flags that the command line does not set, and finds the model. A script calls it first.
+
+    The flags are those of --recipe, and --max_seq_length by the run or the model. A run that is evaluated or predicts
+    keeps the length that it was trained with.
+
+    Args:
+      *heads: the names of the script's heads (see resolve).
+
+    Returns:
+      The model.
 
     Raises:
-      ValueError: see apply_recipe; or the model has no config.
+      ValueError: see apply_recipe and resolve.
     """
-    name = "max_seq_length"
-    if name not in apply_recipe() and not FLAGS[name].present:
-        FLAGS.set_default(name, default_length(FLAGS[name].default))
+    apply_recipe()
+    model, name = resolve(*heads), "max_seq_length"
+    if requested(name) is None:
+        FLAGS.set_default(name, default_length(model, FLAGS[name].default))
+    else:
+        FLAGS[name].value = model.setting(name, requested(name))
+    return model
 
 
-def apply_recipe() -> Collection[str]:
-    """Sets the flags that --recipe lists, except those that the command line sets. Returns their names.
+def requested(name: str) -> Any:
+    """The value of a flag that the command line or the recipe sets; None if neither does."""
+    return FLAGS[name].value if FLAGS[name].present or name in _recipe()[1] else None
+
+
+def apply_recipe() -> None:
+    """Sets the flags that --recipe lists, except those that the command line sets.
 
     Raises:
       ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the script.
     """
-    if not FLAGS.recipe:
-        return ()
-    named = RECIPES / f"{FLAGS.recipe.lower()}.json"
-    path = str(named) if named.is_file() else FLAGS.recipe
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
-        raise ValueError(f"no recipe {FLAGS.recipe!r}: expected one of {names}, or the path of a JSON file")
-    values = read_json_object(path)
+    path, values = _recipe()
     for name, value in values.items():
         try:
             if value is None:
@@ -101,7 +115,18 @@ def apply_recipe() -> Collection[str]:
             FLAGS.set_default(name, value)
         except (ValueError, flags.Error) as error:
             raise ValueError(f"{path}: {error}") from error
-    return values.keys()
+
+
+def _recipe() -> tuple[str, dict[str, Any]]:
+    """The path of --recipe and the values of flags in it; empty without a recipe."""
+    if not FLAGS.recipe:
+        return "", {}
+    named = RECIPES / f"{FLAGS.recipe.lower()}.json"
+    path = str(named) if named.is_file() else FLAGS.recipe
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
+        raise ValueError(f"no recipe {FLAGS.recipe!r}: expected one of {names}, or the path of a JSON file")
+    return path, read_json_object(path)
 
 
 def in_place_of(names: Collection[str], replacement: str) -> int | None:
@@ -146,17 +171,23 @@ def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTunin
 
 
 def new_finetuning(
-    options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
-    new_task: Callable[[], PredictingTask], best_metric: str
+    options: FineTuningOptions, strategy: tf.distribute.Strategy, model: ResolvedModel,
+    new_task: Callable[[AlbertConfig], PredictingTask], best_metric: str, config: AlbertConfig | None = None
 ) -> FineTuning:
-    """Makes FineTuning and its directory. The arguments are those of FineTuning.
+    """Makes FineTuning and its directory.
+
+    Args:
+      options, strategy, new_task, best_metric: see FineTuning.
+      model: the result of set_defaults.
+      config: the model's config; None for that of `model`.
 
     Raises:
       ValueError: --max_seq_length is larger than max_position_embeddings.
     """
+    config = config or model.config
     check_length(options.buckets[-1], config)
     make_directory(options.run.output_dir)
-    return FineTuning(options, strategy, config, new_task, weights_reader(), best_metric)
+    return FineTuning(options, strategy, config, new_task, model.reader(), best_metric)
 
 
 def define_step_flags(train_step: int, warmup_step: int) -> None:
@@ -181,30 +212,47 @@ def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
         logging.info("exported to %s", FLAGS.export_dir)
 
 
-def check_labels(runs: FineTuning, names: Sequence[str]) -> None:
+def check_labels(model: ResolvedModel, names: Sequence[str] | None) -> None:
     """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
+
+    Args:
+      model: the result of set_defaults.
+      names: the labels of the task; None for a regression.
 
     Raises:
       ValueError: a run has other labels, or other weights that predict have the same labels in another order.
     """
-    options = runs.options
-    saved = saved_runs(options.run.output_dir)
-    initial = [] if FLAGS.do_train or saved or not options.init_checkpoint else [options.init_checkpoint]
-    for path in (*saved, *options.ensemble_checkpoints, *initial):
-        stored = settings_in(path).label_names if path in saved else settings_of_weights(path).label_names
-        if stored is None or stored == tuple(names):
-            continue
-        place = f" ({LABEL_NAMES})" if path in saved else ""
-        difference = (f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but those of the "
-                      f"task are {', '.join(names)}")
-        if path in saved or sorted(stored) == sorted(names):
+    saved = saved_runs(model.request.output_dir or "")
+    for path in saved:
+        difference = _label_difference(path, settings_in(path).label_names, names, f" ({LABEL_NAMES})")
+        if difference:
             raise ValueError(difference)
-        logging.warning("%s", difference)
+    number = model.run.num_labels() if model.run else None
+    if number and number != (len(names) if names else 1):
+        raise ValueError(f"{model.request.output_dir} has a run with {number} outputs, but the task has "
+                         f"{len(names) if names else 1}: choose another --output_dir")
+    initial = [] if FLAGS.do_train or saved or not model.initial else [model.initial]
+    for source in (*model.members, *initial):
+        difference = _label_difference(source.path, source.settings.label_names, names)
+        if difference and sorted(source.settings.label_names or ()) == sorted(names or ()):
+            raise ValueError(difference)
+        if difference:
+            logging.warning("%s", difference)
+
+
+def _label_difference(
+    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
+) -> str | None:
+    """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
+    if stored is None or names is not None and tuple(stored) == tuple(names):
+        return None
+    wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
+    return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"
 
 
 def train_and_evaluate(
     runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
-    evaluate: Evaluate | None, data_files: Collection[str] = (),
+    evaluate: Evaluate | None, data_files: Collection[str] = (), lengths: Mapping[str, Any] | None = None,
 ) -> None:
     """Trains and writes the model card of each run, or evaluates existing checkpoints.
 
@@ -215,9 +263,11 @@ def train_and_evaluate(
       training_table: function that makes the training table; None without --do_train.
       evaluate: see FineTuning; None without --do_eval.
       data_files: names of the files of training and evaluation data, for the model cards.
+      lengths: the settings of the task's features (see Settings), by name: doc_stride, max_query_length, max_qa_length.
     """
     def write_inputs(directory: str, model: keras.Model) -> None:
-        settings = dataclasses.replace(settings_of(model), max_seq_length=runs.options.buckets[-1])
+        settings = dataclasses.replace(settings_of(model), max_seq_length=runs.options.buckets[-1],
+                                       head=head_of(model).name, **(lengths or {}))
         write_settings(settings, model.config, directory, vocabulary)
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:

@@ -48,8 +48,9 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 def main():
     strategy, version = start.set_up(), survey(FLAGS.train_file).version
-    tokenizer = model_flags.vocabulary().tokenizer()
-    task = new_task(version)
+    model = model_flags.resolve()
+    tokenizer = model.vocabulary.tokenizer()
+    task = new_task(model, version)
     with tempfile.TemporaryDirectory() as folder:
         train = training_table(source(FLAGS.train_file, tokenizer, is_training=True), folder)
         predict, _ = prediction_table(source(FLAGS.predict_file, tokenizer, is_training=False), folder)
@@ -62,15 +63,13 @@ def main():
     report("training", rates_of({name: training(task, train, buckets) for name, buckets in BUCKETS.items()}))
 
 
-def new_task(version: str):
-    config = model_flags.config()
-
+def new_task(model, version: str):
     def new_task():
         if version == "1.1":
-            return SpanTask(AlbertSpan(config))
-        return ConditionalSpanTask(AlbertConditionalSpan(config))
+            return SpanTask(AlbertSpan(model.config))
+        return ConditionalSpanTask(AlbertConditionalSpan(model.config))
 
-    return model_flags.weights_reader().make(new_task, model_flags.starting_point())[0]
+    return model.reader().make(new_task, model_flags.starting_point())[0]
 
 
 def source(path: str, tokenizer, is_training: bool) -> FeatureSource:

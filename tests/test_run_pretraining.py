@@ -165,6 +165,24 @@ def test_a_finished_run_logs_it_and_changes_nothing(runs, finished, session):
     assert all(np.array_equal(before[name], values) for name, values in runs.end_of("finished").items())
 
 
+def test_a_run_is_evaluated_and_continued_with_its_own_config_alone(runs, finished, session):
+    def files():
+        return {path.name: path.read_bytes() for path in finished[1].iterdir()
+                if path.is_file() and not path.name.startswith(("eval_", "best_trial", "model.ckpt-best"))}
+
+    before, config = files(), runs.write_config("heads.json", num_attention_heads=4)
+    difference = "num_attention_heads is 2 in the run and 4 in --albert_config_file"
+    printed = session.run(output_dir=finished[1], do_train=False, do_eval=True, albert_config_file=config,
+                          eval_input_file=runs.folder / "dev.tfrecord")
+    assert f"{difference}: the run in --output_dir={finished[1]} is used as it was trained" in printed
+    printed = session.run(expect=1, output_dir=finished[1], albert_config_file=config, num_train_steps=15)
+    assert f"the run in --output_dir={finished[1]} cannot be continued with these flags: {difference}" in printed
+    assert files() == before
+    best, latest = (set(tf.train.load_checkpoint(str(finished[1] / f"model.ckpt-{name}")).get_variable_to_shape_map())
+                    for name in ("best", 12))
+    assert best == latest
+
+
 def test_evaluation_alone_uses_the_newest_valid_checkpoint(runs, finished, session):
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
     printed = session.run(output_dir=finished[1], do_train=False, do_eval=True,

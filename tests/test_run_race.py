@@ -13,6 +13,7 @@ from albert_tf.data import race
 from albert_tf.data.choice_tables import read_json_examples
 from albert_tf.finetuning_flags import RECIPES
 from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf.interchange.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -85,6 +86,17 @@ def test_prediction_of_another_split_scores_as_evaluation_does(script, trained, 
     scores, results = (results_of(*where) for where in ((folder / "again", "predict_results"), (trained,)))
     for name in SCORES - {"global_step"}:
         np.testing.assert_allclose(scores[name], results[name], rtol=1e-5)
+
+
+def test_a_run_keeps_the_length_of_question_and_option(script, trained, folder):
+    assert settings_in(str(trained)).max_qa_length == 24
+    script.run(output_dir=trained, do_train=False, do_predict=True, predict_split="dev", do_eval=False)
+    expected = predictions_of(trained)
+    flags = dict(output_dir=trained, do_train=False, do_eval=False, do_predict=True, predict_split="dev")
+    script.run(max_qa_length=None, **flags)
+    assert predictions_of(trained) == expected
+    assert "max_qa_length is 24 in the run and 8 in --max_qa_length" in script.run(max_qa_length=8, **flags)
+    assert predictions_of(trained) == expected
 
 
 def test_both_layouts_train_alike_and_share_their_records(script, trained, folder, golden):

@@ -15,6 +15,7 @@ from script_process import run as run_script
 from script_session import ScriptSession
 
 from albert_tf import finetuning_flags
+from albert_tf.interchange.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -105,6 +106,30 @@ def test_a_second_run_predicts_the_same_from_the_best_checkpoint(run, script, go
         assert read(again, name) == read(directory, name)
     first, second = read(directory, "eval_results.json"), read(again, "eval_results.json")
     assert second == pytest.approx({name: first[name] for name in second})
+
+
+def test_a_run_keeps_the_lengths_with_which_it_reads_texts(run, script, golden, folder):
+    version, directory, _ = run
+    stored = settings_in(str(directory))
+    assert (stored.doc_stride, stored.max_query_length, stored.max_seq_length) == (24, 16, 64)
+    assert stored.head == {"1.1": "span", "2.0": "conditional_span"}[version]
+    before = read(directory, "predictions.json")
+    flags = dict(predict_file=golden / "squad" / FILES[version], output_dir=directory, do_predict=True,
+                 squad_version=version, max_seq_length=None)
+    script.run(doc_stride=None, max_query_length=None, **flags)
+    assert read(directory, "predictions.json") == before
+    printed = script.run(doc_stride=12, max_query_length=9, **flags)
+    assert "doc_stride is 24 in the run and 12 in --doc_stride" in printed
+    assert "max_query_length is 16 in the run and 9 in --max_query_length" in printed
+    assert read(directory, "predictions.json") == before
+
+
+def test_a_run_of_the_other_version_is_named(run, script, golden):
+    version, directory, _ = run
+    other = {"1.1": "2.0", "2.0": "1.1"}[version]
+    printed = script.run(expect=1, predict_file=golden / "squad" / FILES[version], output_dir=directory,
+                         do_predict=True, squad_version=other)
+    assert f"--output_dir={directory} has a run of SQuAD {version}, and this is SQuAD {other}" in printed
 
 
 def test_predicting_another_file_leaves_the_evaluations_of_a_run_alone(run, script, golden, folder):

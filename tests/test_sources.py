@@ -111,3 +111,14 @@ def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder
     else:
         assert re.search(rf"{folder}/{form}\S*: \d+ variables restored", printed)
     assert not (folder / "written").exists()
+
+
+def test_a_run_on_a_module_with_its_own_graph_is_continued_and_predicts(session, golden, folder, tmp_path):
+    flags = dict(SCRIPTS["run_classifier.py"][0], output_dir=tmp_path / "run", script="run_classifier.py",
+                 albert_hub_module_handle=folder / "trusted_module")
+    flags = {name: value.format(folder=folder, golden=golden) if isinstance(value, str) else value
+             for name, value in flags.items()}
+    session.run(**flags)
+    assert "training from step 1 to 2" in session.run(**dict(flags, train_step=2))
+    session.run(**dict(flags, do_train=False, do_predict=True))
+    assert (tmp_path / "run/test_results.tsv").exists()

@@ -12,7 +12,7 @@ from albert_tf.interchange.heads import Head, head_named
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
-from albert_tf.interchange.source import Source
+from albert_tf.interchange.source import Source, config_of
 from albert_tf.modeling.finite_weights import check_finite_weights
 from albert_tf.tasks.task import Task
 from albert_tf.text.tokenization import FullTokenizer
@@ -176,9 +176,8 @@ def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
 
 
 def _warn_of_another_config(config: AlbertConfig, source: Source) -> None:
-    try:
-        theirs = source.config
-    except ValueError:  # not every source has a config, and it is only needed for the warning
+    theirs = config_of(source)
+    if theirs is None:
         return
     for name in _NOT_IN_SHAPES:
         ours, there = getattr(config, name), getattr(theirs, name)

@@ -41,6 +41,7 @@ class Head:
         release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
+      task: the name of its task in messages.
       arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
         Every model also has config and max_seq_length.
     """
@@ -53,6 +54,7 @@ class Head:
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
     pipeline_tag: str = "feature-extraction"
+    task: str = "encoding"
     arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
 
 
@@ -88,7 +90,7 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
-         pipeline_tag="fill-mask"),
+         pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("output_weights"),
@@ -96,24 +98,25 @@ HEADS = (
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride),
-         pipeline_tag="text-classification"),
+         pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
                         label_names=lambda source: source.settings.label_names,
                         label_all_pieces=lambda source: source.settings.label_all_pieces),
-         pipeline_tag="token-classification"),
+         pipeline_tag="token-classification", task="tagging"),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
-         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
+         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
+         task="SQuAD 1.1"),
     Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",),
-         pipeline_tag="question-answering"),
+         pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
          arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
-         pipeline_tag="multiple-choice"),
+         pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
-         pipeline_tag="sentence-similarity"),
+         pipeline_tag="sentence-similarity", task="sentence vectors"),
 )
 MODELS = {head.name: head.model for head in HEADS}
 _BY_NAME = {head.name: head for head in HEADS}
@@ -151,3 +154,22 @@ def head_of_variables(names) -> Head:
     candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")
     return next((head for head in candidates if any(name.startswith(head.variables) for name in names)),
                 _BY_NAME["encoder"])
+
+
+def heads_of_source(source: Source) -> set[str]:
+    """The names of the heads that stored weights may have been trained with; empty if nothing tells it.
+
+    Earlier versions did not store the head: regression and multiple choice have the same variables, and a sentence
+    encoder has none of its own.
+    """
+    stored = source.settings.head or source.model
+    if stored:
+        return {stored}
+    if source.settings.sentence_pooling:
+        return {"sentence_encoder"}
+    if source.settings.num_choices:
+        return {"multiple_choice"}
+    head = head_of_variables(source.shapes).name
+    if head == "classifier" and source.num_labels() == 1:
+        return {"classifier", "multiple_choice"}
+    return set() if head == "encoder" else {head}

@@ -21,6 +21,7 @@ from albert_tf.interchange.shipped_models import shipped_model, shipped_models
 from albert_tf.interchange.source import Source
 from albert_tf.interchange.tf1 import tf1_source
 from albert_tf.training.checkpoints import best_or_latest
+from albert_tf.training.several_runs import checkpoint_of
 
 # The endings of the files of a TF1 checkpoint.
 _ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
@@ -32,10 +33,10 @@ def open_source(path: str, trust_module: bool = False) -> Source:
     The format is determined by reading files. No code of a SavedModel runs here.
 
     Args:
-      path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), a checkpoint's
-        prefix, a BERT checkpoint of google-research/bert, a Hugging Face folder of ALBERT or BERT, a TF-Hub module of
-        either generation or its .tar.gz, or a URL of one; or the name of a model that comes with the package
-        (albert_tiny_en).
+      path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), the directory of
+        several runs (the best of them), a checkpoint's prefix, a BERT checkpoint of google-research/bert, a Hugging
+        Face folder of ALBERT or BERT, a TF-Hub module of either generation or its .tar.gz, or a URL of one; or the name
+        of a model that comes with the package (albert_tiny_en).
       trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
         write files.
 
@@ -88,6 +89,8 @@ def _source(path: str) -> Source:
 def checkpoint_prefix(path: str) -> str:
     """The prefix of the checkpoint at a path: the path itself, or the best, the latest or the only one in a directory.
 
+    In a directory of several runs (--num_runs) it is that of the best run.
+
     The path of one of a checkpoint's files (model.ckpt-best.index) stands for the checkpoint.
 
     Raises:
@@ -99,7 +102,7 @@ def checkpoint_prefix(path: str) -> str:
     elif not tf.io.gfile.isdir(path):
         prefixes = []
     else:
-        chosen = best_or_latest(path)
+        chosen = best_or_latest(path) or checkpoint_of(path)
         others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]
         prefixes = [chosen] if chosen else others
     if not prefixes:

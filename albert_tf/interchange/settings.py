@@ -4,6 +4,8 @@
     long_texts.json       {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
     multiple_choice.json  {"num_choices": 5}
     tagging.json          {"label_all_pieces": true}; without it, a word's first piece has its tag
+    task.json             {"head": "span", "doc_stride": 128, "max_query_length": 64}: the head that a run trained (see
+                          heads.py), and the lengths with which its task reads texts. Earlier runs have no such file.
 
 The pooling of a sentence encoder is in the files of sentence-transformers (see sentence_transformers.py), the length of
 rows in tokenizer_config.json (see vocabulary_files.py).
@@ -14,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from typing import Any
 
 import tensorflow as tf
 
@@ -27,8 +30,9 @@ from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
 from albert_tf.text.lines import read_lines
 
 LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE = "label_names.txt", "long_texts.json", "multiple_choice.json"
-TAGGING = "tagging.json"
-FILES = (LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE, TAGGING, MODULES)
+TAGGING, TASK = "tagging.json", "task.json"
+FILES = (LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE, TAGGING, TASK, MODULES)
+_OF_THE_TASK = {"head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +46,10 @@ class Settings:
       max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if unknown.
       num_choices: choices per question of a multiple-choice model; None if the model is no such model, or unknown.
       label_all_pieces: whether a tagger reads a word's tag from all of its pieces.
+      head: the name of the head that a run trained (see heads.py); None if unknown.
+      doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
+      max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
+      max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -50,6 +58,10 @@ class Settings:
     max_seq_length: int | None = None
     num_choices: int | None = None
     label_all_pieces: bool = False
+    head: str | None = None
+    doc_stride: int | None = None
+    max_query_length: int | None = None
+    max_qa_length: int | None = None
 
 
 def settings_of(model: keras.Model) -> Settings:
@@ -69,7 +81,7 @@ def settings_in(folder: str) -> Settings:
     return Settings(tuple(read_lines(names)) if tf.io.gfile.exists(names) else None, pooling_in(folder),
                     _long_texts(os.path.join(folder, LONG_TEXTS)), length_in(folder),
                     _num_choices(os.path.join(folder, MULTIPLE_CHOICE)),
-                    _label_all_pieces(os.path.join(folder, TAGGING)))
+                    _label_all_pieces(os.path.join(folder, TAGGING)), **_of_the_task(os.path.join(folder, TASK)))
 
 
 def write_settings(
@@ -101,6 +113,8 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     write_or_remove(os.path.join(folder, MULTIPLE_CHOICE), json.dumps(dict(num_choices=choices)) if choices else None)
     write_or_remove(os.path.join(folder, TAGGING),
                     json.dumps(dict(label_all_pieces=True)) if settings.label_all_pieces else None)
+    of_the_task = {name: getattr(settings, name) for name in _OF_THE_TASK if getattr(settings, name) is not None}
+    write_or_remove(os.path.join(folder, TASK), json.dumps(of_the_task) if of_the_task else None)
 
 
 def _long_texts(path: str) -> LongTexts:
@@ -126,3 +140,12 @@ def _label_all_pieces(path: str) -> bool:
     if not tf.io.gfile.exists(path):
         return False
     return check_keys(read_json_object(path), path, dict(label_all_pieces=bool))["label_all_pieces"]
+
+
+def _of_the_task(path: str) -> dict[str, Any]:
+    if not tf.io.gfile.exists(path):
+        return {}
+    stored = check_keys(read_json_object(path), path, {}, _OF_THE_TASK)
+    for name in stored.keys() - {"head"}:
+        bounds.SEQ_LENGTH.at_least(0).check(f"{path}: {name}", stored[name])
+    return stored

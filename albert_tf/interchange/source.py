@@ -73,3 +73,11 @@ class Source:
           ValueError: the source has none, or it is wrong.
         """
         return self.read_config()
+
+
+def config_of(source: Source) -> AlbertConfig | None:
+    """The config of a source; None if it has none, or it is wrong."""
+    try:
+        return source.config
+    except ValueError:
+        return None

@@ -6,10 +6,11 @@ import dataclasses
 from typing import Callable, TypeVar
 
 from albert_tf import keras
+from albert_tf.config import AlbertConfig
 from albert_tf.interchange.from_pretrained import load_checkpoint, load_source, make_with_weights
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport
-from albert_tf.interchange.source import Source
+from albert_tf.interchange.source import Source, config_of
 from albert_tf.interchange.unsharing import unshared
 from albert_tf.tasks.task import Task
 
@@ -23,12 +24,12 @@ class WeightsReader:
     Args:
       trusted_module: the path that the user has set as a TF-Hub module. A TF2 module there may run its own graph.
       init_from_group0: whether to initialize every group from group 0.
-      unshare_layers: whether each layer gets its own copy of the weights that layers share.
+      unshared_path: the path of weights that layers share, and of which each layer gets its own copy; None for none.
     """
 
     trusted_module: str | None = None
     init_from_group0: bool = False
-    unshare_layers: bool = False
+    unshared_path: str | None = None
 
     def make(self, new_task: Callable[[], AnyTask], path: str | None) -> tuple[AnyTask, RestoreReport | None]:
         """A task with the weights at a path (random weights if it is None), and a report of what was restored.
@@ -65,10 +66,19 @@ class WeightsReader:
         return open_source(path, path == self.trusted_module).read_step()
 
     def open(self, path: str) -> Source:
-        """The source at a path, unshared if unshare_layers is set.
+        """The source at a path, unshared if it is unshared_path.
 
         Raises:
           ValueError: as open_source and unshared.
         """
         source = open_source(path, path == self.trusted_module)
-        return unshared(source) if self.unshare_layers else source
+        return unshared(source) if path == self.unshared_path else source
+
+    def config(self, path: str) -> AlbertConfig | None:
+        """The config of the weights at a path; None if they have none, or are a TF2 module with its own graph.
+
+        Raises:
+          ValueError: see open_source.
+        """
+        source = self.open(path)
+        return None if source.module else config_of(source)

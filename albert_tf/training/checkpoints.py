@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Iterable
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoint_files import written_checkpoint
-from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.files import check_no_wildcard, write_text
 from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.training.optimizer import SLOTS
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
-_LOSS_SCALE = "loss_scale/value/.ATTRIBUTES/VARIABLE_VALUE"
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_LOSS_SCALE = f"loss_scale/value{_VALUE}"
+_STEP = f"step{_VALUE}"
+_SLOTS = re.compile(r"/\.OPTIMIZER_SLOT/optimizer/(\w+)$")
 # What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
 _UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 
@@ -78,7 +83,8 @@ class Checkpoints:
     def restore(self, prefix: str) -> int:
         """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
-        The loss scale is not changed if the checkpoint has none, because the run had another precision.
+        The checkpoint must have all variables of the model and the optimizer, and no others. The loss scale is not
+        changed if the checkpoint has none, because the run had another precision.
 
         Raises:
           DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
@@ -86,7 +92,9 @@ class Checkpoints:
         """
         try:
             reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+            self._check_variables(reader)
             checkpoint = self._checkpoint if reader.has_tensor(_LOSS_SCALE) else self._without_loss_scale
+            # Partial: an earlier precision's loss scale is not read. _check_variables has compared all others.
             checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
         except _UNREADABLE as error:
             raise DamagedCheckpoint(f"{prefix} is truncated or changed: {_first_line(error)}") from error
@@ -104,9 +112,10 @@ class Checkpoints:
         """Restores the latest model.ckpt-STEP that is not damaged. Returns its step, or 0 if there are no checkpoints.
 
         Raises:
-          ValueError: all are damaged, the latest is that of another model or optimizer, or model.ckpt-best exists but
-            was not saved by a run.
+          ValueError: all are damaged, the latest is that of another model or optimizer, albert_config.json is that of
+            another model, or model.ckpt-best exists but was not saved by a run.
         """
+        self._check_config()
         best = os.path.join(self._directory, BEST)
         try:
             if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
@@ -124,10 +133,48 @@ class Checkpoints:
             raise ValueError(f"no checkpoint in {self._directory} can be read: remove them to start again")
         return 0
 
+    def _check_config(self) -> None:
+        """Raises ValueError if the run in the directory has a config with which the weights have another meaning."""
+        path = os.path.join(self._directory, CONFIG_NAME)
+        if not (tf.io.gfile.exists(path) and best_or_latest(self._directory)):
+            return
+        differences = AlbertConfig.from_json_file(path).differences(self._config)
+        if differences:
+            raise ValueError(f"the run in {self._directory} is that of another model: "
+                             f"{described(differences, path, 'this model')}. Choose another --output_dir, or use the "
+                             "model of the run")
+
+    def _check_variables(self, reader) -> None:
+        """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that were trained.
+
+        Variables without slots, such as the counter in a TF-Hub module, are no weights of a model.
+        """
+        model = self._checkpoint.model
+        stored, slots = _stored_variables(reader.get_variable_to_shape_map())
+        ours = {variable.name.split(":")[0] for variable in model.weights}
+        trained = {variable.name.split(":")[0] for variable in model.trainable_weights}
+        wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
+        missing = ours - stored
+        unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
+        if not (missing or unknown):
+            missing, unknown = wanted_slots - slots, slots - wanted_slots
+        if missing or unknown:
+            parts = [f"{text} {_some_of(names)}" for text, names in (("it lacks", missing), (
+                "it has other variables:", unknown)) if names]
+            raise ValueError("; ".join(parts))
+
     def _write(self, name: str) -> None:
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
         with written_checkpoint(os.path.join(self._directory, name)) as temporary:
             self._checkpoint.write(temporary)
+
+
+def copy_as_best(prefix: str) -> None:
+    """Makes model.ckpt-best in the directory of a checkpoint a copy of this checkpoint, with all of its variables."""
+    directory, name = os.path.split(prefix)
+    with written_checkpoint(os.path.join(directory, BEST)) as temporary:
+        for part in _names(directory, f"{name}."):  # data, index
+            tf.io.gfile.copy(prefix + part[len(name):], temporary + part[len(name):], overwrite=True)
 
 
 def numbered(directory: str) -> list[str]:
@@ -171,8 +218,26 @@ def best_or_latest(directory: str) -> str | None:
 
 def _step_in(prefix: str) -> int | None:
     """The step in a checkpoint; None for weights that were not saved by a run."""
-    reader, name = tf.compat.v1.train.NewCheckpointReader(prefix), "step/.ATTRIBUTES/VARIABLE_VALUE"
-    return int(reader.get_tensor(name)) if reader.has_tensor(name) else None
+    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    return int(reader.get_tensor(_STEP)) if reader.has_tensor(_STEP) else None
+
+
+def _stored_variables(keys: Iterable[str]) -> tuple[set[str], set[str]]:
+    """The names of the model's variables in a checkpoint, and of the optimizer's slots as "variable (slot)"."""
+    variables, slots = set(), set()
+    for key in keys:
+        if key.startswith("model/") and key.endswith(_VALUE):
+            slot = _SLOTS.search(key[: -len(_VALUE)])
+            path = _SLOTS.sub("", key[: -len(_VALUE)])
+            name = path.rpartition("/")[2].replace(".S", "/").split(":")[0]
+            slots.add(f"{name} ({slot[1]})") if slot else variables.add(name)
+    return variables, slots
+
+
+def _some_of(names: set[str]) -> str:
+    """The first names, for an error message of one line."""
+    few = sorted(names)[:3]
+    return ", ".join(few) + (f" and {len(names) - len(few)} others" if len(names) > len(few) else "")
 
 
 def _names(directory: str, start: str) -> list[str]:

@@ -10,9 +10,9 @@ A task's script uses it like this (albert_tf/finetuning_flags.py makes the optio
     if options.do_predict:
         write_answers(finetuning.predict(table))
 
-`new_task` is a function that builds a PredictingTask and its model. `evaluate` is a function that is called with a
-function like `FineTuning.predict`, with which it gets the predictions for the tables that it needs; it returns the
-results as a dict of floats.
+`new_task` is a function that builds a PredictingTask and its model from a config. `evaluate` is a function that is
+called with a function like `FineTuning.predict`, with which it gets the predictions for the tables that it needs; it
+returns the results as a dict of floats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.tasks.task import PredictingTask
-from albert_tf.training.checkpoints import Checkpoints, numbered
+from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, shown, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
@@ -58,6 +58,9 @@ class Weights(Protocol):
 
     def make(self, new_task: Callable[[], PredictingTask], path: str | None) -> tuple[PredictingTask, Any]:
         """Returns a new task with the weights of a path (random ones for None), and a report of what was restored."""
+
+    def config(self, path: str) -> AlbertConfig | None:
+        """The config that is stored with the weights at a path; None if there is none."""
 
     def load(self, model: keras.Model, path: str) -> Any:
         """Loads the weights of a path into a model. Returns a report of what was restored."""
@@ -104,25 +107,39 @@ class FineTuningOptions:
         bounds.EVALUATIONS.at_least(0).check("early_stopping_patience", self.early_stopping_patience)
 
 
+@dataclasses.dataclass
+class _Served:
+    """A model that predicts.
+
+    Args:
+      task: the task of the model.
+      path: the path of its weights; None while they are loaded.
+      predictors: its predictors, by batch size.
+    """
+
+    task: PredictingTask
+    path: str | None
+    predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)
+
+
 class FineTuning:
     """The fine-tuning runs of a task.
 
     Args:
       options: see FineTuningOptions.
       strategy: the distribution strategy.
-      config: the model's config, which is written next to its checkpoints.
-      new_task: function that builds model and task with random weights.
+      config: the config of the model to train, which is written next to its checkpoints, and of weights without a
+        config. Checkpoints that are evaluated or predict have their own.
+      new_task: function of a config that builds model and task with random weights.
       weights: reads weights: interchange's WeightsReader.
       best_metric: the result that decides which checkpoint is the best; higher is better.
     """
 
     def __init__(self, options: FineTuningOptions, strategy: tf.distribute.Strategy, config: AlbertConfig,
-                 new_task: Callable[[], PredictingTask], weights: Weights, best_metric: str):
+                 new_task: Callable[[AlbertConfig], PredictingTask], weights: Weights, best_metric: str):
         self.options, self.strategy, self._config = options, strategy, config
         self._new_task, self._weights, self._best_metric = new_task, weights, best_metric
-        self._serving: PredictingTask | None = None  # the task that predicts
-        self._served_path: str | None = None  # the path of its weights
-        self._predictors: dict[int, Predictor] = {}  # its predictors, by batch size
+        self._served: dict[AlbertConfig, _Served] = {}  # the models that predict; equal configs share one graph
 
     def train(
         self, table: FeatureTable, evaluate: Evaluate | None = None,
@@ -176,16 +193,25 @@ class FineTuning:
             self._report(evaluate(lambda table: self._predictions(table, self.options.eval_batch_size)))
             return
         for directory in runs:
-            trainer, _, evaluator = self._start(self.options.seeds[0], directory, evaluate, None)
-
-            def load(prefix, step, trainer=trainer):
-                self._load_fine_tuned(trainer.model, prefix)
-                trainer.optimizer.iterations.assign(step)
-
-            evaluator.evaluate_saved(load)
-            self._finish(directory, evaluator)
+            self._evaluate_run(directory, evaluate)
         self._summarise(runs)
         wait_for_all(self.strategy)
+
+    def _evaluate_run(self, directory: str, evaluate: Evaluate) -> None:
+        """Evaluates the checkpoints of a run. The best one is copied to model.ckpt-best with all of its variables."""
+        loaded = ""  # the checkpoint that is evaluated
+
+        def load(prefix: str, step: int) -> None:
+            nonlocal loaded
+            self._serve(prefix)
+            loaded = prefix
+
+        chief = is_chief(self.strategy)
+        evaluator = Evaluator(
+            directory, lambda: evaluate(lambda table: [self._prediction(loaded, table, self.options.eval_batch_size)]),
+            self._best_metric, lambda: copy_as_best(loaded) if chief else None, chief)
+        evaluator.evaluate_saved(load)
+        self._finish(directory, evaluator)
 
     def predict(self, table: FeatureTable) -> Predictions:
         """The predictions of each of --ensemble_checkpoints, or of `checkpoint()` if these are not set.
@@ -197,7 +223,7 @@ class FineTuning:
 
     def best_model(self) -> keras.Model:
         """The model with the weights of `checkpoint()`."""
-        return self._serve(self.checkpoint()).model
+        return self._serve(self.checkpoint()).task.model
 
     def checkpoint(self) -> str:
         """The checkpoint that predicts if there is no ensemble.
@@ -228,7 +254,7 @@ class FineTuning:
         """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
         tf.io.gfile.makedirs(directory)
         keras.utils.set_random_seed(seed)
-        task, _ = self._task_with_weights(path)
+        task, _ = self._task_with_weights(path, self._config)
         trainer = new_trainer(task, self.strategy, dataclasses.replace(self.options.trainer, random_seed=seed),
                               self.options.run)
         chief = is_chief(self.strategy)
@@ -240,9 +266,9 @@ class FineTuning:
                               checkpoints.save_best, chief, self.options.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
-    def _task_with_weights(self, path: str | None):
+    def _task_with_weights(self, path: str | None, config: AlbertConfig):
         with self.strategy.scope():
-            return self._weights.make(self._new_task, path)
+            return self._weights.make(functools.partial(self._new_task, config), path)
 
     def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
         if evaluator is not None and evaluator.best:
@@ -261,33 +287,44 @@ class FineTuning:
             write_results(self.options.run.output_dir, results)
 
     def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
-        predictions = []
-        for path in self._serving_paths():
-            task = self._serve(path)
-            if batch_size not in self._predictors:  # a second one would trace the same graph again
-                self._predictors[batch_size] = self._predictor(task, batch_size)
-            predictions.append(self._predictors[batch_size](table))
-        return predictions
+        return [self._prediction(path, table, batch_size) for path in self._serving_paths()]
+
+    def _prediction(self, path: str, table: FeatureTable, batch_size: int):
+        """The predictions of the weights at a path, as an element of Predictions."""
+        served = self._serve(path)
+        if batch_size not in served.predictors:  # a second one would trace the same graph again
+            served.predictors[batch_size] = self._predictor(served.task, batch_size)
+        return served.predictors[batch_size](table)
 
     def _serving_paths(self) -> tuple[str, ...]:
         return self.options.ensemble_checkpoints or (self.checkpoint(),)
 
-    def _serve(self, path: str):
-        """The task that predicts, with the weights of a path."""
-        if self._serving is None:
-            self._serving, report = self._task_with_weights(path)
+    def _serve(self, path: str) -> _Served:
+        """A model with the weights and the config of a path."""
+        for other in self._served.values():
+            if other.path == path:
+                return other
+        config = self._config_of(path)
+        key = config.without_training()
+        served = self._served.get(key)
+        if served is None:
+            task, report = self._task_with_weights(path, config)
             _check_fine_tuned(report, path)
-        elif self._served_path != path:
-            self._load_fine_tuned(self._serving.model, path)
-        self._served_path = path
-        return self._serving
+            served = self._served[key] = _Served(task, path)
+        else:
+            served.path = None  # until the weights are complete
+            _check_fine_tuned(self._weights.load(served.task.model, path), path)
+            served.path = path
+        return served
+
+    def _config_of(self, path: str) -> AlbertConfig:
+        """The config of weights that predict. If these are the initial weights, it is the user's."""
+        is_initial = path == self.options.init_checkpoint and path not in self.options.ensemble_checkpoints
+        return (None if is_initial else self._weights.config(path)) or self._config
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self.strategy, batch_size, self.options.buckets,
                          self.options.trainer.jit_compile, self.options.trainer.parts)
-
-    def _load_fine_tuned(self, model: keras.Model, path: str) -> None:
-        _check_fine_tuned(self._weights.load(model, path), path)
 
 
 def _check_fine_tuned(report, path: str) -> None:

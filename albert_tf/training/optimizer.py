@@ -13,6 +13,7 @@ from albert_tf.finite import check_finite
 from albert_tf.training.schedule import learning_rate_schedule
 
 OPTIMIZERS = ("lamb", "adamw")
+SLOTS = ("m", "v")  # the names of the two moments in checkpoints
 # Regular expressions that are searched in a variable's name; "bias" also matches output_bias.
 NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]
 
@@ -91,7 +92,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
             exclude_from_layer_adaptation=self.exclude_from_layer_adaptation, bias_correction=self.bias_correction)
 
     def _create_slots(self, var_list):
-        for slot in ("m", "v"):  # names in checkpoints
+        for slot in SLOTS:
             for variable in var_list:
                 self.add_slot(variable, slot)
 

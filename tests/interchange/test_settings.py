@@ -13,6 +13,7 @@ from albert_tf.interchange.settings import (
     LONG_TEXTS,
     MULTIPLE_CHOICE,
     TAGGING,
+    TASK,
     Settings,
     settings_in,
     write_settings,
@@ -22,7 +23,7 @@ from albert_tf.modeling.pooling import LongTexts, SentencePooling
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
-ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True)
+ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True, "span", 20, 7, 6)
 LABELS = ("O", "B-place", "I-place")
 HEADS = {
     "classifier": lambda: albert_tf.AlbertClassifier(TINY, 2, label_names=("bad", "good"), max_seq_length=9,
@@ -58,6 +59,9 @@ def test_settings_leave_the_casing_of_a_vocabulary_that_is_already_there(tmp_pat
     (MULTIPLE_CHOICE, dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
     (MULTIPLE_CHOICE, dict(num_choices="5"), "'num_choices' must be of type int"),
     (TAGGING, dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
+    (TASK, dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    (TASK, dict(head=3), "'head' must be of type str"),
+    (TASK, dict(stride=3), "unknown key 'stride'"),
 ])
 def test_a_damaged_file_is_named(tmp_path, file, change, message):
     write_settings(ALL, TINY, str(tmp_path))

@@ -16,8 +16,17 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.temporary_files import temporary_path
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered, saved_by_step, saved_step
+from albert_tf.training.checkpoints import (
+    Checkpoints,
+    best_or_latest,
+    copy_as_best,
+    numbered,
+    saved_by_step,
+    saved_step,
+)
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
@@ -291,6 +300,69 @@ def test_a_failed_save_leaves_nothing_behind(run, monkeypatch):
 def test_a_checkpoint_of_another_model_is_refused(run):
     with pytest.raises(ValueError, match="model.ckpt-10 is not a checkpoint of this model and optimizer"):
         new_run(run, size=7)[1].restore_latest()
+
+
+CONFIG = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                      intermediate_size=8, max_position_embeddings=16, cross_layer_sharing="none")
+
+
+def new_model_run(directory, **changes):
+    config = CONFIG.replace(**changes)
+    trainer = Trainer(ClassificationTask(AlbertClassifier(config, 2, 0.0)))
+    trainer.compile(create_optimizer("adamw", num_train_steps=10, num_warmup_steps=0))
+    return trainer, Checkpoints(str(directory), trainer, config)
+
+
+@pytest.fixture(scope="module")
+def of_a_model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    trainer, checkpoints = new_model_run(directory)
+    trainer.optimizer.iterations.assign(5)
+    checkpoints.save(5)
+    return directory
+
+
+@pytest.mark.parametrize("changes, difference", [
+    (dict(cross_layer_sharing="all"), "cross_layer_sharing is none in {} and all in this model"),
+    (dict(num_attention_heads=4), "num_attention_heads is 2 in {} and 4 in this model"),
+    (dict(num_hidden_layers=1, hidden_act="relu"),
+     "num_hidden_layers is 2 in {} and 1 in this model, hidden_act is gelu"),
+])
+def test_a_run_of_another_config_is_not_continued(of_a_model, changes, difference):
+    with pytest.raises(ValueError) as error:
+        new_model_run(of_a_model, **changes)[1].restore_latest()
+    assert difference.format(of_a_model / "albert_config.json") in str(error.value)
+
+
+def test_dropout_may_differ_and_sharing_may_be_written_as_groups(of_a_model):
+    changes = dict(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2, initializer_range=0.1)
+    assert new_model_run(of_a_model, **changes)[1].restore_latest() == 5
+    assert new_model_run(of_a_model, cross_layer_sharing="all", num_hidden_groups=2)[1].restore_latest() == 5
+
+
+def test_every_variable_of_a_checkpoint_is_one_of_the_model(of_a_model, tmp_path):
+    shutil.copytree(of_a_model, tmp_path / "run")
+    (tmp_path / "run/albert_config.json").unlink()  # an earlier run without a config
+    with pytest.raises(ValueError, match="it has other variables: bert/encoder/transformer/group_1/.* and 13 others"):
+        new_model_run(tmp_path / "run", cross_layer_sharing="all")[1].restore_latest()
+
+
+def test_every_slot_of_the_optimizer_is_read(of_a_model, tmp_path):
+    shutil.copytree(of_a_model, tmp_path / "run")
+    model = new_model_run(tmp_path / "other")[0].model
+    step = tf.Variable(7, dtype=tf.int64)
+    tf.train.Checkpoint(model=model, step=step).write(str(tmp_path / "run/model.ckpt-7"))
+    with pytest.raises(ValueError, match=r"model.ckpt-7 is not a checkpoint of this .* it lacks bert/.* \(m\), "):
+        new_model_run(tmp_path / "run")[1].restore_latest()
+
+
+def test_a_copy_as_the_best_has_all_variables(of_a_model, tmp_path):
+    shutil.copytree(of_a_model, tmp_path / "run")
+    copy_as_best(str(tmp_path / "run/model.ckpt-5"))
+    for part in ("index", "data-00000-of-00001"):
+        assert (tmp_path / f"run/model.ckpt-best.{part}").read_bytes() == (tmp_path / f"run/model.ckpt-5.{part}"
+                                                                           ).read_bytes()
+    assert saved_step(str(tmp_path / "run")) == 5
 
 
 def test_one_of_several_processes_writes(tmp_path):

@@ -50,8 +50,8 @@ def eagerly():
     tf.config.run_functions_eagerly(False)
 
 
-def new_task():
-    return ClassificationTask(AlbertClassifier(CONFIG, 2, 0.0))
+def new_task(config=CONFIG):
+    return ClassificationTask(AlbertClassifier(config, 2, 0.0))
 
 
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
@@ -281,7 +281,7 @@ def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy,
 def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy, tables, tmp_path):
     config = AlbertConfig.from_json_file(str(golden / "model_a" / "albert_config.json"))
     run = finetuning(strategy, tmp_path, init_checkpoint=str(golden / "model_a" / "model.ckpt-best"),
-                     new_task=lambda: ClassificationTask(AlbertClassifier(config, 2)))
+                     new_task=lambda _: ClassificationTask(AlbertClassifier(config, 2)))
     with pytest.raises(ValueError, match=r"was not fine-tuned for this task: it has no output_weights, output_bias"):
         run.predict(tables[1])
 

@@ -1,0 +1,217 @@
+"""A run keeps what it was trained with: config, settings, vocabulary, weights; another task or model is refused."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from script_session import ScriptSession
+
+from albert_tf.interchange.settings import settings_in
+from albert_tf.modeling.pooling import LongTexts
+
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+              intermediate_size=16, max_position_embeddings=64, initializer_range=0.3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write_config(folder / "config.json")
+    return folder
+
+
+def write_config(path, **changes):
+    path.write_text(json.dumps(dict(CONFIG, **changes)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def script(golden, folder):
+    flags = dict(task_name="rte", data_dir=golden / "glue", cached_dir=folder / "cached", train_batch_size=4,
+                 train_step=1, learning_rate=0.01)
+    with ScriptSession("run_classifier.py", eagerly=True, **flags) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def new(golden, folder):
+    """The flags of a new run from random weights."""
+    return dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
+                max_seq_length=24, do_train=True)
+
+
+@pytest.fixture(scope="module")
+def shared(script, folder, new):
+    """A run with layers that share their weights."""
+    script.run(output_dir=folder / "shared", **new)
+    return folder / "shared"
+
+
+@pytest.fixture(scope="module")
+def apart(script, folder, shared):
+    """A run with its own config, which started from `shared`: unshared layers and dropout."""
+    script.run(output_dir=folder / "apart", init_checkpoint=shared, unshare_layers=True, hidden_dropout_prob=0.25,
+               max_seq_length=24, do_train=True, train_step=2, do_eval=True, save_checkpoints_steps=1)
+    return folder / "apart"
+
+
+def answers(directory):
+    return np.loadtxt(directory / "test_results.tsv")
+
+
+def digests(directory):
+    """The content of the files that describe a run, and of its checkpoints."""
+    paths = [path for path in sorted(directory.glob("*")) if path.is_file() and not path.name.startswith((
+        "eval_", "best_trial", "test_results", "submit_results", "test_predictions"))]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def variables(prefix):
+    return set(tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map())
+
+
+@pytest.mark.both_stacks
+def test_a_run_predicts_and_is_evaluated_with_its_own_config_whatever_weights_are_set(script, apart, shared, folder):
+    script.run(output_dir=apart, do_predict=True)
+    expected, before = answers(apart), digests(apart)
+    printed = script.run(output_dir=apart, init_checkpoint=shared, do_predict=True, do_eval=True)
+    assert ("cross_layer_sharing is none in the run and all in --init_checkpoint: the run in --output_dir="
+            f"{apart} is used as it was trained") in printed
+    np.testing.assert_array_equal(answers(apart), expected)
+    script.run(output_dir=apart, albert_config_file=write_config(folder / "heads.json", num_attention_heads=4),
+               do_predict=True)
+    np.testing.assert_array_equal(answers(apart), expected)
+    after = digests(apart)
+    assert {name for name in before if before[name] != after[name]} <= {"model.ckpt-best.index"}  # a copy
+    assert variables(apart / "model.ckpt-best") == variables(apart / "model.ckpt-2")
+    assert json.loads((apart / "albert_config.json").read_text())["hidden_dropout_prob"] == 0.25
+
+
+def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(script, apart, folder):
+    directory = folder / "evaluated"
+    shutil.copytree(apart, directory)
+    for path in directory.glob("model.ckpt-best*"):
+        path.unlink()
+    before = digests(directory)
+    script.run(output_dir=directory, do_eval=True)
+    after = digests(directory)
+    assert {name: after[name] for name in before} == before
+    assert after["model.ckpt-best.index"] in (before["model.ckpt-1.index"], before["model.ckpt-2.index"])
+
+
+@pytest.mark.parametrize("flags, message", [
+    (dict(init_checkpoint="shared"), "cross_layer_sharing is none in the run and all in --init_checkpoint"),
+    (dict(albert_config_file="other.json", unshare_layers=True),
+     "num_attention_heads is 2 in the run and 4 in --albert_config_file"),
+    (dict(do_lower_case=False, init_checkpoint="shared", unshare_layers=True),
+     "do_lower_case is True in the run and False in --do_lower_case"),
+])
+def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
+    write_config(folder / "other.json", num_attention_heads=4)
+    (apart / "tokenizer_config.json").write_text('{"do_lower_case": true, "max_seq_length": 24}')
+    before = digests(apart)
+    paths = {name: folder / flags[name] for name in ("init_checkpoint", "albert_config_file") if name in flags}
+    printed = script.run(expect=1, output_dir=apart, do_train=True, train_step=3, **{**flags, **paths})
+    assert f"the run in --output_dir={apart} cannot be continued with these flags: {message}" in printed
+    assert digests(apart) == before
+
+
+def test_a_run_is_continued_with_its_own_config_and_another_dropout(script, apart, folder):
+    directory = folder / "continued"
+    shutil.copytree(apart, directory)
+    script.run(output_dir=directory, do_train=True, train_step=3, hidden_dropout_prob=0.5, eagerly=True)
+    config = json.loads((directory / "albert_config.json").read_text())
+    assert (config["cross_layer_sharing"], config["hidden_dropout_prob"]) == ("none", 0.5)
+    assert variables(directory / "model.ckpt-3") == variables(apart / "model.ckpt-2")
+
+
+def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, new):
+    directory = folder / "windows"
+    script.run(output_dir=directory, long_texts="mean", max_windows=3, doc_stride=8, **new)
+    stored = settings_in(str(directory))
+    assert stored.long_texts == LongTexts("mean", 3, 8) and stored.head == "classifier"
+    script.run(output_dir=directory, do_predict=True)
+    expected = answers(directory)
+    printed = script.run(output_dir=directory, do_predict=True, long_texts="max", max_seq_length=32)
+    assert ("long_texts is pooling=mean max_windows=3 doc_stride=8 in the run and pooling=max max_windows=8 "
+            "doc_stride=0 in --long_texts") in printed
+    assert "max_seq_length is 24 in the run and 32 in --max_seq_length" in printed
+    np.testing.assert_array_equal(answers(directory), expected)
+
+
+def test_an_ensemble_of_different_depths_has_the_mean_of_its_members(script, folder, new):
+    members = []
+    for layers in (2, 4):
+        config = write_config(folder / f"layers_{layers}.json", num_hidden_layers=layers)
+        script.run(output_dir=folder / f"layers_{layers}", **dict(new, albert_config_file=config, seed=layers))
+        script.run(output_dir=folder / f"layers_{layers}", do_predict=True)
+        members.append(folder / f"layers_{layers}")
+    for others in (dict(), dict(init_checkpoint=members[1])):
+        script.run(output_dir=folder / "both", ensemble_checkpoints=f"{members[0]},{members[1]}", do_predict=True,
+                   **others)
+        np.testing.assert_allclose(answers(folder / "both"), (answers(members[0]) + answers(members[1])) / 2, atol=1e-6)
+
+
+def test_members_that_read_texts_in_different_ways_are_refused(script, shared, folder, new):
+    script.run(output_dir=folder / "longer", **dict(new, max_seq_length=32))
+    printed = script.run(expect=1, output_dir=folder / "refused", do_predict=True,
+                         ensemble_checkpoints=f"{shared},{folder / 'longer'}")
+    assert (f"the predictions of {shared}/model.ckpt-1 and {folder}/longer/model.ckpt-1 cannot be averaged: "
+            "max_seq_length is 24 in the first and 32 in the second") in printed
+    assert not (folder / "refused").exists()
+
+
+def test_the_folder_of_several_runs_is_its_best_run(script, folder, new):
+    directory = folder / "several"
+    script.run(output_dir=directory, num_runs=2, seed=7, do_eval=True, **new)
+    best = json.loads((directory / "eval_runs.json").read_text())["best_run"]
+    for name, path in (("of_folder", directory), ("of_run", directory / best)):
+        script.run(output_dir=folder / name, init_checkpoint=path, do_predict=True)
+    np.testing.assert_array_equal(answers(folder / "of_folder"), answers(folder / "of_run"))
+
+
+@pytest.mark.parametrize("other, flags", [
+    ("run_tagging.py", dict(train_file="train.conll", do_train=True)),
+    ("run_race.py", dict(do_eval=False, do_train=True)),
+    ("run_squad.py", dict(train_file="train.json", do_train=True)),
+    ("run_sentence_embeddings.py", dict(do_train=True)),
+    ("run_pretraining.py", dict(input_file="records.tfrecord")),
+    ("run_sentence_embeddings.py", dict(do_predict=True)),
+    ("run_pretraining.py", dict(input_file="records.tfrecord", do_train=False, do_eval=True)),
+])
+def test_a_run_of_another_task_is_named_before_anything_is_written(script, shared, folder, other, flags, golden):
+    before = digests(shared)
+    of_the_script = dict(task_name=None, cached_dir=folder / "cached_of_others", learning_rate=0.01)
+    if other == "run_pretraining.py":
+        of_the_script.update(cached_dir=None, data_dir=None, train_step=None)
+    elif other in ("run_tagging.py", "run_squad.py"):
+        of_the_script.update(data_dir=None)
+    printed = script.run(expect=1, script=other, output_dir=shared, **of_the_script, **flags)
+    (line,) = [line for line in printed.splitlines() if ": error: " in line]
+    assert f"--output_dir={shared} has a run of classification, and this is " in line
+    assert line.endswith("choose another --output_dir")
+    assert digests(shared) == before and not (folder / "cached_of_others").exists()
+
+
+def test_a_run_of_an_earlier_version_is_known_by_its_variables(script, shared, folder):
+    directory = folder / "earlier"
+    shutil.copytree(shared, directory)
+    (directory / "task.json").unlink()
+    script.run(output_dir=directory, do_predict=True)
+    np.testing.assert_array_equal(answers(directory), answers_of(script, shared))
+    printed = script.run(expect=1, script="run_tagging.py", task_name=None, data_dir=None, output_dir=directory,
+                         do_train=True, train_file="train.conll")
+    assert "has a run of classification, and this is tagging" in printed
+
+
+def answers_of(script, directory):
+    script.run(output_dir=directory, do_predict=True)
+    return answers(directory)
+
+
+def test_a_regression_does_not_continue_a_run_with_labels(script, shared):
+    printed = script.run(expect=1, task_name="sts-b", output_dir=shared, do_train=True)
+    assert "was trained with the labels entailment, not_entailment (label_names.txt), but the task is a" in printed
