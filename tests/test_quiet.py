@@ -43,7 +43,8 @@ def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
                                    "from albert_tf.lazy import tensorflow; tensorflow.constant"])
 def test_each_way_to_tensorflow_is_quiet(route, tmp_path, monkeypatch):
     """A stub replaces TensorFlow. It writes what TensorFlow 2.21 writes when it is imported, whatever the level is."""
-    (tmp_path / "tensorflow.py").write_text("import os; os.write(2, b'I0000 00:00:17.6 port.cc:153] on\\n'); constant = 1")
+    stub = "import os; os.write(2, b'I0000 00:00:17.6 port.cc:153] on\\n'); constant = 1"
+    (tmp_path / "tensorflow.py").write_text(stub)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
     program = f"import contextlib\nwith contextlib.suppress(AttributeError):\n    {route}"
     assert printed_by(program)[1] == ""
