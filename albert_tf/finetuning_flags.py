@@ -9,7 +9,7 @@ from typing import Callable, Collection, Sequence
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import bounds, help, keras
+from albert_tf import bounds, flag_errors, help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
@@ -98,7 +98,9 @@ def apply_recipe() -> Collection[str]:
             if value is None:
                 raise ValueError(f"--{name} has no value")
             FLAGS.set_default(name, value)
-        except (ValueError, flags.Error) as error:
+        except flags.Error as error:
+            raise ValueError(f"{path}: {flag_errors.described(error)}") from error
+        except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
     return values.keys()
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import tempfile
-from typing import Iterator
+from typing import Callable, Iterator
 
 from absl import logging
 
@@ -29,8 +29,12 @@ def hide_messages_of_cpp() -> None:
 
 
 @contextlib.contextmanager
-def without_lines_of_cpp() -> Iterator[None]:
-    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears after the block."""
+def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
+    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears after the block.
+
+    Args:
+      all_lines: whether to drop all text on stderr, unless the block raises an error.
+    """
     hide_messages_of_cpp()
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3":
         yield
@@ -42,14 +46,16 @@ def without_lines_of_cpp() -> Iterator[None]:
         return
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
+        is_dropped: Callable[[bytes], object] = _LINE_OF_CPP.match
         try:
             yield
+            is_dropped = (lambda line: True) if all_lines else is_dropped
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
             written.seek(0)
             for line in written:
-                if not _LINE_OF_CPP.match(line):
+                if not is_dropped(line):
                     os.write(2, line)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from albert_tf import keras
+from albert_tf import keras, quiet
 from albert_tf.interchange.exported_outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.interchange.serving import graph
 
@@ -41,7 +41,8 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        return converter.convert()
+        with quiet.without_lines_of_cpp(all_lines=True):  # the converter prints a summary of 25 lines
+            return converter.convert()
     except ConverterError as error:
         reason = next(iter(str(error).splitlines()), "it gives no reason")
         raise ValueError(f"TensorFlow Lite cannot convert this model: {reason}") from error

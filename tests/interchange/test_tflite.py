@@ -36,6 +36,12 @@ def seed():
     keras.utils.set_random_seed(1)
 
 
+@pytest.mark.parametrize("precision", tflite.PRECISIONS)
+def test_the_converter_prints_nothing(capfd, precision):
+    tflite.convert(AlbertModel(CONFIG), precision, max_seq_length=8)
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_in_float32_every_output_is_the_models(kind):
     model = kind(CONFIG)

@@ -192,8 +192,8 @@ def test_no_layer_has_the_name_of_one_of_keras():
     assert [layer for layer in layers if hasattr(keras.layers, layer.__name__)] == []
 
 
-@pytest.mark.parametrize("texts", [["a text"], [["a text"]], "a text", np.array(["a text"]), np.array(["a text"], object),
-                                   lambda: tf.constant(["a text"])])
+@pytest.mark.parametrize("texts", [["a text"], [["a text"]], "a text", np.array(["a text"]),
+                                   np.array(["a text"], object), lambda: tf.constant(["a text"])])
 def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
     model = MODELS["classifier"]()
     model.compile("adam", SparseCrossEntropy())
