@@ -130,6 +130,10 @@ def test_curves_are_written_for_tensorboard(finished):
     assert RELEASE_KEYS - {"global_step"} <= tags_of(finished[1] / "eval")
 
 
+def test_the_evaluations_are_drawn(finished):
+    assert (finished[1] / "eval_history.svg").read_text().count("<polyline") == 2  # accuracy and loss
+
+
 def test_progress_is_a_plain_line_where_there_is_no_terminal(finished):
     assert "step 12 of 12, loss " in finished[0] and "examples/s" in finished[0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
@@ -58,6 +60,8 @@ def differences(
       model, max_seq_length, max_predictions_per_seq: see `convert`.
       seed: seed of the tokens.
     """
-    run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
     inputs = random_inputs(model, 1, max_seq_length, max_predictions_per_seq, seed)
-    return largest_differences(lambda inputs: run(**inputs), model, inputs)
+    with warnings.catch_warnings(), quiet.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+        warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
+        run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
+        return largest_differences(lambda inputs: run(**inputs), model, inputs)

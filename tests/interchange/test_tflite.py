@@ -37,8 +37,10 @@ def seed():
 
 
 @pytest.mark.parametrize("precision", tflite.PRECISIONS)
-def test_the_converter_prints_nothing(capfd, precision):
-    tflite.convert(AlbertModel(CONFIG), precision, max_seq_length=8)
+def test_converting_and_comparing_print_nothing(capfd, recwarn, precision):
+    model = AlbertModel(CONFIG)
+    tflite.differences(tflite.convert(model, precision, max_seq_length=8), model, max_seq_length=8)
+    assert not [warning for warning in recwarn if "tf.lite" in str(warning.message)]
     assert capfd.readouterr() == ("", "")
 
 
