@@ -48,10 +48,14 @@ docs: .venv-docs/installed
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
 .venv-lint/installed: requirements-dev.txt
 .venv-docs/installed: requirements-docs.txt
+$(VENV)/installed: COST := 3 GB, 3 minutes or more
+.venv-lint/installed: COST := 0.2 GB, a minute
+.venv-docs/installed: COST := 0.2 GB, a minute
 $(VENV)/installed .venv-lint/installed .venv-docs/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(^:%=-r %)
+	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."
+	$(@D)/bin/python -m pip install --progress-bar=off --disable-pip-version-check $(^:%=-r %)
 	@touch $@
 
 clean:

@@ -2,6 +2,8 @@
 
     python fill_mask.py --init_checkpoint=model_dir --text="the capital of [MASK] ."
 
+A piece that continues a word is printed with ## before it ("##ing"). "\u2581" is a space that is a piece of its own.
+
 Without --text, texts are read from standard input, one per line. With --export_dir the model is written as a SavedModel
 that does the same with raw text, for processes that have only tensorflow and tensorflow_text:
 
@@ -17,7 +19,7 @@ from albert_tf.files import check_export
 from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.interchange.served_precision import with_precision
 from albert_tf.json_files import check_characters
-from albert_tf.tasks.fill_mask import fill_masks
+from albert_tf.tasks.fill_mask import fill_masks, readable_pieces
 from albert_tf.text.lines import read_standard_input
 
 model_flags.define_source_flags()
@@ -46,7 +48,7 @@ def main():
                             FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
     for text in FLAGS.text or ():
-        print_filled(text, fill_masks(model, tokenizer, text, FLAGS.top_k))
+        print_filled(text, tokenizer, fill_masks(model, tokenizer, text, FLAGS.top_k))
     if not (FLAGS.text or FLAGS.export_dir):
         fill_standard_input(model, tokenizer, FLAGS.top_k)
 
@@ -63,15 +65,16 @@ def fill_standard_input(model, tokenizer, top_k: int) -> None:
         except ValueError as error:
             logging.warning("line %d: %s", number, error)
         else:
-            print_filled(line.strip(), of_masks)
+            print_filled(line.strip(), tokenizer, of_masks)
     if text is None:
         raise ValueError("there is no text: set --text, or write lines to the standard input")
 
 
-def print_filled(text: str, of_masks) -> None:
+def print_filled(text: str, tokenizer, of_masks) -> None:
     print(text)
     for fillings in of_masks:
-        shown = (f"{filling.piece.lstrip(chr(0x2581))} {filling.probability:.3f}" for filling in fillings)
+        pieces = readable_pieces(tokenizer, [filling.piece for filling in fillings])
+        shown = (f"{piece} {filling.probability:.3f}" for piece, filling in zip(pieces, fillings))
         print("   ", "   ".join(shown))
 
 

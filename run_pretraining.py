@@ -37,6 +37,7 @@ from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_
 from albert_tf.training.distribution import distributed
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
+from albert_tf.training.plot import write_plot
 from albert_tf.training.run import RunOptions, train
 from albert_tf.training.strategy import is_chief
 
@@ -158,9 +159,18 @@ def main():
                             before_steps=lambda: write_settings(Settings(head="pretrainer"), config, output_dir,
                                                                          vocabulary))
             if is_chief(strategy):
+                draw(options, evaluator)
                 write_card(options, task.model, all_files, evaluator, trained)
         elif options.do_eval:
             evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
+            if is_chief(strategy):
+                draw(options, evaluator)
+
+
+def draw(options: Options, evaluator: Evaluator | None) -> None:
+    """Draws the evaluations as a chart, if there are any."""
+    if evaluator is not None and evaluator.best:
+        write_plot(options.run.output_dir, PretrainingTask.best_metric)
 
 
 def write_card(

@@ -1,9 +1,12 @@
 """albert_tf: ALBERT (Lan et al., 2020) for TensorFlow 2 and Keras, as google-research/albert released it.
 
-The public names are loaded when first used, so that importing the package takes no time.
+The public names are loaded when first used, so that importing the package takes no time. The import hides the log
+messages of TensorFlow's C++ code, unless the environment variable TF_CPP_MIN_LOG_LEVEL is set.
 """
 
 import importlib
+
+from albert_tf import quiet
 
 __version__ = "0.2.0"
 
@@ -33,10 +36,13 @@ _PACKAGES = ("text", "data", "modeling", "tasks", "training", "interchange")
 
 __all__ = ["__version__", *_MODULE_OF, *_PACKAGES]
 
+quiet.hide_messages_of_cpp()
+
 
 def __getattr__(name):
     if name in _MODULE_OF:
-        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+        with quiet.importing():
+            return getattr(importlib.import_module(_MODULE_OF[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(f"albert_tf.{name}")
     raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")

@@ -9,16 +9,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import logging as python_logging
 import os
 import re
 import select
 import signal
 import sys
-from typing import Callable, Iterator
+from typing import Callable, Iterator, NoReturn
 
 from absl import app, flags, logging
 
-from albert_tf import console, help, quiet
+from albert_tf import console, flag_errors, help, quiet
 
 # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
 # them. This takes about a second of each script.
@@ -30,6 +31,9 @@ atexit.register(gc.freeze)
 
 _STDOUT = 1  # the file descriptor
 
+# absl's own log line also has microseconds and the number of the thread.
+_LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
+
 # The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
 # [Op:SaveV2]", and in errors of a graph the lines of Python that made the op.
 _AROUND_THE_REASON = re.compile(
@@ -39,6 +43,8 @@ _AROUND_THE_REASON = re.compile(
 
 def run(main: Callable[..., None], operands: int = 0) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
+
+    So do wrong flags. After Ctrl-C the status is 130, as for other Unix programs.
 
     --help prints the docstring of main's module and the flags in groups. With --verbosity=1 the whole traceback is
     logged before that line; with --verbosity=-1 only warnings are logged. If the program that reads the standard output
@@ -66,10 +72,10 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
                 main(*arguments)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
-            print(f"{console.program(argv[0])}: error: {_one_line(error)}", file=sys.stderr)
-            sys.exit(1)
+            _end_with_error(argv, _one_line(error))
         except KeyboardInterrupt:
-            sys.exit("interrupted")
+            print("interrupted", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
 
     # absl's usage errors print the docstring, too.
     description = main.__globals__["__doc__"] = console.with_commands(main.__globals__["__doc__"], sys.argv[0])
@@ -77,7 +83,21 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         with _ending_with_the_reader():
             print(help.help_text(description, sys.argv[0]))
         sys.exit(0)
-    app.run(guarded)
+    logging.get_absl_handler().setFormatter(_LINE)
+    app.run(guarded, flags_parser=_parsed)
+
+
+def _parsed(argv: list[str]) -> list[str]:
+    """Parses the flags. Returns the other arguments."""
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        _end_with_error(argv, flag_errors.described(error))
+
+
+def _end_with_error(argv: list[str], reason: str) -> NoReturn:
+    print(f"{console.program(argv[0])}: error: {reason}", file=sys.stderr)
+    sys.exit(1)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any, Callable, Collection, Mapping, Sequence
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import bounds, help, keras
+from albert_tf import bounds, flag_errors, help, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
@@ -113,7 +113,9 @@ def apply_recipe() -> None:
             if value is None:
                 raise ValueError(f"--{name} has no value")
             FLAGS.set_default(name, value)
-        except (ValueError, flags.Error) as error:
+        except flags.Error as error:
+            raise ValueError(f"{path}: {flag_errors.described(error)}") from error
+        except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
 

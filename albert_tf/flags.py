@@ -38,6 +38,8 @@ from albert_tf.training.run import RunOptions
 from albert_tf.training.strategy import STRATEGIES
 
 FLAGS = flags.FLAGS
+_DEFAULT_INTERVAL: list[int] = []  # the script's default of --save_checkpoints_steps, which a recipe may replace
+_EVALUATIONS = 5  # that a short run has at least
 AnyOptions = TypeVar("AnyOptions")
 
 
@@ -63,7 +65,9 @@ def define_training_flags(
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
                       "instead of keeping them in memory. This needs less memory and more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,
-                         "Number of steps between two checkpoints, and between two evaluations.", *bounds.STEPS)
+                         "Number of steps between two checkpoints, and between two evaluations. If neither the command "
+                         "line nor a recipe sets the flag, it is at most a fifth of the run.", *bounds.STEPS)
+    _DEFAULT_INTERVAL[:] = [save_checkpoints_steps]
     flags.DEFINE_integer("keep_checkpoint_max", 5,
                          "Number of the latest checkpoints to keep, besides the best one.", *bounds.STEPS)
     flags.DEFINE_integer("iterations_per_loop", 1000, "On TPU, the largest number of steps between two returns to the "
@@ -135,4 +139,17 @@ def trainer_options(**values) -> TrainerOptions:
 def run_options(**values) -> RunOptions:
     """RunOptions from the flags. The arguments are those of from_flags."""
     check_directory(FLAGS.output_dir)
-    return from_flags(RunOptions, **values)
+    steps = values["num_train_steps"] if "num_train_steps" in values else FLAGS.num_train_steps
+    return from_flags(RunOptions, **values, save_checkpoints_steps=_save_checkpoints_steps(steps))
+
+
+def _save_checkpoints_steps(num_train_steps: int) -> int:
+    """--save_checkpoints_steps; if only the script's default sets it, at most a fifth of the run.
+
+    The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.
+    """
+    flag = FLAGS["save_checkpoints_steps"]
+    if flag.present or [flag.default] != _DEFAULT_INTERVAL:
+        return flag.value
+    fifth = max(1, num_train_steps // _EVALUATIONS)
+    return min(flag.value, fifth - fifth % 10 ** max(0, len(str(fifth)) - 2))

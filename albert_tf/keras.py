@@ -10,7 +10,10 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
+from albert_tf import quiet
+
+with quiet.importing():
+    import tensorflow as tf
 
 
 def _keras_2() -> ModuleType:

@@ -6,6 +6,8 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable
 
+from albert_tf import quiet
+
 
 def loader_of(package: str) -> Callable[[str], ModuleType]:
     """Returns a module-level __getattr__ for a package, which imports the module with the attribute's name.
@@ -17,7 +19,8 @@ def loader_of(package: str) -> Callable[[str], ModuleType]:
     def load(name: str) -> ModuleType:
         wanted = f"{package}.{name}"
         try:
-            return importlib.import_module(wanted)
+            with quiet.importing():
+                return importlib.import_module(wanted)
         except ModuleNotFoundError as error:
             if error.name != wanted:  # the module exists, but a module that it imports does not
                 raise
@@ -33,7 +36,8 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._name), name)
+        with quiet.importing():
+            return getattr(importlib.import_module(self._name), name)
 
 
 # tensorflow is lazy for modules that worker processes import and that use tf.io.gfile only in the main process: an

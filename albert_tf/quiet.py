@@ -1,6 +1,7 @@
-"""Hides TensorFlow's own log messages from users of the scripts.
+"""Hides TensorFlow's own log messages.
 
-TF_CPP_MIN_LOG_LEVEL below 3 shows the messages of its C++ code, and --verbosity=1 those of its Python code.
+`import albert_tf` hides those of its C++ code; TF_CPP_MIN_LOG_LEVEL below 3 shows them. The scripts also hide those of
+its Python code; --verbosity=1 shows them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import importlib.util
 import logging as python_logging
 import os
 import re
+import sys
 import tempfile
-from typing import Iterator
+from typing import Callable, Iterator
 
 from absl import logging
 
@@ -21,37 +23,64 @@ _LINE_OF_CPP = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl::I
 _LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_hub")
 
 
+def hide_messages_of_cpp() -> None:
+    """Sets TF_CPP_MIN_LOG_LEVEL to 3, its value for no messages, unless the user has set it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 @contextlib.contextmanager
-def without_lines_of_cpp() -> Iterator[None]:
-    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears after the block."""
-    if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
+def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
+    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears after the block.
+
+    Args:
+      all_lines: whether to drop all text on stderr, unless the block raises an error.
+    """
+    hide_messages_of_cpp()
+    if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3":
         yield
         return
-    stderr = os.dup(2)
+    try:
+        stderr = os.dup(2)
+    except OSError:  # the process has no stderr
+        yield
+        return
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
+        is_dropped: Callable[[bytes], object] = _LINE_OF_CPP.match
         try:
             yield
+            is_dropped = (lambda line: True) if all_lines else is_dropped
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
             written.seek(0)
             for line in written:
-                if not _LINE_OF_CPP.match(line):
+                if not is_dropped(line):
                     os.write(2, line)
 
 
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """A block that may import TensorFlow, without its log lines.
+
+    TensorFlow 2.21 logs before it reads TF_CPP_MIN_LOG_LEVEL.
+    """
+    with contextlib.nullcontext() if "tensorflow" in sys.modules else without_lines_of_cpp():
+        yield
+
+
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its log lines. TensorFlow 2.21 logs before it reads TF_CPP_MIN_LOG_LEVEL."""
-    with without_lines_of_cpp():
+    """Imports TensorFlow without its log lines."""
+    with importing():
         import tensorflow  # noqa: F401
 
 
+@functools.lru_cache(maxsize=None)
 def start_xla() -> None:
     """Compiles a first program with XLA, which logs two lines in each process, whatever TF_CPP_MIN_LOG_LEVEL is."""
     import tensorflow as tf
 
-    with without_lines_of_cpp():
+    with tf.init_scope(), without_lines_of_cpp():  # callers may be tracing a function
         tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.constant(0.0))
 
 

@@ -3,12 +3,14 @@
     python -m demo --output_dir=demo_output --corpus=my_text.txt
 
 Without --corpus the text is Python's own documentation (demo/python_docs.py). Every command is printed before it runs,
-so that it can be copied and changed.
+so that it can be copied and changed. Trainings show a progress bar, or where there is no terminal a line every 30
+seconds.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -32,6 +34,8 @@ FLAGS = flags.FLAGS
 MODEL = "albert_tiny_en"
 RECORDS = dict(max_seq_length=64, max_predictions_per_seq=10)
 WARNINGS_ONLY = dict(verbosity=-1)
+# The progress bar of a terminal is shown whatever the verbosity is; the lines that replace it are not.
+WITH_PROGRESS = WARNINGS_ONLY if sys.stderr.isatty() else {}
 NOVEL_SENTENCES = (
     "The old man shook his [MASK].",
     "She opened the [MASK] and went out.",
@@ -46,40 +50,44 @@ DOCUMENTATION_SENTENCES = (
 
 def main() -> None:
     started, folder = time.time(), FLAGS.output_dir
+    print("The demo has five parts, which take about 8 minutes on two cores.", flush=True)
+    train, dev = split_corpus(FLAGS.corpus)  # a wrong file is found before anything runs
     vocabulary = os.path.join(shipped_model(MODEL), "spiece.model")
+    questions = masked_sentences(dev) if FLAGS.corpus else DOCUMENTATION_SENTENCES
     heading(f"1. {MODEL} was pre-trained on novels. It fills masks:")
-    fill_masks(MODEL, NOVEL_SENTENCES + DOCUMENTATION_SENTENCES)
+    fill_masks(MODEL, (*NOVEL_SENTENCES, *questions))
 
-    heading("2. Its pre-training continues on other text:")
-    train_text, dev_text = write_corpus(FLAGS.corpus, folder)
+    heading("2. Its pre-training continues on other text, for 500 steps (about 3 minutes):")
+    train_text, dev_text = write_corpus(train, dev, folder)
     train_records, dev_records = (write_records(text, vocabulary) for text in (train_text, dev_text))
     models = models_folder(folder, train_text, dev_text)
     continued = os.path.join(models, "continued")
     before = evaluate(MODEL, dev_records, os.path.join(folder, "before"))
     after = pretrain(train_records, dev_records, continued, init_checkpoint=MODEL, learning_rate=3e-4, steps=500)
     report_pretraining(before, after, dev_records)
-    fill_masks(continued, DOCUMENTATION_SENTENCES)
+    fill_masks(continued, questions)
 
-    heading("3. Fine-tuned, with and without pre-training: were two neighbouring words of a sentence swapped?")
+    heading("3. Fine-tuned, with and without pre-training, for 1,000 steps each (about 3 minutes):\n"
+            "   were two neighbouring words of a sentence swapped?")
     task = word_order_task.write_task(train_text, dev_text, os.path.join(folder, "word_order"))
     fine_tuned = os.path.join(models, "fine_tuned")
     report_classification(fine_tune(task, fine_tuned, init_checkpoint=continued),
                           fine_tune(task, os.path.join(models, "not_pretrained"), albert_config_file=MODEL,
                                     spm_model_file=vocabulary))
 
-    heading("4. From raw text to a vocabulary and the first steps of a new model:")
+    heading("4. From raw text to a vocabulary and the first 100 steps of a new model (about a minute):")
     own_vocabulary = os.path.join(folder, "vocabulary")
-    run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000, **WARNINGS_ONLY)
+    run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000, **WITH_PROGRESS)
     own_records = write_records(train_text, f"{own_vocabulary}.model", suffix=".own")
     own_dev_records = write_records(dev_text, f"{own_vocabulary}.model", suffix=".own")
     first = pretrain(own_records, own_dev_records, os.path.join(models, "own"), albert_config_file=MODEL,
                      spm_model_file=f"{own_vocabulary}.model", learning_rate=1e-3, steps=100)
     print(f"masked-LM accuracy after 100 steps: {first['masked_lm_accuracy']:.3f} (docs/pretraining.md says more)")
 
-    heading("5. Served: the SavedModel takes raw text, and needs tensorflow and tensorflow_text:")
+    heading("5. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
-    run_script("demo/ask", saved_model=served, text=DOCUMENTATION_SENTENCES)
+    run_script("demo/ask", saved_model=served, text=questions)
     print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
     print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
 
@@ -101,14 +109,14 @@ def write_records(text: str, vocabulary: str, suffix: str = "") -> str:
     """Writes the pre-training records of a text, and returns their path."""
     records = f"{os.path.splitext(text)[0]}{suffix}.tfrecord"
     run_script("create_pretraining_data", input_file=text, output_file=records, spm_model_file=vocabulary, ngram=1,
-               dupe_factor=2, **RECORDS, **WARNINGS_ONLY)
+               dupe_factor=2, **RECORDS, **WITH_PROGRESS)
     return records
 
 
 def evaluate(model: str, records: str, output_dir: str) -> dict[str, float]:
     """The results of a model on records."""
     run_script("run_pretraining", init_checkpoint=model, eval_input_file=records, do_train=False, do_eval=True,
-               max_eval_steps=0, output_dir=output_dir, **RECORDS, **WARNINGS_ONLY)
+               max_eval_steps=0, output_dir=output_dir, **RECORDS, **WITH_PROGRESS)
     return read_json_object(os.path.join(output_dir, "eval_results.json"))
 
 
@@ -119,7 +127,7 @@ def pretrain(
     run_script("run_pretraining", input_file=train_records, eval_input_file=dev_records, do_eval=True, max_eval_steps=0,
                output_dir=output_dir, num_train_steps=steps, num_warmup_steps=steps // 10, learning_rate=learning_rate,
                save_checkpoints_steps=steps, train_batch_size=32, optimizer="adamw", dynamic_masking=True,
-               precision="mixed_bfloat16", **weights, **RECORDS, **WARNINGS_ONLY)
+               precision="mixed_bfloat16", **weights, **RECORDS, **WITH_PROGRESS)
     return read_json_object(os.path.join(output_dir, "eval_results.json"))
 
 
@@ -127,12 +135,17 @@ def fine_tune(task: str, output_dir: str, **weights) -> float:
     """Fine-tunes a model on a task, and returns its accuracy."""
     run_script("run_classifier", task_config=task, data_dir=os.path.dirname(task), output_dir=output_dir, do_train=True,
                do_eval=True, max_seq_length=64, train_batch_size=32, learning_rate=3e-4, train_step=1000,
-               warmup_step=100, save_checkpoints_steps=1000, precision="mixed_bfloat16", **weights, **WARNINGS_ONLY)
+               warmup_step=100, save_checkpoints_steps=1000, precision="mixed_bfloat16", **weights, **WITH_PROGRESS)
     return read_json_object(os.path.join(output_dir, "eval_results.json"))["eval_accuracy"]
 
 
-def write_corpus(corpus: str, folder: str, dev_every: int = 10) -> tuple[str, str]:
-    """Splits a corpus by document, with every tenth for evaluation, and returns the paths of both parts."""
+def split_corpus(corpus: str, dev_every: int = 10) -> tuple[list[list[str]], list[list[str]]]:
+    """The documents to train on and those to evaluate on (every tenth), as lists of sentences.
+
+    Raises:
+      ValueError: the corpus has fewer than two documents.
+      OSError: it cannot be read.
+    """
     if corpus:
         with open(corpus, encoding="utf-8") as file:
             documents = [text.strip("\n").split("\n") for text in file.read().split("\n\n") if text.strip()]
@@ -141,13 +154,29 @@ def write_corpus(corpus: str, folder: str, dev_every: int = 10) -> tuple[str, st
     if len(documents) < 2:
         raise ValueError(f"{corpus} must have at least two documents, with a blank line between them. "
                          f"Received: {len(documents)}")
-    dev = documents[::dev_every]
-    train = [document for i, document in enumerate(documents) if i % dev_every]
+    return [document for i, document in enumerate(documents) if i % dev_every], documents[::dev_every]
+
+
+def write_corpus(train: list[list[str]], dev: list[list[str]], folder: str) -> tuple[str, str]:
+    """Writes the documents of both parts, and returns the paths of the files."""
     paths = os.path.join(folder, "train.txt"), os.path.join(folder, "dev.txt")
     for path, part in zip(paths, (train, dev)):
         write_text(path, "\n\n".join("\n".join(document) for document in part) + "\n")
         print(f"{path}: {len(part):,} documents, {sum(map(len, part)):,} sentences")
     return paths
+
+
+def masked_sentences(documents: list[list[str]], count: int = 3) -> tuple[str, ...]:
+    """The first short sentences of documents, each with its longest word masked; without any, a sentence of novels.
+
+    Only short sentences are taken, since they are also read on a screen.
+    """
+    masked = []
+    for sentence in (sentence for document in documents for sentence in document):
+        words = re.findall(r"\w+", sentence)
+        if 4 <= len(words) <= 15 and len(sentence) <= 100:
+            masked.append(re.sub(rf"\b{max(words, key=len)}\b", "[MASK]", sentence, count=1))
+    return tuple(masked[:count]) or NOVEL_SENTENCES[:1]
 
 
 def models_folder(folder: str, *texts: str) -> str:

@@ -14,6 +14,13 @@ import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 WORD_START = "\u2581"
 
 
+def readable(piece):
+    """A piece that begins a word, without the mark of its start; another one with ##, as fill_mask.py prints them."""
+    if piece == WORD_START or not piece.startswith(WORD_START):
+        return piece if piece == WORD_START else f"##{piece}"
+    return piece[len(WORD_START):]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--saved_model", required=True)
@@ -25,7 +32,7 @@ def main():
         print(text)
         for row in zip(pieces, probabilities):
             if row[0][0]:  # a text with fewer masks than another one has empty answers at the end
-                shown = (f"{piece.decode().lstrip(WORD_START)} {probability:.3f}" for piece, probability in zip(*row))
+                shown = (f"{readable(piece.decode())} {probability:.3f}" for piece, probability in zip(*row))
                 print("   ", "   ".join(shown))
 
 

@@ -21,7 +21,7 @@ from albert_tf.flags import command_line
 def run(monkeypatch, capsys):
     """Runs a script's main() in this process; returns (exit status, what was printed on stderr)."""
     command = ["script.py"]
-    monkeypatch.setattr(app, "run", lambda main: main(command))
+    monkeypatch.setattr(app, "run", lambda main, **_: main(command))
     logger, verbosity = logging.get_absl_logger(), logging.get_verbosity()
     level, filters = logger.level, list(logger.filters)
 
@@ -100,6 +100,51 @@ def test_info_is_logged_unless_the_user_says_otherwise(run, caplog, verbosity, p
         status, _ = run(main)
     assert status == 0
     assert sorted(record.message for record in caplog.records) == printed
+
+
+@pytest.fixture
+def one_flag(monkeypatch):
+    """Function of arguments: what the only script with these flags prints on stderr, and its status."""
+    values = flags.FlagValues()
+    flags.DEFINE_integer("top_k", 5, "", lower_bound=1, flag_values=values)
+    flags.DEFINE_bool("do_train", False, "", flag_values=values)
+    flags.DEFINE_float("rate", 1.0, "", lower_bound=0.0, flag_values=values)
+    flags.DEFINE_enum("model", "span", ["span", "classifier"], "", flag_values=values)
+    monkeypatch.setattr(flags, "FLAGS", values)
+
+    def error_of(*arguments):
+        with pytest.raises(SystemExit) as end:
+            cli._parsed(["script.py", *arguments])
+        assert end.value.code == 1
+
+    return error_of
+
+
+@pytest.mark.parametrize("argument, message", [
+    ("--topk=3", "unknown flag --topk (did you mean --top_k?); --help lists all flags"),
+    ("--batch=3", "unknown flag --batch; --help lists all flags"),
+    ("--top_k=many", "--top_k must be a whole number. Received: many"),
+    ("--top_k=0", "--top_k must be a positive integer. Received: 0"),
+    ("--rate=fast", "--rate must be a number. Received: fast"),
+    ("--rate=-1", "--rate must be a non-negative number. Received: -1"),
+    ("--do_train=5", "--do_train must be true or false. Received: 5"),
+    ("--model=spam", "--model must be one of span|classifier. Received: spam"),
+    ("--top_k", "--top_k has no value")])
+def test_a_wrong_flag_is_one_line(one_flag, capsys, argument, message):
+    one_flag(argument)
+    assert capsys.readouterr().err == f"script.py: error: {message}\n"
+
+
+def test_ctrl_c_ends_a_script_with_the_status_of_other_programs(run):
+    def main():
+        raise KeyboardInterrupt
+
+    assert run(main) == (130, "interrupted\n")
+
+
+def test_a_log_line_has_level_time_place_and_message():
+    record = logging.get_absl_logger().makeRecord("absl", 30, "/x/run.py", 7, "slow", (), None)
+    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d run\.py:7\] slow", cli._LINE.format(record))
 
 
 START_UP = b"""WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
@@ -221,4 +266,4 @@ def test_help_of_run_glue_has_the_flags_of_run_classifier():
 
 def test_an_unknown_flag_gets_the_nearest_name():
     done = script_process.run("run_squad.py", ["--lerning_rate=1"])
-    assert done.returncode == 1 and "Did you mean: learning_rate" in done.stderr
+    assert done.returncode == 1 and "(did you mean --learning_rate?)" in done.stderr

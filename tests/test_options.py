@@ -4,10 +4,11 @@ import ast
 import dataclasses
 
 import pytest
+from absl import flags
 from absl.testing import flagsaver
-from in_process import REPOSITORY
+from in_process import REPOSITORY, loaded
 
-from albert_tf.flags import from_flags
+from albert_tf.flags import from_flags, run_options
 
 SCRIPTS = sorted(path.name for path in REPOSITORY.glob("*.py"))
 
@@ -53,3 +54,21 @@ def test_fields_have_the_values_of_the_flags_of_their_names():
         assert from_flags(Options, made="here", verbosity=1).verbosity == 1
     with pytest.raises(TypeError, match="made"):
         from_flags(Options)
+
+
+@pytest.mark.parametrize("arguments, interval", [
+    (["--num_train_steps=125000"], 5000), (["--num_train_steps=25000"], 5000), (["--num_train_steps=24000"], 4800),
+    (["--num_train_steps=7557"], 1500), (["--num_train_steps=12"], 2), (["--num_train_steps=3"], 1),
+    (["--num_train_steps=12", "--save_checkpoints_steps=5000"], 5000),
+    (["--num_train_steps=12", "--save_checkpoints_steps=9"], 9)])
+def test_a_short_run_is_evaluated_five_times_unless_the_flag_says_otherwise(arguments, interval):
+    with loaded("run_pretraining.py"), flagsaver.flagsaver():
+        flags.FLAGS(["run_pretraining.py", "--output_dir=run", *arguments])
+        assert run_options().save_checkpoints_steps == interval
+
+
+def test_the_interval_of_a_recipe_is_kept():
+    with loaded("run_race.py"), flagsaver.flagsaver():
+        flags.FLAGS.set_default("save_checkpoints_steps", 90)
+        flags.FLAGS(["run_race.py", "--output_dir=run"])
+        assert run_options(num_train_steps=100).save_checkpoints_steps == 90

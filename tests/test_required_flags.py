@@ -20,9 +20,9 @@ def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys)
         for name in required:
             others = {other: "x" for other in required if other != name}
             assert run(**others) == 1
-            assert f"flag --{name}=None: it is required" in capsys.readouterr().err
+            assert f"error: --{name} is required\n" in capsys.readouterr().err
             assert run(**others, **{name: ""}) == 1
-            assert f"flag --{name}=: it must not be empty" in capsys.readouterr().err
+            assert f"error: --{name} must not be empty\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("script, contents", [

@@ -49,6 +49,11 @@ def test_masks_are_filled_with_the_pieces_and_probabilities_of_transformers(mode
         np.testing.assert_allclose([filling.probability for filling in fillings], row["probabilities"], rtol=1e-4)
 
 
+def test_its_tokenizer_makes_rows_that_it_takes(model):
+    rows = albert_tf.tokenizer_from_pretrained(NAME)("A long day. " * 400)
+    assert rows["input_ids"].shape == (1, model.config.max_position_embeddings)
+
+
 @pytest.mark.parametrize("text, pieces", [
     ("she opened the [MASK] and went out.", {"\u2581door"}),
     ("i have not seen him for three [MASK] at least.", {"\u2581days", "\u2581years"})])

@@ -200,9 +200,9 @@ def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(caps
 
 @pytest.mark.parametrize("content, message", [
     (dict(learning_rate=None), "--learning_rate has no value"),
-    (dict(train_batch_size=0), "flag --train_batch_size=0: 0 is not an integer in the range"),
-    (dict(max_seq_length="long"), "flag --max_seq_length=long: "),
-    (dict(do_train=[1]), "flag --do_train="),
+    (dict(train_batch_size=0), "--train_batch_size must be an integer in the range"),
+    (dict(max_seq_length="long"), "--max_seq_length must be a whole number. Received: long"),
+    (dict(do_train=[1]), "--do_train must be true or false. Received: "),
     (dict(no_such_flag=1), "no_such_flag")])
 def test_a_recipe_is_checked_as_the_command_line_is(tmp_path, capsys, content, message):
     path = tmp_path / "mine.json"

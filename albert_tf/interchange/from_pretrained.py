@@ -60,17 +60,34 @@ def from_pretrained(
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     """The tokenizer of the vocabulary that comes with weights, with the options that are stored with them.
 
+    Its max_seq_length is the length with which the weights were fine-tuned, if it is stored, and otherwise the model's
+    max_position_embeddings, so that the model takes all rows. It is 512 if neither is known without running a graph.
+
     Args:
       path: see from_pretrained.
 
     Raises:
       ValueError: there are no weights at the path, or no vocabulary comes with them.
     """
-    vocabulary = open_source(path, trust_module=True).vocabulary  # only the vocabulary is read: no graph runs
-    if not vocabulary:
+    source = open_source(path, trust_module=True)  # only vocabulary and config are read: no graph runs
+    if not source.vocabulary:
         raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
                          "spm_model_file=...) or FullTokenizer(vocab_file=...)")
-    return vocabulary.tokenizer()
+    tokenizer = source.vocabulary.tokenizer()
+    tokenizer.max_seq_length = _row_length(source) or tokenizer.max_seq_length
+    return tokenizer
+
+
+def _row_length(source: Source) -> int | None:
+    """The largest number of tokens of a row that is stored with weights; None if none is known."""
+    stored = source.settings.max_seq_length
+    if source.module:
+        return stored
+    try:
+        positions = source.config.max_position_embeddings
+    except ValueError:  # some weights come without a config
+        return stored
+    return min(stored or positions, positions)
 
 
 def build(

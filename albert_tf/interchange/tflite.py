@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from albert_tf import keras
+from albert_tf import keras, quiet
 from albert_tf.interchange.exported_outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.interchange.serving import graph
 
@@ -41,7 +43,8 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        return converter.convert()
+        with quiet.without_lines_of_cpp(all_lines=True):  # the converter prints a summary of 25 lines
+            return converter.convert()
     except ConverterError as error:
         reason = next(iter(str(error).splitlines()), "it gives no reason")
         raise ValueError(f"TensorFlow Lite cannot convert this model: {reason}") from error
@@ -57,6 +60,8 @@ def differences(
       model, max_seq_length, max_predictions_per_seq: see `convert`.
       seed: seed of the tokens.
     """
-    run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
     inputs = random_inputs(model, 1, max_seq_length, max_predictions_per_seq, seed)
-    return largest_differences(lambda inputs: run(**inputs), model, inputs)
+    with warnings.catch_warnings(), quiet.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+        warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
+        run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
+        return largest_differences(lambda inputs: run(**inputs), model, inputs)

@@ -10,7 +10,7 @@ from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import Encoder
 from albert_tf.modeling.inputs import ENCODER_INPUTS, required
-from albert_tf.modeling.layers import Dense
+from albert_tf.modeling.layers import ReleaseDense
 
 
 @register
@@ -47,7 +47,8 @@ class AlbertModel(ConfiguredModel):
         self.gradient_checkpointing = False
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
-        self.pooler = Dense("bert/pooler/dense", config.hidden_size, config.hidden_size, config.initializer_range)
+        self.pooler = ReleaseDense("bert/pooler/dense", config.hidden_size, config.hidden_size,
+                                   config.initializer_range)
         self.built = True
 
     def call(self, inputs, training=False):

@@ -10,7 +10,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import compiled
-from albert_tf.modeling.layers import Dense, LayerNorm, layer_norm
+from albert_tf.modeling.layers import LayerNorm, ReleaseDense, layer_norm
 
 
 class AttentionWeights(NamedTuple):
@@ -36,10 +36,10 @@ class AttentionBlock(keras.layers.Layer):
         super().__init__(autocast=False)
         self.config = config
         size, stddev = config.hidden_size, config.initializer_range
-        self.query = Dense(f"{scope}/attention_1/self/query", size, size, stddev)
-        self.key = Dense(f"{scope}/attention_1/self/key", size, size, stddev)
-        self.value = Dense(f"{scope}/attention_1/self/value", size, size, stddev)
-        self.output_dense = Dense(f"{scope}/attention_1/output/dense", size, size, stddev)
+        self.query = ReleaseDense(f"{scope}/attention_1/self/query", size, size, stddev)
+        self.key = ReleaseDense(f"{scope}/attention_1/self/key", size, size, stddev)
+        self.value = ReleaseDense(f"{scope}/attention_1/self/value", size, size, stddev)
+        self.output_dense = ReleaseDense(f"{scope}/attention_1/output/dense", size, size, stddev)
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
         self.built = True
 

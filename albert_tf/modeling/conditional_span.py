@@ -12,7 +12,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import required
-from albert_tf.modeling.layers import Dense, LayerNorm
+from albert_tf.modeling.layers import LayerNorm, ReleaseDense
 
 # The release's logit of a position that p_mask excludes.
 MASKED_LOGIT = -1e30
@@ -56,12 +56,12 @@ class AlbertConditionalSpan(ConfiguredModel):
         self.albert = AlbertModel(config)
         size, stddev = config.hidden_size, config.initializer_range
         # Logits are float32, since in bfloat16 many candidates would have equal scores.
-        self.start = Dense("start_logits/dense", size, 1, stddev, dtype=tf.float32)
-        self.end_hidden = Dense("end_logits/dense_0", 2 * size, size, stddev)
+        self.start = ReleaseDense("start_logits/dense", size, 1, stddev, dtype=tf.float32)
+        self.end_hidden = ReleaseDense("end_logits/dense_0", 2 * size, size, stddev)
         self.end_layer_norm = LayerNorm("end_logits/LayerNorm", size)
-        self.end = Dense("end_logits/dense_1", size, 1, stddev, dtype=tf.float32)
-        self.answer_hidden = Dense("answer_class/dense_0", 2 * size, size, stddev)
-        self.answer = Dense("answer_class/dense_1", size, 1, stddev, use_bias=False, dtype=tf.float32)
+        self.end = ReleaseDense("end_logits/dense_1", size, 1, stddev, dtype=tf.float32)
+        self.answer_hidden = ReleaseDense("answer_class/dense_0", 2 * size, size, stddev)
+        self.answer = ReleaseDense("answer_class/dense_1", size, 1, stddev, use_bias=False, dtype=tf.float32)
         self.start_n_top, self.end_n_top, self.dropout_prob = start_n_top, end_n_top, dropout_prob
         self.built = True
 

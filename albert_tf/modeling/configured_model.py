@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.inputs import encoder_input_specs
+from albert_tf.modeling.inputs import encoder_input_specs, refuse_texts
 
 
 class ConfiguredModel(keras.Model):
@@ -76,6 +76,26 @@ class ConfiguredModel(keras.Model):
         archive.track(self)
         archive.add_endpoint("serve", lambda inputs: self.head_outputs(self(inputs)), [self.input_specs()])
         archive.write_out(filepath, **kwargs)
+
+    def __call__(self, inputs, *args, **kwargs):
+        """The same as in Keras, but raises ValueError for texts, in one line."""
+        refuse_texts(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def fit(self, x=None, *args, **kwargs):
+        """The same as in Keras, but raises ValueError for texts, in one line."""
+        refuse_texts(x)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        """The same as in Keras, but raises ValueError for texts, in one line."""
+        refuse_texts(x)
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """The same as in Keras, but raises ValueError for texts, in one line."""
+        refuse_texts(x)
+        return super().predict(x, *args, **kwargs)
 
     def predict_step(self, data):
         """The same as in Keras, but returns the outputs of the head only."""

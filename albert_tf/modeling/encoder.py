@@ -9,7 +9,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.attention import AttentionBlock
 from albert_tf.modeling.block_names import block_scope
 from albert_tf.modeling.feed_forward import FeedForwardBlock
-from albert_tf.modeling.layers import Dense
+from albert_tf.modeling.layers import ReleaseDense
 from albert_tf.modeling.recomputation import recomputed
 
 # The release adds this to the attention scores of padding.
@@ -32,8 +32,9 @@ class Encoder(keras.layers.Layer):
         self.config = config
         self.embedding_hidden_mapping_in = None
         if config.embedding_size != config.hidden_size:
-            self.embedding_hidden_mapping_in = Dense("bert/encoder/embedding_hidden_mapping_in", config.embedding_size,
-                                                     config.hidden_size, config.initializer_range)
+            self.embedding_hidden_mapping_in = ReleaseDense(
+                "bert/encoder/embedding_hidden_mapping_in", config.embedding_size, config.hidden_size,
+                config.initializer_range)
         self.attention_blocks = [AttentionBlock(config, _scope(config, i)) for i in range(config.num_attention_blocks)]
         self.ffn_blocks = [FeedForwardBlock(config, _scope(config, i)) for i in range(config.num_ffn_blocks)]
         self.built = True

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.layers import Dense, LayerNorm, activation, layer_norm
+from albert_tf.modeling.layers import LayerNorm, ReleaseDense, activation, layer_norm
 
 
 class FeedForwardWeights(NamedTuple):
@@ -34,8 +34,8 @@ class FeedForwardBlock(keras.layers.Layer):
         super().__init__(autocast=False)
         self.config = config
         size, wide, stddev = config.hidden_size, config.intermediate_size, config.initializer_range
-        self.intermediate = Dense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev)
-        self.output_dense = Dense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, stddev)
+        self.intermediate = ReleaseDense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev)
+        self.output_dense = ReleaseDense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, stddev)
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
         self.built = True
 

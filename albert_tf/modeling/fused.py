@@ -15,7 +15,7 @@ from typing import Callable
 
 import tensorflow as tf
 
-from albert_tf import devices
+from albert_tf import devices, quiet
 
 
 def compiled(chain: Callable) -> Callable:
@@ -27,7 +27,14 @@ def compiled(chain: Callable) -> Callable:
       chain: a function of tensors that consists of TensorFlow ops.
     """
     function = tf.function(chain, jit_compile=True, autograph=False)
-    return lambda *inputs: (chain if devices.compiles_whole_steps() else function)(*inputs)
+
+    def computed(*inputs):
+        if devices.compiles_whole_steps():
+            return chain(*inputs)
+        quiet.start_xla()
+        return function(*inputs)
+
+    return computed
 
 
 def fused(chain: Callable) -> Callable:

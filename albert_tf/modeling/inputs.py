@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Any, Mapping
 
 import tensorflow as tf
 
@@ -12,6 +12,17 @@ ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 def encoder_input_specs(batch_size: int | None = None, seq_length: int | None = None) -> dict[str, tf.TensorSpec]:
     """The specs of the encoder's inputs, int32 [batch_size, seq_length] each; None means any size."""
     return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
+
+
+def refuse_texts(inputs: Any) -> None:
+    """Raises ValueError if a model is called with texts: a string, a list of strings, or an array or tensor of them."""
+    first = inputs
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    dtype = getattr(first, "dtype", None)
+    if isinstance(first, (str, bytes)) or dtype == tf.string or getattr(dtype, "kind", "") in ("U", "S", "O"):
+        raise ValueError("a model takes token ids and not texts: call the tokenizer first, as in "
+                         "model.predict(tokenizer(texts))")
 
 
 def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:

@@ -43,8 +43,8 @@ class ReleaseLayer(keras.layers.Layer):
         return tf.cast(tensor, self.compute_dtype)
 
 
-class Dense(ReleaseLayer):
-    """x W + b on the last axis.
+class ReleaseDense(ReleaseLayer):
+    """x W + b on the last axis. Keras warns of layers that have the name of one of its own, such as Dense.
 
     Args:
       scope: name of the variables in the release, without "/kernel" and "/bias".

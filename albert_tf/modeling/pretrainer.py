@@ -9,7 +9,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import required
-from albert_tf.modeling.layers import Dense, LayerNorm, OutputDense, ReleaseLayer, activation
+from albert_tf.modeling.layers import LayerNorm, OutputDense, ReleaseDense, ReleaseLayer, activation
 
 
 class MaskedLmHead(ReleaseLayer):
@@ -18,7 +18,7 @@ class MaskedLmHead(ReleaseLayer):
     def __init__(self, config: AlbertConfig):
         super().__init__()
         scope = "cls/predictions/transform"
-        self.dense = Dense(f"{scope}/dense", config.hidden_size, config.embedding_size, config.initializer_range)
+        self.dense = ReleaseDense(f"{scope}/dense", config.hidden_size, config.embedding_size, config.initializer_range)
         self.activation = activation(config.hidden_act)
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", config.embedding_size)
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")

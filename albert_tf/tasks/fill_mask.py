@@ -76,6 +76,21 @@ def inside_word(tokenizer, piece: str) -> str:
     return inside if not inside or inside in tokenizer.vocab else piece
 
 
+def readable_pieces(tokenizer, pieces: list[str]) -> list[str]:
+    """Pieces for people, in WordPiece's form: "door" begins a word, "##s" continues one.
+
+    A SentencePiece model has them as "\u2581door" and "s". Its piece "\u2581" is a space, and stays as it is, like the
+    pieces that are no text ("[SEP]").
+    """
+    return [_in_the_form_of_wordpiece(piece) for piece in pieces] if tokenizer.sp_model else list(pieces)
+
+
+def _in_the_form_of_wordpiece(piece: str) -> str:
+    if piece == WORD_START or piece[0] + piece[-1] in ("[]", "<>"):
+        return piece
+    return piece[len(WORD_START):] if piece.startswith(WORD_START) else f"##{piece}"
+
+
 def _softmax(logits: np.ndarray) -> np.ndarray:
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from albert_tf.data.squad.features import FeatureOptions, feature_blocks
 from albert_tf.data.squad.reading import SquadExample
-from albert_tf.tasks.squad_answers import Answer, AnswerOptions, answer_question
+from albert_tf.tasks.squad_answers import Answer, AnswerOptions, Candidate, answer_question
 from albert_tf.text.tokenization import FullTokenizer
 
 # The number of windows of a batch. Lengths are padded to a multiple of the second number.
@@ -51,9 +51,21 @@ class SquadReader:
 
 
 def describe(answer: Answer, count: int = 5) -> str:
-    """The best answers as readable lines: probability (among the n best), offsets of first and last character, text."""
-    lines = [f"{probability:6.1%}  {candidate.first:>7}-{candidate.last:<7}  " + candidate.text.replace("\n", " ")
-             for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
+    """The best answers as readable lines: probability (among the n best), start, end and text.
+
+    start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
+    """
+    rows = [(f"{probability:.1%}", *(map(str, _offsets(candidate))), " ".join(candidate.text.split()))
+            for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
+    rows.insert(0, ("share", "start", "end", "answer"))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
+             for row in rows]
     if answer.null_score is not None:
         lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
     return "\n".join(lines)
+
+
+def _offsets(candidate: Candidate) -> tuple[int | str, int | str]:
+    """The first character of a candidate, and one past its last."""
+    return (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")

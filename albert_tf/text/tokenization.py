@@ -23,6 +23,7 @@ class FullTokenizer:
       spm_model_file: path of a SentencePiece model.
       keep_accents: whether texts keep their accents. If false, a SentencePiece tokenizer removes accents; a WordPiece
         tokenizer removes them only when it lower-cases, as in the release.
+      max_seq_length: the largest number of tokens of a row, if a call does not set it.
 
     Attributes:
       vocabulary_file: path of the file that was read.
@@ -39,8 +40,9 @@ class FullTokenizer:
     """
 
     def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None,
-                 keep_accents: bool = False):
+                 keep_accents: bool = False, max_seq_length: int = 512):
         self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
+        self.max_seq_length = max_seq_length
         self.sp_model = None
         if spm_model_file:
             self.sp_model = load_model(spm_model_file)
@@ -57,15 +59,16 @@ class FullTokenizer:
         self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(wordpiece.UNKNOWN)
 
     def __call__(
-        self, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None = None, max_seq_length: int = 512,
-        padding: str = "longest", return_offsets: bool = False,
+        self, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None = None,
+        max_seq_length: int | None = None, padding: str = "longest", return_offsets: bool = False,
     ) -> dict[str, np.ndarray]:
         """Converts raw texts to a batch of model inputs, packed as in the release.
 
         Args:
           texts: one text, or a list of texts for a batch.
           text_pairs: the second text of each row; None if no row has one, or "" for a single row without one.
-          max_seq_length: the largest number of tokens of a row. Longer rows are truncated, the longer text first.
+          max_seq_length: the largest number of tokens of a row; None for the tokenizer's. Longer rows are truncated,
+            the longer text first.
           padding: "longest" pads to the longest row of the batch, "max_length" to max_seq_length.
           return_offsets: whether to return the offsets of the pieces in the raw texts.
 
@@ -77,7 +80,8 @@ class FullTokenizer:
         Raises:
           ValueError: texts and text_pairs differ in length, padding is unknown, or max_seq_length is too small.
         """
-        return pack_texts(self, texts, text_pairs, max_seq_length, padding, return_offsets)
+        length = self.max_seq_length if max_seq_length is None else max_seq_length
+        return pack_texts(self, texts, text_pairs, length, padding, return_offsets)
 
     @property
     def vocab_size(self) -> int:

@@ -16,7 +16,7 @@ from albert_tf.data.records import record_writer
 from albert_tf.data.task_config import load_task_config
 from albert_tf.data.tf_example import serialize
 from demo import __main__ as demo, baselines, python_docs, word_order_task
-from demo.__main__ import write_corpus
+from demo.__main__ import masked_sentences, split_corpus, write_corpus
 
 
 @pytest.mark.long
@@ -44,16 +44,28 @@ def test_prose_is_distinguished_from_code_and_grammar():
 def test_a_corpus_is_split_by_document(tmp_path):
     corpus = tmp_path / "mine.txt"
     corpus.write_text("\n\n".join(f"Document {i}.\nIts end {i}." for i in range(21)))
-    train, dev = map(pathlib.Path, write_corpus(str(corpus), str(tmp_path)))
+    train, dev = map(pathlib.Path, write_corpus(*split_corpus(str(corpus)), str(tmp_path)))
     assert dev.read_text() == "Document 0.\nIts end 0.\n\nDocument 10.\nIts end 10.\n\nDocument 20.\nIts end 20.\n"
     assert train.read_text().count("Document") == 18
 
 
-def test_a_corpus_of_one_document_is_refused(tmp_path):
+def test_a_corpus_of_one_document_or_none_is_refused_before_anything_runs(tmp_path, monkeypatch):
     corpus = tmp_path / "mine.txt"
     corpus.write_text("Only this.\nAnd that.\n")
-    with pytest.raises(ValueError, match="mine.txt must have at least two documents"):
-        write_corpus(str(corpus), str(tmp_path))
+    monkeypatch.setattr(demo, "run_script", lambda *_, **__: pytest.fail("it runs a script"))
+    flags.FLAGS.mark_as_parsed()
+    for path, error in ((corpus, "mine.txt must have at least two documents"), (tmp_path / "none.txt", "none.txt")):
+        with flagsaver.flagsaver(output_dir=str(tmp_path / "out"), corpus=str(path)):
+            with pytest.raises((ValueError, OSError), match=error):
+                demo.main()
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_are_sentences_of_the_corpus_with_a_masked_word():
+    documents = [["No.", "The harbour was empty, and empty again.", "word " * 40],
+                 ["It is a (small) kettle.", "A b c d."]]
+    assert masked_sentences(documents, 2) == ("The [MASK] was empty, and empty again.", "It is a (small) [MASK].")
+    assert masked_sentences([["No."]]) == demo.NOVEL_SENTENCES[:1]
 
 
 def test_every_second_sentence_has_two_neighbouring_words_swapped():
@@ -130,6 +142,25 @@ def test_each_corpus_has_models_of_its_own(models_of):
         _, other = models_of(CORPUS.replace(f"file {document} ", "file 99 "))
         assert not set(first) & set(other)
     assert models_of(CORPUS)[1] == first
+
+
+def test_a_corpus_of_the_user_is_asked_about_itself(models_of, monkeypatch):
+    models_of(CORPUS)
+    asked = []
+    monkeypatch.setattr(demo, "run_script", lambda script, text=None, **flags: asked.extend(text or ()))
+    models_of(CORPUS)
+    assert set(asked) - set(demo.NOVEL_SENTENCES) == {
+        "The name of file 0 is [MASK].", "[MASK] it to the caller.", "The name of file 10 is [MASK]."}
+
+
+def test_long_scripts_log_their_progress_where_there_is_no_terminal(models_of, monkeypatch):
+    models_of(CORPUS)
+    verbosities = {}
+    monkeypatch.setattr(demo, "run_script", lambda script, verbosity=None, **_: verbosities.update({script: verbosity}))
+    models_of(CORPUS)
+    of_all = -1 if sys.stderr.isatty() else None  # a terminal has progress bars
+    assert {script for script, verbosity in verbosities.items() if verbosity == of_all} >= {
+        "create_pretraining_data", "run_pretraining", "run_classifier", "train_vocabulary"}
 
 
 def test_it_ends_with_the_command_that_opens_its_models_on_a_page(models_of):

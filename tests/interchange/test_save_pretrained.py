@@ -26,6 +26,15 @@ def test_model_and_tokenizer_come_back(request, tmp_path, to, kind):
     assert bool(read.sp_model) == bool(tokenizer.sp_model)
 
 
+@pytest.mark.parametrize("max_seq_length, length", [(None, 8), (6, 6), (64, 8)])
+def test_the_tokenizer_makes_rows_that_the_model_takes(sentence_pieces, tmp_path, max_seq_length, length):
+    model = albert_tf.AlbertClassifier(TINY, num_labels=3, max_seq_length=max_seq_length)
+    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces)
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(tmp_path))
+    assert tokenizer("one two three four " * 20)["input_ids"].shape == (1, length)
+    assert tokenizer("one " * 20, max_seq_length=4)["input_ids"].shape == (1, 4)
+
+
 def test_without_a_tokenizer_none_is_written(tmp_path):
     albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "saved"))
     with pytest.raises(ValueError, match=f"^no vocabulary comes with the weights at {tmp_path / 'saved'}: pass a file"):

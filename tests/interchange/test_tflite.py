@@ -36,6 +36,14 @@ def seed():
     keras.utils.set_random_seed(1)
 
 
+@pytest.mark.parametrize("precision", tflite.PRECISIONS)
+def test_converting_and_comparing_print_nothing(capfd, recwarn, precision):
+    model = AlbertModel(CONFIG)
+    tflite.differences(tflite.convert(model, precision, max_seq_length=8), model, max_seq_length=8)
+    assert not [warning for warning in recwarn if "tf.lite" in str(warning.message)]
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_in_float32_every_output_is_the_models(kind):
     model = kind(CONFIG)

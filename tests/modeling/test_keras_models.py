@@ -182,3 +182,24 @@ def test_as_a_layer_of_a_functional_model_it_has_gradients(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again(inputs), model(inputs))
+
+
+def test_no_layer_has_the_name_of_one_of_keras():
+    """Keras warns of such a layer when it saves a model in TensorFlow's format."""
+    layers = {type(layer) for make in MODELS.values() for layer in make().submodules
+              if isinstance(layer, keras.layers.Layer)}
+    assert len(layers) > 5
+    assert [layer for layer in layers if hasattr(keras.layers, layer.__name__)] == []
+
+
+@pytest.mark.parametrize("texts", [["a text"], [["a text"]], "a text", np.array(["a text"]),
+                                   np.array(["a text"], object), lambda: tf.constant(["a text"])])
+def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
+    model = MODELS["classifier"]()
+    model.compile("adam", SparseCrossEntropy())
+    texts = texts() if callable(texts) else texts
+    for use in (model, model.predict, model.evaluate, model.fit):
+        with pytest.raises(ValueError) as error:
+            use(texts)
+        assert str(error.value) == ("a model takes token ids and not texts: call the tokenizer first, as in "
+                                    "model.predict(tokenizer(texts))")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.layers import Dense, activation
+from albert_tf.modeling.layers import ReleaseDense, activation
 
 pytestmark = pytest.mark.both_stacks
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.both_stacks
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("shape", [[3, 16], [3, 5, 16], [3, 1, 12, 16], [3, 5, 12, 16], [1, 1, 1, 16]], ids=str)
 def test_dense_multiplies_the_last_axis_of_inputs_of_any_rank(shape, in_graph):
-    layer = Dense("dense", 16, 7, initializer_range=1.0)
+    layer = ReleaseDense("dense", 16, 7, initializer_range=1.0)
     layer.bias.assign(np.arange(7))
     call = tf.function(layer.call) if in_graph else layer.call
     for seed in range(5):

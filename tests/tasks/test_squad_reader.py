@@ -114,7 +114,19 @@ def test_a_short_text_is_padded_to_the_width_of_the_beam(sentence_pieces):
     assert candidates and all(candidate.text in "Ada." for candidate in candidates)
 
 
-def test_answers_are_shown_with_probability_and_place():
-    answer = Answer("q", [Candidate("Ada", 1.0, 1.0, 0, 2), Candidate("clo\nck", 0.0, 1.0, 14, 19)], null_score=0.0)
-    assert describe(answer).splitlines() == [
-        " 73.1%        0-2        Ada", " 26.9%       14-19       clo ck", "no answer: 50.0% (score 0.00)"]
+def test_answers_are_shown_with_the_offsets_of_exported_models():
+    text = "Ada built the clo\nck."
+    candidates = [Candidate("Ada", 1.0, 1.0, 0, 2), Candidate("clo\nck", 0.0, 1.0, 14, 19), Candidate("", -9, 0)]
+    assert [text[0:3], text[14:20]] == ["Ada", "clo\nck"]
+    assert describe(Answer("q", candidates, null_score=0.0)).splitlines() == [
+        "share  start  end  answer",
+        "73.1%      0    3  Ada",
+        "26.9%     14   20  clo ck",
+        " 0.0%      -    -",
+        "no answer: 50.0% (score 0.00)"]
+
+
+def test_large_offsets_do_not_move_the_other_columns():
+    candidates = [Candidate("a", 1.0, 1.0, 12345678, 123456789), Candidate("b", 1.0, 1.0, 0, 0)]
+    assert describe(Answer("q", candidates, None)).splitlines()[1:] == [
+        "50.0%  12345678  123456790  a", "50.0%         0          1  b"]

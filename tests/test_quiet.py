@@ -1,0 +1,62 @@
+"""A program that imports albert_tf does not see the log messages of TensorFlow's C++ code, unless it asks for them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.both_stacks
+
+REPOSITORY = Path(__file__).parents[1]
+FIRST_PROGRAM = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)[1]
+FITTING = """
+import numpy as np
+from albert_tf import keras
+encoder = albert_tf.from_pretrained("albert_tiny_en", "classifier", num_labels=2)
+encoder.compile("adam", "mse")
+encoder.fit(tokenizer(["Yes."]), np.ones([1, 2]), verbose=0)
+"""
+
+
+def printed_by(program, level=None):
+    """stdout and stderr of a program in a new process, with this value of TF_CPP_MIN_LOG_LEVEL (None: not set)."""
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment.update(dict(TF_CPP_MIN_LOG_LEVEL=level) if level else {})
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True,
+                          text=True, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("level", [None, "3"])
+def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
+    stdout, stderr = printed_by(FIRST_PROGRAM + FITTING, level)
+    assert stdout.startswith("▁door")
+    assert [line for line in stderr.splitlines() if "albert_tiny_en has no weights" not in line] == []
+
+
+@pytest.mark.parametrize("route", ["from albert_tf import keras", "import albert_tf; albert_tf.AlbertModel",
+                                   "import albert_tf; albert_tf.training.schedule",
+                                   "from albert_tf.lazy import tensorflow; tensorflow.constant"])
+def test_each_way_to_tensorflow_is_quiet(route, tmp_path, monkeypatch):
+    """A stub replaces TensorFlow. It writes what TensorFlow 2.21 writes when it is imported, whatever the level is."""
+    stub = "import os; os.write(2, b'I0000 00:00:17.6 port.cc:153] on\\n'); constant = 1"
+    (tmp_path / "tensorflow.py").write_text(stub)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
+    program = f"import contextlib\nwith contextlib.suppress(AttributeError):\n    {route}"
+    assert printed_by(program)[1] == ""
+    assert "port.cc" in printed_by(program, "0")[1]
+
+
+def test_an_import_does_not_change_the_users_own_level():
+    program = "import os, albert_tf; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    assert printed_by(program, "1")[0] == "1\n"
+    assert printed_by(program)[0] == "3\n"
+
+
+def test_a_process_without_stderr_can_import(tmp_path, monkeypatch):
+    program = "import os; os.close(2); import albert_tf.quiet as q\nwith q.importing(): print('imported')"
+    assert printed_by(program)[0] == "imported\n"
