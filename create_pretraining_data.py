@@ -15,6 +15,7 @@ from albert_tf import cli  # isort: split
 from absl import flags, logging
 
 from albert_tf import bounds
+from albert_tf.counts import count_of
 from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
@@ -85,14 +86,14 @@ def main():
     if not outputs:
         raise ValueError(f"--output_file must name at least one file. Received: {FLAGS.output_file}")
     output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
+    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(output_files), 'record file')}"
     if pipeline_options:
         from albert_tf.beam import creation
 
-        logging.info("%d text files -> %d record files, on Apache Beam", len(input_files), len(output_files))
+        logging.info("%s, on Apache Beam", files)
         statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options)
     else:
-        logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files),
-                     FLAGS.num_workers)
+        logging.info("%s, %s", files, count_of(FLAGS.num_workers, "worker"))
         statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
     logging.info(summary(statistics))
     if message := warning(statistics, options):

@@ -7,6 +7,7 @@ from typing import Iterable, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.chunks import chunks
+from albert_tf.counts import count_of
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.tables import Row, read_rows
 from albert_tf.text.packing import PairPacker
@@ -57,7 +58,7 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
         else:
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
     if skipped:
-        logging.warning("%s: skipped %d row(s) with too few columns", path, skipped)
+        logging.warning("%s: skipped %s with too few columns", path, count_of(skipped, "row"))
     if not examples:
         raise ValueError(f"{path} has no examples")
     return examples
@@ -113,5 +114,5 @@ def _features(
                 raise ValueError(f"example {example.guid}: {error}") from error
             yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)
     if packer.num_truncated:
-        logging.warning("%s examples have more windows than --max_windows=%d: their ends are left out",
-                        f"{packer.num_truncated:,}", packer.options.max_windows)
+        logging.warning("the ends of %s with more windows than --max_windows=%d are left out",
+                        count_of(packer.num_truncated, "example"), packer.options.max_windows)

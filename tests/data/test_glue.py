@@ -133,7 +133,7 @@ def test_a_score_that_is_none_is_named(tmp_path):
 def test_rows_of_qqp_with_too_few_columns_are_left_out_and_counted(golden, caplog):
     with caplog.at_level("WARNING"):
         assert len(read_examples("qqp", str(golden / "glue"), "train")) == 6
-    assert "skipped 1 row(s) with too few columns" in caplog.text
+    assert "skipped 1 row with too few columns" in caplog.text
 
 
 def test_an_unknown_label_of_ones_own_example_is_named(tokenizer):

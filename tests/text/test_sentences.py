@@ -23,6 +23,23 @@ def test_lines_become_sentences(language, line, sentences):
     assert list(split_lines([line], language)) == sentences
 
 
+def test_straight_quotation_marks_have_a_direction():
+    pytest.importorskip("sentencex")
+    line = 'He looked up. "It is late," he said. He was tired. "Yes," she said.'
+    assert list(split_lines([line], "en")) == [
+        "He looked up.", '"It is late," he said.', "He was tired.", '"Yes," she said.']
+
+
+def test_an_apostrophe_without_a_counterpart_does_not_make_a_sentence_of_pages():
+    pytest.importorskip("sentencex")
+    turns = 'She sat down. "It is late," he told her. ' * 40
+    line = f"He said, 'Give 'em here. {turns}So they parted, 'as ever.'"
+    sentences = list(split_lines([line], "en"))
+    assert sentences[1:5] == ["She sat down.", '"It is late," he told her.'] * 2
+    assert max(map(len, sentences)) < 100
+    assert "".join(sentences).replace(" ", "") == line.replace(" ", "")  # nothing is lost
+
+
 def test_an_empty_line_still_ends_a_document():
     pytest.importorskip("sentencex")
     assert list(split_lines(["A. B.", "", "", "C."], "en")) == ["A. B.", "", "", "C."]

@@ -74,12 +74,13 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
 def summary(statistics: collections.Counter) -> str:
     """The statistics as a readable text."""
     examples, tokens = statistics["examples"], statistics["tokens"]
-    return (f"{statistics['documents']:,} documents, {examples:,} examples, {tokens / examples:.1f} tokens on average, "
+    return (f"{count_of(statistics['documents'], 'document')}, {count_of(examples, 'example')}, "
+            f"{tokens / examples:.1f} tokens on average, "
             f"{statistics['swapped'] / examples:.1%} swapped or of another document, "
-            f"{statistics['masked']:,} tokens masked ({statistics['masked'] / tokens:.1%}), "
+            f"{count_of(statistics['masked'], 'token')} masked ({statistics['masked'] / tokens:.1%}), "
             f"{statistics['short'] / examples:.1%} drawn short; "
-            f"left out: {count_of(statistics['left_out'], 'chunk')} of one word, and {_unused_share(statistics):.1%} of "
-            "the text's tokens in all")
+            f"left out: {count_of(statistics['left_out'], 'chunk')} of one word, and "
+            f"{_unused_share(statistics):.1%} of the text's tokens in all")
 
 
 def warning(statistics: collections.Counter, options: CreationOptions) -> str | None:
@@ -89,8 +90,8 @@ def warning(statistics: collections.Counter, options: CreationOptions) -> str | 
         return None
     advice = "shorten the lines" if options.split_lines else "set --split_lines to the text's language (such as en)"
     return (f"{share:.1%} of the text's tokens are in no example: a line that is longer than --max_seq_length="
-            f"{options.segments.max_seq_length} is truncated. Write one sentence on each line, {advice}, or set a larger "
-            "--max_seq_length")
+            f"{options.segments.max_seq_length} is truncated. Write one sentence on each line, {advice}, or set a "
+            "larger --max_seq_length")
 
 
 def _unused_share(statistics: collections.Counter) -> float:

@@ -12,6 +12,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.data.squad.alignment import AlignedParagraph, align_paragraphs
 from albert_tf.data.squad.feature_block import NO_ANSWER, BlockBuilder, FeatureBlock, SquadFeature
 from albert_tf.data.squad.reading import SquadExample
@@ -118,8 +119,8 @@ def paragraphs_with_features(
             left_out += unplaced
             yield chunk, block
     if left_out:
-        logging.warning("%d questions left out: their answer or paragraph could not be aligned, or their paragraph is "
-                        "empty", left_out)
+        logging.warning("%s left out, whose answer or paragraph could not be aligned, or whose paragraph is empty",
+                        count_of(left_out, "question"))
 
 
 def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[list[SquadExample]], int]]:
