@@ -136,7 +136,11 @@ def with_dropout(config: AlbertConfig) -> AlbertConfig:
 def training_pairs(options: Options) -> list[TextPair]:
     if options.objective == "sts":
         return scored_pairs(options, "train")
-    return (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+    pairs = (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+    if len(set(pairs)) < 2:
+        raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
+                         f"{options.objective} compares different ones")
+    return pairs
 
 
 def scored_pairs(options: Options, split: str) -> list[TextPair]:

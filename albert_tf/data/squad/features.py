@@ -54,7 +54,8 @@ class FeatureOptions:
                              f"Received: {self.max_query_length}, {self.doc_stride}")
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length={self.max_seq_length} leaves no tokens for a paragraph after a question "
-                             f"of max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
+                             f"of max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens: set a "
+                             "larger --max_seq_length or a smaller --max_query_length")
         shortest_window = self.max_seq_length - self.max_query_length - SPECIAL_TOKENS
         if self.doc_stride > shortest_window:
             raise ValueError(f"doc_stride={self.doc_stride} is more than the {shortest_window} pieces of a window "
