@@ -47,8 +47,8 @@ def endless_batches(
       Examples [batch_size].
     """
     if batch_size > num_examples:
-        logging.warning("a batch of %s repeats the training set of %s: a smaller --train_batch_size takes less time and "
-                        "memory", count_of(batch_size, "example"), f"{num_examples:,}")
+        logging.warning("a batch of %s repeats the training set of %s: a smaller --train_batch_size takes less time "
+                        "and memory", count_of(batch_size, "example"), f"{num_examples:,}")
     copies = (batch_size - 1) // num_examples  # of the whole set, in each batch
     cut = _Cut(num_examples, batch_size - copies * num_examples, window)
     start = int(cut.window_of(tf.constant(first_step, tf.int64))[0]) if arrange else first_step

@@ -60,8 +60,8 @@ def test_a_repeated_example_waits_for_the_next_batch():
 @pytest.mark.parametrize("batch_size, warns", [(840, False), (5000, True)])
 def test_a_batch_that_is_larger_than_the_set_brings_a_warning(caplog, batch_size, warns):
     endless_batches(epoch_of(840), 840, batch_size, 0)
-    expected = ["a batch of 5,000 examples repeats the training set of 840: a smaller --train_batch_size takes less time "
-                "and memory"]
+    expected = ["a batch of 5,000 examples repeats the training set of 840: a smaller --train_batch_size takes less "
+                "time and memory"]
     assert caplog.messages == (expected if warns else [])
 
 
