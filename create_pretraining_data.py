@@ -3,7 +3,8 @@
     python create_pretraining_data.py --input_file='text/*.txt' --output_file=data/train.tfrecord \\
         --spm_model_file=30k-clean.model --max_seq_length=512 --max_predictions_per_seq=77
 
-The text has one sentence per line and a blank line between documents.
+The text has one sentence per line and a blank line between documents. With --split_lines=en, a line may have any number
+of sentences.
 """
 
 import signal
@@ -14,7 +15,8 @@ from albert_tf import cli  # isort: split
 from absl import flags, logging
 
 from albert_tf import bounds
-from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
+from albert_tf.counts import count_of
+from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
 from albert_tf.data.records import shard_paths
@@ -29,6 +31,9 @@ define_required("input_file", "Comma-separated list of paths and globs of text f
 define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over all files.")
 flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece model.")
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If it is set, --vocab_file is ignored.")
+flags.DEFINE_string("split_lines", None, "Code of the text's language, such as en or zh: each line is split into "
+                    "sentences by the rules of that language. It needs the package sentencex. Default: each line is a "
+                    "sentence, and what is longer than --max_seq_length is lost.")
 flags.DEFINE_string("input_file_mode", "r", "Has no effect: text is always read as UTF-8. Scripts for the release can "
                     "set it.")
 flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case the text. Default: as stored beside the vocabulary, or "
@@ -75,22 +80,24 @@ def main():
     segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
     masking = MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram,
                              FLAGS.favor_shorter_ngram, FLAGS.do_whole_word_mask, FLAGS.do_permutation)
-    options = CreationOptions(segments, masking, FLAGS.dupe_factor, FLAGS.random_seed)
+    options = CreationOptions(segments, masking, FLAGS.dupe_factor, FLAGS.random_seed, FLAGS.split_lines)
     input_files = expand_globs(FLAGS.input_file)
     outputs = list(filter(None, map(str.strip, FLAGS.output_file.split(","))))
     if not outputs:
         raise ValueError(f"--output_file must name at least one file. Received: {FLAGS.output_file}")
     output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
+    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(output_files), 'record file')}"
     if pipeline_options:
         from albert_tf.beam import creation
 
-        logging.info("%d text files -> %d record files, on Apache Beam", len(input_files), len(output_files))
+        logging.info("%s, on Apache Beam", files)
         statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options)
     else:
-        logging.info("%d text files -> %d record files, %d workers", len(input_files), len(output_files),
-                     FLAGS.num_workers)
+        logging.info("%s, %s", files, count_of(FLAGS.num_workers, "worker"))
         statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
     logging.info(summary(statistics))
+    if message := warning(statistics, options):
+        logging.warning(message)
 
 
 if __name__ == "__main__":

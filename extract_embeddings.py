@@ -21,6 +21,7 @@ from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, keras, model_flags
 from albert_tf.array_files import array_writer
+from albert_tf.counts import count_of
 from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
 from albert_tf.files import expand_globs
@@ -82,7 +83,7 @@ def main():
         num_lines = line_models.extract_embeddings(
             expand_globs(FLAGS.input_file), output_files, model, tokenizer, length, FLAGS.batch_size, FLAGS.per_token,
             made_from, pipeline_options)
-        logging.info("%s: vectors of %s lines", FLAGS.output_file, f"{num_lines:,}")
+        logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
         return
     rows = token_ids(tokenizer, lines, length)
     with temporary_folder(FLAGS.output_file) as folder:
@@ -91,7 +92,8 @@ def main():
         companions = dict(zip(vector_files.companions(source, FLAGS.per_token),
                               vector_files.companions(FLAGS.output_file, FLAGS.per_token)))
         move_with_manifest(source, FLAGS.output_file, made_from, companions)
-    logging.info("%s: %s vectors of %d", FLAGS.output_file, f"{height:,}", model.config.hidden_size)
+    logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"),
+                 count_of(model.config.hidden_size, "number"))
 
 
 def write_vectors(

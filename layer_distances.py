@@ -22,6 +22,7 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf import bounds, flags as shared, keras, model_flags
+from albert_tf.counts import count_of
 from albert_tf.files import check_directory, write_text
 from albert_tf.interchange.vocabulary_files import check_vocabulary
 from albert_tf.line_charts import Curve, Panel, write_charts
@@ -86,7 +87,7 @@ def rows_of(name: str, model, tokenizer, lines: list[str], max_seq_length: int, 
         measures = layer_distances(model, padded_inputs(ids))
         lengths = ids.row_lengths().numpy().astype(np.float64)
         sums += np.stack([lengths @ measures[name].numpy() for name in ("distances", "angles")], axis=1)  # [layers, 2]
-    logging.info("%s: %s tokens", name, f"{tokens:,}")
+    logging.info("%s: %s", name, count_of(int(tokens), "token"))
     return [Row(name, layer, *map(float, values)) for layer, values in enumerate(sums / tokens, start=1)]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
+from albert_tf.counts import count_of
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tables import GlueTables
 from albert_tf.data.glue_tasks import Task, find_task
@@ -160,7 +161,7 @@ def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
     guids = [example.guid for example in examples]
     write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
     path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
-    logging.info("%s: %s %s examples predicted: %s", task.name, f"{len(guids):,}", options.predict_split, path)
+    logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
 
 
 if __name__ == "__main__":

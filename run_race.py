@@ -20,6 +20,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
+from albert_tf.counts import count_of
 from albert_tf.data.choice_examples import MultipleChoiceExample
 from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.data.race import NUM_CHOICES
@@ -144,7 +145,7 @@ def evaluation(options: Options, tables: ChoiceTables):
 def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:
     """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
     choice_answers.write_predictions(options.output_dir, examples, probabilities)
-    logging.info("%s questions of %s answered in %s", f"{len(examples):,}", options.predict_split,
+    logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
                  options.output_dir)
     if all(example.label is not None for example in examples):
         results = choice_answers.evaluate(examples, probabilities)

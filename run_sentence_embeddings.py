@@ -21,6 +21,7 @@ from absl import flags, logging
 
 from albert_tf import finetuning_flags as tuning, flags as shared, model_flags, start
 from albert_tf.config import AlbertConfig
+from albert_tf.counts import count_of
 from albert_tf.data.glue import read_examples
 from albert_tf.data.glue_tasks import Task, find_task
 from albert_tf.data.task_config import load_task_config
@@ -142,7 +143,11 @@ def with_dropout(config: AlbertConfig) -> AlbertConfig:
 def training_pairs(options: Options) -> list[TextPair]:
     if options.objective == "sts":
         return scored_pairs(options, "train")
-    return (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+    pairs = (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+    if len(set(pairs)) < 2:
+        raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
+                         f"{options.objective} compares different ones")
+    return pairs
 
 
 def scored_pairs(options: Options, split: str) -> list[TextPair]:
@@ -168,7 +173,7 @@ def answer(options: Options, cosines: np.ndarray) -> None:
     """Writes the scores of the test set to files in the format of run_classifier.py."""
     guids = [example.guid for example in read_examples(options.scored, options.data_dir, "test")]
     write_answers(options.output_dir, options.scored, guids, options.best_score * cosines[:, None])
-    logging.info("%s: %s test examples answered in %s", options.scored.name, f"{len(guids):,}", options.output_dir)
+    logging.info("%s: %s answered in %s", options.scored.name, count_of(len(guids), "test example"), options.output_dir)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from albert_tf import cli  # isort: split
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras, model_flags, start
+from albert_tf.counts import count_of
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
@@ -239,7 +240,7 @@ def train_steps(options: Options, file: Survey) -> int:
     if not steps:
         raise ValueError(f"{file.questions} questions are not enough for a step of {batch_size}: decrease "
                          "--train_batch_size, or increase --num_train_epochs")
-    logging.info("%s questions, %s steps of %d", f"{file.questions:,}", f"{steps:,}", batch_size)
+    logging.info("%s, %s of %d", count_of(file.questions, "question"), count_of(steps, "step"), batch_size)
     return steps
 
 
@@ -247,7 +248,7 @@ def training_features(options: Options, files: dict[str, Survey], tokenizer) -> 
     source = feature_source(options, options.train_file, files["train_file"], tokenizer, is_training=True)
     table = training_table(source, options.cached_dir, options.train_feature_file)
     run = options.finetuning.run
-    logging.info("%s features an epoch, %.1f epochs of them", f"{len(table):,}",
+    logging.info("%s an epoch, %.1f epochs of them", count_of(len(table), "feature"),
                  run.num_train_steps * run.train_batch_size / len(table))
     return table
 

@@ -20,6 +20,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
+from albert_tf.counts import count_of
 from albert_tf.data.tagged_text import (
     Columns,
     TaggedText,
@@ -190,7 +191,7 @@ def answer(options: Options, data: Data, probabilities: np.ndarray, step: int) -
     ending = os.path.splitext(uncompressed_name(data.test.path))[1] or ".txt"
     path = os.path.join(options.output_dir, f"predictions{ending}")
     data.test.write_with_tags(path, tagging_answers.tags_of_sentences(data.test, probabilities, data.label_names))
-    logging.info("%s: %s words tagged", path, f"{data.test.num_words:,}")
+    logging.info("%s: %s tagged", path, count_of(data.test.num_words, "word"))
     if data.test.has_tags:
         results = tagging_answers.evaluate(data.test, probabilities, data.label_names)
         logging.info("%s", shown(results))

@@ -21,6 +21,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, keras, model_flags
+from albert_tf.counts import count_of
 from albert_tf.data.minimal_pairs import read_minimal_pairs
 from albert_tf.data.records import shard_paths
 from albert_tf.engine import beam_options, define_engine_flags
@@ -104,7 +105,7 @@ def score_on_beam(options: Options) -> None:
     num_lines = line_models.score_lines(
         expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
         options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options)
-    logging.info("%s: scores of %s lines", options.output_file, f"{num_lines:,}")
+    logging.info("%s: scores of %s", options.output_file, count_of(num_lines, "line"))
 
 
 def write_results(options: Options, results: dict) -> None:
@@ -129,7 +130,7 @@ def score_pairs(options: Options) -> dict:
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
     scores = score(options, sentences, [pair.place for pair in pairs for _ in range(2)])
     results = accuracies(pairs, scores[::2], scores[1::2])
-    overall = {f"all {len(pairs):,} pairs": results["all"]}
+    overall = {f"all {count_of(len(pairs), 'pair')}": results["all"]}
     for accuracy_of in (results["files"], results["fields"], overall):
         for name, value in accuracy_of.items():
             print(f"{value:.3f}  {name}")

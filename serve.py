@@ -17,6 +17,7 @@ from albert_tf import cli  # isort: split
 from absl import flags, logging
 
 from albert_tf import bounds, flags as shared, model_flags
+from albert_tf.counts import count_of
 from albert_tf.interchange.download import is_url
 from albert_tf.interchange.heads import MODELS
 from albert_tf.interchange.hub.reading import is_hub_module
@@ -71,7 +72,7 @@ def main():
     except (OSError, OverflowError) as error:
         raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}. "
                          "--port=0 takes any free port") from error
-    print(f"{len(models)} model(s); open {server.url} (Ctrl-C ends)", flush=True)
+    print(f"{count_of(len(models), 'model')}; open {server.url} (Ctrl-C ends)", flush=True)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

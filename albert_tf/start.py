@@ -6,6 +6,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import devices, keras, quiet
+from albert_tf.counts import count_of
 from albert_tf.training import parts
 from albert_tf.training.strategy import TpuAddress, create_strategy, resolve_strategy
 
@@ -52,7 +53,7 @@ def _check_batch_sizes(replicas: int) -> None:
     for name, micro_batches in _used_batch_sizes().items():
         if FLAGS[name].value % (replicas * micro_batches):
             accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
-            raise ValueError(f"--{name} must be a multiple of {replicas} replica(s){accumulation}. "
+            raise ValueError(f"--{name} must be a multiple of {count_of(replicas, 'replica')}{accumulation}. "
                              f"Received: {FLAGS[name].value}")
 
 

@@ -18,6 +18,7 @@ import time
 from absl import flags
 
 from albert_tf import cli
+from albert_tf.counts import count_of
 from albert_tf.data.feature_cache import digest, fingerprint
 from albert_tf.files import write_text
 from albert_tf.interchange.shipped_models import shipped_model
@@ -162,7 +163,7 @@ def write_corpus(train: list[list[str]], dev: list[list[str]], folder: str) -> t
     paths = os.path.join(folder, "train.txt"), os.path.join(folder, "dev.txt")
     for path, part in zip(paths, (train, dev)):
         write_text(path, "\n\n".join("\n".join(document) for document in part) + "\n")
-        print(f"{path}: {len(part):,} documents, {sum(map(len, part)):,} sentences")
+        print(f"{path}: {count_of(len(part), 'document')}, {count_of(sum(map(len, part)), 'sentence')}")
     return paths
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import random
 
+from albert_tf.counts import count_of
 from albert_tf.files import write_text
 
 LABELS = ["original", "swapped"]
@@ -25,7 +26,7 @@ def write_task(train_text: str, dev_text: str, folder: str) -> str:
             rows = examples(file.read().splitlines())
         write_text(os.path.join(folder, f"{split}.tsv"), "".join(f"{label}\t{sentence}\n" for label, sentence in rows))
         files[split] = f"{split}.tsv"
-        print(f"{folder}/{split}.tsv: {len(rows):,} sentences")
+        print(f"{folder}/{split}.tsv: {count_of(len(rows), 'sentence')}")
     config = dict(name="word_order", files=files, has_header=False, labels=LABELS, columns=dict(label=0, text_a=1))
     path = os.path.join(folder, "task.json")
     write_text(path, json.dumps(config, indent=2) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator
 
+from albert_tf.counts import count_of
 from albert_tf.script_runs import ScriptRuns
 from studies.planning import Data, PlannedRun, plan
 from studies.results import training_flops
@@ -23,7 +24,8 @@ def descriptions(scale: str, data: Data, finished: ScriptRuns | None) -> Iterato
         runs = {run.directory: (run, trial.config_files[run.flags["albert_config_file"]]) for trial in plan(study, data)
                 for run in trial.runs.values() if run.script == "run_pretraining"}  # some trials share a model
         costs = [training_flops(run, config) for run, config in runs.values()]
-        cost = (f"{len(costs)} trained models ({len(study.configurations)} configurations, seeds {study.seeds}), "
+        cost = (f"{count_of(len(costs), 'trained model')} ({count_of(len(study.configurations), 'configuration')}, "
+                f"seeds {study.seeds}), "
                 f"{sum(costs):.1e} operations in all and {max(costs):.1e} at most for one")
         if study.training_flops_per_second:
             hours, minutes = (value / study.training_flops_per_second for value in (sum(costs) / 3600, max(costs) / 60))

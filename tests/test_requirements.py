@@ -4,6 +4,12 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.9 and 3.10
+    from pip._vendor import tomli as tomllib
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -37,6 +43,21 @@ def test_both_files_have_the_same_newest_stack(python):
 def test_every_version_is_pinned(file, python):
     assert pins(file, python)
     assert all(version.startswith("==") for version in pins(file, python).values())
+
+
+@pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
+def test_beam_can_be_installed_after_tensorflow_2_15(python):
+    """proto-plus 1.29 needs protobuf 6.33; then TensorFlow 2.15, which needs less than 5, cannot be imported."""
+    version = pins("requirements-beam.txt", python)["proto-plus"].removeprefix("==")
+    assert Version(version) < Version("1.29")
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra = {each.name: each for each in map(Requirement, project["optional-dependencies"]["beam"])}
+    assert version in extra["proto-plus"].specifier and "1.29.0" not in extra["proto-plus"].specifier
+
+
+@pytest.mark.parametrize("python", ["3.9", "3.10", "3.13"])
+def test_sentencex_is_installed_where_tests_run(python):
+    assert "sentencex" in pins("requirements.txt", python)
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.13"])

@@ -155,3 +155,15 @@ def test_a_wrong_flag_ends_in_one_line(run, folder, flags, message):
     printed = run(expect=1, output_dir=folder / "wrong", **flags)
     (line,) = [line for line in printed.splitlines() if ": error: " in line]
     assert line.startswith("run_sentence_embeddings.py: error: ") and message in line and "Traceback" not in printed
+
+
+def test_one_text_cannot_be_learned_by_contrast(run, folder):
+    (folder / "one.txt").write_text("a lamp\na lamp\n")
+    printed = run(expect=1, output_dir=folder / "one", do_train=True, objective="simcse", train_file=folder / "one.txt")
+    assert f"--train_file={folder}/one.txt has one text again and again" in printed
+
+
+def test_a_batch_may_be_larger_than_the_set(run, folder):
+    printed = run(output_dir=folder / "small_set", do_train=True, objective="pairs", train_file=folder / "pairs.tsv",
+                  train_batch_size=6)
+    assert "a batch of 6 examples repeats the training set of 4: a smaller --train_batch_size takes less" in printed

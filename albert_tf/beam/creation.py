@@ -30,7 +30,7 @@ from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.pretraining import plan
-from albert_tf.data.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
+from albert_tf.data.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
 from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
 from albert_tf.data.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.data.pretraining.worker import CreationOptions, RecordMaker
@@ -181,9 +181,12 @@ class TokenizeRanges(_Stage):
         for text_range in element[1]:
             try:
                 for place, lines in read_batches(text_range):
-                    yield 0, write_batch(self._job.work, place, tokenize_lines(self._job.tokenizer, lines))
+                    yield 0, write_batch(self._job.work, place, self._tokenized(lines))
             except ValueError as error:
                 self._job.outcome.note_mistake(text_range.name, str(error))
+
+    def _tokenized(self, lines: list[str]) -> TokenizedBatch:
+        return tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])

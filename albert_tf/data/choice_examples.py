@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 FEWEST_CHOICES, MOST_CHOICES = 2, 10
 # In a question, this character is replaced by the option.
 BLANK = "_"
+# The name that results of all questions have in the place of a level's: eval_accuracy.
+ALL_LEVELS = "eval"
 
 
 class MultipleChoiceExample(NamedTuple):
@@ -51,7 +53,8 @@ def checked_example(
       answer: the letter of the correct option, or None.
 
     Raises:
-      ValueError: a value has the wrong type, there are too few or too many options, or the answer is not one of them.
+      ValueError: a value has the wrong type, there are too few or too many options, the answer is not one of them, or
+        the level is "eval", whose accuracy would have the name of the accuracy of all.
     """
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str):
@@ -61,6 +64,9 @@ def checked_example(
     if not FEWEST_CHOICES <= len(options) <= MOST_CHOICES:
         raise ValueError(f"{place}: a question must have {FEWEST_CHOICES} to {MOST_CHOICES} options. "
                          f"Received: {len(options)} options")
+    if level == ALL_LEVELS:
+        raise ValueError(f"{place}: the level must not be {level!r}, since {level}_accuracy is the accuracy of all "
+                         "questions: give it another name")
     label = None if answer is None else _label(place, answer, len(options))
     return MultipleChoiceExample(str(example_id), context, question, tuple(options), label, level)
 

@@ -24,7 +24,7 @@ from albert_tf.data.choice_examples import MultipleChoiceExample, checked_exampl
 from albert_tf.data.choice_features import convert_examples_to_features
 from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.data.tables import read_json_lines
+from albert_tf.data.tables import read_json_lines, warn_of_empty_texts
 from albert_tf.text.tokenization import FullTokenizer
 
 FORMATS = ("race", "jsonl")
@@ -109,12 +109,17 @@ class ChoiceTables:
 
 
 def read_json_examples(path: str) -> list[MultipleChoiceExample]:
-    """Reads the questions of a JSON-lines file.
+    """Reads the questions of a JSON-lines file. An empty question or option brings a warning.
 
     Raises:
       ValueError: the file is missing or has no questions, or a line is malformed; file and line are named.
     """
-    examples = [_json_example(values, f"{path} line {line}") for line, values in read_json_lines(path)]
+    examples, empty = [], []
+    for line, values in read_json_lines(path):
+        examples.append(_json_example(values, f"{path} line {line}"))
+        if not all(text.strip() for text in (examples[-1].question, *examples[-1].options)):
+            empty.append(line)
+    warn_of_empty_texts(path, empty)
     if not examples:
         raise ValueError(f"{path} has no questions")
     return examples

@@ -16,6 +16,9 @@ import dataclasses
 from typing import Callable
 
 import tensorflow as tf
+from absl import logging
+
+from albert_tf.counts import count_of
 
 # Examples as tensors [rows], or [batches, rows]; the first are their numbers in the set, int64.
 Examples = tuple[tf.Tensor, ...]
@@ -28,7 +31,7 @@ def endless_batches(
     """An endless data set of batches that begins with the batch of `first_step`.
 
     The batch of a step is the same for every `first_step`. If there are fewer examples than batch_size, a batch has
-    each of them floor(batch_size / num_examples) times, and some of them once more.
+    each of them floor(batch_size / num_examples) times, and some of them once more; a warning says so.
 
     Args:
       epoch_of: function of the number of an epoch, int64 [], that returns the examples in the order of that epoch. An
@@ -43,6 +46,9 @@ def endless_batches(
     Returns:
       Examples [batch_size].
     """
+    if batch_size > num_examples:
+        logging.warning("a batch of %s repeats the training set of %s: a smaller --train_batch_size takes less time "
+                        "and memory", count_of(batch_size, "example"), f"{num_examples:,}")
     copies = (batch_size - 1) // num_examples  # of the whole set, in each batch
     cut = _Cut(num_examples, batch_size - copies * num_examples, window)
     start = int(cut.window_of(tf.constant(first_step, tf.int64))[0]) if arrange else first_step

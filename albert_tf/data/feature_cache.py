@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import CountingWriter, check_records, record_writer
 from albert_tf.files import check_name
@@ -74,7 +75,7 @@ def cache_writer(path: str, made_from: dict, schema: FeatureSchema) -> Iterator[
     """Yields a writer of cached records (see record_writer). The arguments are those of cached_table."""
     with record_writer(path, _all_made_from(made_from, schema)) as writer:
         yield writer
-    logging.info("%s: %s records made", path, f"{writer.count:,}")
+    logging.info("%s: %s made", path, count_of(writer.count, "record"))
 
 
 def read_table(path: str, schema: FeatureSchema) -> FeatureTable:

@@ -7,8 +7,9 @@ from typing import Iterable, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.chunks import chunks
+from albert_tf.counts import count_of
 from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.data.tables import Row, read_rows
+from albert_tf.data.tables import Row, read_rows, warn_of_empty_texts
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.window_packing import WindowOptions, WindowPacker
@@ -34,7 +35,7 @@ class InputExample(NamedTuple):
 
 
 def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[InputExample]:
-    """Reads the examples of a task's split.
+    """Reads the examples of a task's split. Rows with an empty text bring a warning.
 
     Args:
       task_name: a Task, or a name of glue_tasks.TASKS in upper or lower case.
@@ -48,16 +49,18 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
     task = find_task(task_name)
     source = task.source(split)
     path = source.path_in(data_dir)
-    examples, skipped = [], 0
+    examples, lines, skipped = [], [], 0
     for row in read_rows(path, source.columns, source.has_header):
         if isinstance(row, Row):
             examples.append(_example(task, split, path, row))
+            lines.append(row.line)
         elif task.skips_short_rows:
             skipped += 1
         else:
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
     if skipped:
-        logging.warning("%s: skipped %d row(s) with too few columns", path, skipped)
+        logging.warning("%s: skipped %s with too few columns", path, count_of(skipped, "row"))
+    warn_of_empty_texts(path, [line for line, is_empty in zip(lines, _have_empty_text(examples)) if is_empty])
     if not examples:
         raise ValueError(f"{path} has no examples")
     return examples
@@ -100,6 +103,13 @@ def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
     return InputExample(guid, fields["text_a"], fields.get("text_b"), label_id if task.is_regression else label)
 
 
+def _have_empty_text(examples: list[InputExample]) -> Iterator[bool]:
+    """Whether each example has an empty text. If none has a second text, there is only one."""
+    has_second = any((example.text_b or "").strip() for example in examples)
+    for example in examples:
+        yield not example.text_a.strip() or has_second and not (example.text_b or "").strip()
+
+
 def _features(
     examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: WindowPacker
 ) -> Iterator[dict]:
@@ -113,5 +123,5 @@ def _features(
                 raise ValueError(f"example {example.guid}: {error}") from error
             yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)
     if packer.num_truncated:
-        logging.warning("%s examples have more windows than --max_windows=%d: their ends are left out",
-                        f"{packer.num_truncated:,}", packer.options.max_windows)
+        logging.warning("the ends of %s with more windows than --max_windows=%d are left out",
+                        count_of(packer.num_truncated, "example"), packer.options.max_windows)

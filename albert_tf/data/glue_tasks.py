@@ -6,13 +6,17 @@ To add a task, add an entry here, or write a JSON file that data/task_config.py 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import re
 from typing import Mapping
 
 import tensorflow as tf
 
 from albert_tf.data.tables import Column
 
+# float() also accepts the underscores of Python's source code (1_0 is 10), and digits of other scripts.
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _THREE_WAY = ("contradiction", "entailment", "neutral")
@@ -117,12 +121,10 @@ def _class_id(label: str, labels: tuple[str, ...]) -> int:
 
 
 def _score(label: str | float) -> float:
-    try:
-        score = float(label)
-    except ValueError:
-        score = float("nan")
-    if not abs(score) < float("inf"):
-        raise ValueError(f"{label!r} is not a score: expected a number" if label else "the score is missing")
+    text = str(label).strip()
+    score = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(score):
+        raise ValueError(f"{label!r} is not a score: expected a number" if text else "the score is missing")
     return score
 
 

@@ -16,6 +16,7 @@ from typing import Iterator
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.files import check_is_file
 from albert_tf.json_files import read_json_object
 from albert_tf.manifests import check_output, manifest_path, written_with_manifest
@@ -111,8 +112,8 @@ def check_records(paths: list[str]) -> list[RecordFile]:
     files = [_check(path) for path in paths]
     without = [file.path for file in files if file.count is None]
     if without:
-        logging.warning("%d record file(s) have no manifest, such as %s: a truncated file would not be noticed",
-                        len(without), without[0])
+        logging.warning("%s without a manifest, such as %s: a truncated file would not be noticed",
+                        count_of(len(without), "record file"), without[0])
     return files
 
 
@@ -142,7 +143,7 @@ def _manifest(path: str) -> tuple[int, int, dict]:
         raise ValueError(f"{path} is not a manifest of records: 'count' and 'size' must be whole numbers, and "
                          "'made_from' an object; make the records again")
     if count * _SMALLEST_RECORD > size:
-        raise ValueError(f"{path} says that {size:,} bytes hold {count:,} records, but a record has at least "
+        raise ValueError(f"{path} says that {size:,} bytes hold {count_of(count, 'record')}, but a record has at least "
                          f"{_SMALLEST_RECORD} bytes: make the records again")
     return count, size, made_from
 

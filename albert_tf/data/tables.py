@@ -10,8 +10,11 @@ import csv
 import itertools
 import json
 import os
-from typing import Any, Iterator, Mapping, NamedTuple, Union
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
+from absl import logging
+
+from albert_tf.counts import count_of
 from albert_tf.json_files import parse_json_object
 from albert_tf.text.lines import read_lines
 
@@ -50,8 +53,8 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
       has_header: whether the first line of a .tsv or .csv file has the names of the columns.
 
     Raises:
-      ValueError: the file is missing or empty or has another extension, a named column does not exist, a row of a .csv
-        has more fields than the header, or a line is not UTF-8, CSV or JSON.
+      ValueError: the file is missing or empty or has another extension, a named column does not exist or stands in the
+        header twice, a row of a .csv has more fields than the header, or a line is not UTF-8, CSV or JSON.
     """
     ending = os.path.splitext(path)[1].lower()
     if ending in JSON_LINES:
@@ -71,6 +74,17 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(existing_lines(path), start=1):
         if line.strip():
             yield number, parse_json_object(line, path, line=number)
+
+
+def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
+    """Warns of rows with an empty text.
+
+    Args:
+      path: path of the file.
+      lines: the lines of these rows, from 1; no warning if there are none.
+    """
+    if lines:
+        logging.warning("%s line %d: a text is empty (%s of this file)", path, lines[0], count_of(len(lines), "row"))
 
 
 def as_text(value: Any) -> str:
@@ -130,6 +144,9 @@ def _place(column: Column, header: list[str] | None, path: str, delimiter: str) 
         hint = f". Columns must be separated by {delimiter!r}" if len(header) == 1 else ""
         raise ValueError(f"{path}: no column {column!r} in the header, which is the first line: "
                          f"{', '.join(map(repr, header))}{hint}")
+    if header.count(column) > 1:
+        raise ValueError(f"{path}: the header, which is the first line, has the column {column!r} "
+                         f"{header.count(column)} times: give each column its own name, or select one by its number")
     return header.index(column)
 
 

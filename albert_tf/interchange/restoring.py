@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
+from albert_tf.counts import count_of
 from albert_tf.interchange.source import Source
 from albert_tf.modeling.block_names import block_variable
 
@@ -39,13 +40,13 @@ class RestoreReport:
     optimizer_state: list[str]
 
     def __str__(self):
-        parts = [f"{len(self.restored)} variables restored"]
+        parts = [f"{count_of(len(self.restored), 'variable')} restored"]
         if self.not_restored:
             parts.append("not restored: " + ", ".join(f"{name} ({why})" for name, why in self.not_restored.items()))
         if self.not_used:
             parts.append("not used: " + ", ".join(self.not_used))
         if self.optimizer_state:
-            parts.append(f"{len(self.optimizer_state)} optimizer variables ignored")
+            parts.append(f"{count_of(len(self.optimizer_state), 'optimizer variable')} ignored")
         return "; ".join(parts)
 
 

@@ -69,7 +69,7 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
     """Applies dropout to x with TensorFlow ops that can be part of a fused chain.
 
     Args:
-      x: float32, any shape.
+      x: float32 [rows, ...].
       seed: int32 [3], two words of a seed and the number of the part (see Dropouts); None for no dropout.
       rate: float32 scalar, the probability that a value becomes 0. Other values are divided by 1 - rate. None for no
         dropout.
@@ -89,12 +89,29 @@ _fused_rounded_once = fused(_rounded_once)
 
 def _random_bits(seed, shape):
     """Random uint32 of a shape: a hash of the seed's two words and the position of each value in the whole batch."""
-    size = tf.reduce_prod(shape)
-    positions = tf.reshape(tf.range(size) + seed[2] * size, shape)
-    bits = tf.zeros([], tf.uint32)
-    for word in (seed[0], seed[1], positions):
-        bits = _mixed(tf.bitwise.bitwise_xor(bits, tf.bitcast(word, tf.uint32)))
-    return bits
+    one, two = (tf.bitcast(seed[word], tf.uint32) for word in range(2))
+
+    def of_high_word(high):  # of the position; 0 changes nothing, since it is mixed to 0
+        return _mixed(tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(_mixed(one), two), _mixed(high)))
+
+    row_shape = shape[1:]
+    row_size = tf.reduce_prod(row_shape)
+    of_rows = tf.concat([shape[:1], tf.ones_like(row_shape)], axis=0)
+    low, high = (tf.reshape(word, of_rows) for word in _row_starts(seed[2], shape[0], row_size))
+    positions = low + tf.bitcast(tf.reshape(tf.range(row_size), row_shape), tf.uint32)  # modulo 2^32
+    bits = tf.where(positions < low, of_high_word(high + 1), of_high_word(high))
+    return _mixed(tf.bitwise.bitwise_xor(bits, positions))
+
+
+def _row_starts(part, rows, row_size):
+    """The positions of the first values of a part's rows in the whole batch: low and high words, uint32 [rows].
+
+    A batch can have more than 2^31 attention values, which int32 cannot count.
+    """
+    part, rows, row_size = (tf.cast(number, tf.int64) for number in (part, rows, row_size))
+    starts = (part * rows + tf.range(rows)) * row_size
+    low = tf.bitwise.bitwise_and(starts, tf.constant(2**32 - 1, tf.int64))
+    return tf.cast(low, tf.uint32), tf.cast(tf.bitwise.right_shift(starts, tf.constant(32, tf.int64)), tf.uint32)
 
 
 def _mixed(bits):

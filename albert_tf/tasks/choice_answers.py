@@ -8,16 +8,18 @@ from typing import Sequence
 
 import numpy as np
 
-from albert_tf.data.choice_examples import MultipleChoiceExample, letters
+from albert_tf.data.choice_examples import ALL_LEVELS, MultipleChoiceExample, letters
 from albert_tf.files import write_text
 from albert_tf.tasks.glue_metrics import check_finite, mean_cross_entropy
 
-BEST_METRIC = "eval_accuracy"
+BEST_METRIC = f"{ALL_LEVELS}_accuracy"
 PREDICTIONS = "predictions.jsonl"
 
 
 def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray) -> dict[str, float]:
     """Computes eval_accuracy, LEVEL_accuracy for each level of the questions, and eval_loss (also as loss).
+
+    eval_accuracy is that of all questions. A level "eval" (which readers refuse) has no accuracy of its own.
 
     Args:
       examples: the questions, with labels.
@@ -30,7 +32,7 @@ def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarra
     labels = np.array([example.label for example in examples])
     is_right = probabilities.argmax(axis=1) == labels
     results = {BEST_METRIC: float(is_right.mean())}
-    for level in dict.fromkeys(example.level for example in examples if example.level):
+    for level in dict.fromkeys(example.level for example in examples if example.level not in ("", ALL_LEVELS)):
         results[f"{level}_accuracy"] = float(is_right[[example.level == level for example in examples]].mean())
     loss = mean_cross_entropy(probabilities, labels)
     return dict(results, eval_loss=loss, loss=loss)

@@ -10,6 +10,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.counts import count_of
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.batches import list_of_strings
 from albert_tf.text.packing import SpecialTokens
@@ -85,7 +86,8 @@ def score_by(
     for number, row in enumerate(rows):
         if len(row) + 2 > longest:
             place = places[number] if places else f"sentence {number + 1}"
-            raise ValueError(f"{place}: {len(row)} pieces, [CLS] and [SEP] exceed the model's {longest} positions")
+            raise ValueError(f"{place}: {count_of(len(row), 'piece')}, [CLS] and [SEP] exceed the model's "
+                             f"{longest} positions")
     first_of = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
     unique = sorted(first_of.values())
     starts_word = word_starts(tokenizer) if within_word_l2r else None

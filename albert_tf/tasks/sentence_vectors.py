@@ -20,7 +20,8 @@ class SentenceVectorTask(MeanLossTask):
                     nearest to a first text (Henderson et al., 2017). With one text twice in a row, which dropout makes
                     two vectors, it is unsupervised SimCSE (Gao et al., 2021).
 
-    The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica.
+    The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
+    occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
     Args:
       model: the encoder with its pooling.
@@ -53,14 +54,33 @@ class SentenceVectorTask(MeanLossTask):
             losses = tf.square(cosines_of_rows(vectors) - batch["label_ids"])  # [batch]
         else:
             first, second = tf.unstack(normalized(vectors), axis=1)  # [batch, H] each
-            cosines = tf.matmul(first, second, transpose_b=True)  # [batch, batch]
-            own = tf.range(tf.shape(cosines)[0])
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(own, cosines / self._temperature)
+            logits = tf.matmul(first, second, transpose_b=True) / self._temperature  # [batch, batch]
+            logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
         return tf.reduce_sum(losses) / normalizers["examples"], {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]."""
         return dict(cosine=cosines_of_rows(outputs["sentence_embedding"]))
+
+
+def copies(input_ids: tf.Tensor) -> tf.Tensor:
+    """Which second texts are no negatives of which first texts, bool [batch, batch].
+
+    Row i, column j is true if i and j differ, and the two rows have the same first text or the same second text, or the
+    second text of j is the first text of i.
+
+    Args:
+      input_ids: [batch, 2, seq], the padded ids of both texts of each row.
+    """
+    first, second = tf.unstack(input_ids, axis=1)  # [batch, seq] each
+    same = _equal_rows(first, first) | _equal_rows(second, second) | _equal_rows(first, second)
+    return tf.linalg.set_diag(same, tf.zeros(tf.shape(first)[:1], tf.bool))
+
+
+def _equal_rows(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """bool [rows of a, rows of b]"""
+    return tf.reduce_all(tf.equal(a[:, None], b), axis=-1)
 
 
 def cosines_of_rows(vectors: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
+from albert_tf.counts import count_of
 from albert_tf.progress import LINE_SECONDS, Bar, MovingRate
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 
@@ -55,17 +56,19 @@ class Progress(StepCallback):
     def on_step(self, step, logs):
         """Updates the bar, or logs a line."""
         self._rate.update(step)
-        examples_per_second = f"{self._rate.per_second * self._batch_size:.1f}" if self._rate.per_second else "?"
+        per_second = self._rate.per_second * self._batch_size
         if self._bar is not None:
-            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}, {examples_per_second} examples/s", refresh=False)
+            rate = f", {per_second:.1f} examples/s" if per_second else ""
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}{rate}", refresh=False)
             self._bar.update(step - self._bar.n)
             return
         now = time.monotonic()
         if now - self._last_line >= LINE_SECONDS or step == self._total:
             self._last_line = now
-            logging.info("step %d of %d, loss %.4f, learning rate %.3g, %s examples/s, %s left", step, self._total,
-                         logs["loss"], logs["learning_rate"], examples_per_second,
-                         self._rate.time_left(self._total - step))
+            rate = f", {per_second:.1f} examples/s" if per_second else ""  # unknown until the second step
+            time_left = f", {self._rate.time_left(self._total - step)} left" if per_second else ""
+            logging.info("step %d of %d, loss %.4f, learning rate %.3g%s%s", step, self._total, logs["loss"],
+                         logs["learning_rate"], rate, time_left)
 
     def on_train_end(self, logs=None):
         """Closes the bar."""
@@ -183,7 +186,8 @@ class SkippedSteps(StepCallback):
         if skipped == self._known:
             return
         self._known = skipped
-        logging.warning("step %d was skipped since a gradient was not finite; %d skipped steps so far", step, skipped)
+        logging.warning("step %d was skipped since a gradient was not finite; %s so far", step,
+                        count_of(skipped, "skipped step"))
         if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
                              "lower --learning_rate, or train in another --precision")

@@ -11,6 +11,7 @@ from typing import Callable, Iterable
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.data.tables import read_json_lines
 from albert_tf.files import read_bytes, write_text
 from albert_tf.training.checkpoints import BEST, saved_by_step, saved_step
@@ -69,8 +70,8 @@ class Evaluator:
         """Logs the best results so far, and where all results are."""
         best = self.best
         if best is not None:
-            logging.info("best of %d evaluations: step %d: %s; all are in %s", len(self._history), self.best_step,
-                         shown(best), os.path.join(self._directory, HISTORY))
+            logging.info("best of %s: step %d: %s; all are in %s", count_of(len(self._history), "evaluation"),
+                         self.best_step, shown(best), os.path.join(self._directory, HISTORY))
 
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""

@@ -90,7 +90,7 @@ def train(
     is_done = first_step >= options.num_train_steps
     if is_done or evaluator is not None and evaluator.patience_is_over:
         logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
-                     f"step {first_step} of {options.num_train_steps} is done" if is_done
+                     _what_is_done(first_step, options.num_train_steps) if is_done
                      else f"the run ended early at step {first_step}", options.output_dir)
         if evaluator is not None:
             evaluator.log_best()
@@ -129,6 +129,12 @@ def train(
     if evaluator is not None:
         evaluator.log_best()
     return True
+
+
+def _what_is_done(step: int, num_train_steps: int) -> str:
+    if step > num_train_steps:
+        return f"step {step} is done, after the last requested step {num_train_steps},"
+    return f"step {step} of {num_train_steps} is done"
 
 
 def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:

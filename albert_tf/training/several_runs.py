@@ -15,6 +15,7 @@ from typing import Iterable
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.files import write_text
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.evaluation import best_of, best_value, logged_names, read_history, write_results
@@ -49,7 +50,8 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     """Writes the medians over all runs to eval_results.txt and .json, and a summary to eval_runs.json.
 
     The summary has the best run, the best results of each seed, and for each result the median, the lowest and highest
-    value and the standard deviation.
+    value and the standard deviation. A result that some runs lack, such as that of a data file that was added later, is
+    that of the others.
 
     Args:
       directory: folder of the files.
@@ -62,12 +64,15 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     if not evaluated:
         return
     best = max(evaluated, key=lambda name: evaluated[name][best_metric])
-    names = [name for name in evaluated[best] if name != "global_step"]
-    statistics_of = {name: _statistics([results[name] for results in evaluated.values()]) for name in names}
+    names = dict.fromkeys(name for results in (evaluated[best], *evaluated.values()) for name in results)
+    values_of = {name: [results[name] for results in evaluated.values() if name in results]
+                 for name in names if name != "global_step"}
+    statistics_of = {name: _statistics(values) for name, values in values_of.items()}
     for name in logged_names(statistics_of):
         over_runs = statistics_of[name]
-        logging.info("%s: median %.4f of %d runs, %.4f to %.4f, standard deviation %.4f", name, over_runs["median"],
-                     len(evaluated), over_runs["lowest"], over_runs["highest"], over_runs["standard_deviation"])
+        logging.info("%s: median %.4f of %s, %.4f to %.4f, standard deviation %.4f", name, over_runs["median"],
+                     count_of(len(values_of[name]), "run"), over_runs["lowest"], over_runs["highest"],
+                     over_runs["standard_deviation"])
     write_results(directory, {name: over_runs["median"] for name, over_runs in statistics_of.items()})
     seeds = {name.removeprefix("seed_"): results for name, results in evaluated.items()}
     content = dict(best_run=best, seeds=seeds, over_runs=statistics_of)

@@ -47,9 +47,9 @@ def text(tmp_path):
     return path
 
 
-def options(objective="sop", release_compatible=False, dupe_factor=2):
+def options(objective="sop", release_compatible=False, dupe_factor=2, split_lines=None):
     segments = SegmentOptions(32, 0.1, objective, release_compatible)
-    return CreationOptions(segments, MaskingOptions(5), dupe_factor, 12345)
+    return CreationOptions(segments, MaskingOptions(5), dupe_factor, 12345, split_lines)
 
 
 @pytest.fixture
@@ -105,6 +105,14 @@ def test_several_and_compressed_files_give_the_records_of_the_local_engine(compa
 def test_a_line_longer_than_a_range_is_one_line(compare, text):
     text.write_text(" ".join(SENTENCES * 3) + "\n" + "\n".join(SENTENCES))
     compare()
+
+
+def test_split_lines_and_counts_of_unused_tokens_are_those_of_the_local_engine(compare, text):
+    pytest.importorskip("sentencex")
+    text.write_text("\n\n".join(" ".join(document) for document in DOCUMENTS))
+    whole, split = compare(), compare(split_lines="en")
+    assert whole["text_tokens"] == split["text_tokens"]
+    assert whole["unused_tokens"] > 2 * split["unused_tokens"] > 0
 
 
 def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced(create, text, tmp_path):

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import hashlib
 import json
 import pathlib
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.pretraining import creation, plan, shuffle
-from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary
+from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import SegmentOptions
 from albert_tf.data.records import pretraining_features
@@ -21,6 +22,8 @@ from albert_tf.text.tokenization import FullTokenizer
 SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",
              "No one came to see to them.", "By morning two had sunk.",
              "Their masts stood out of the water.", "A boy counted them from the wall."]
+
+OPTIONS = CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), dupe_factor=3, random_seed=12345)
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +43,9 @@ def create(tmp_path, tokenizer):
     """create(outputs, options...) makes records of text.txt with one worker, and gives the statistics."""
 
     def create(*outputs, objective="sop", release_compatible=False, permutation=False, short=0.1, dupe_factor=3,
-               seed=12345):
+               seed=12345, split_lines=None):
         options = CreationOptions(SegmentOptions(32, short, objective, release_compatible),
-                                  MaskingOptions(5, permutation=permutation), dupe_factor, seed)
+                                  MaskingOptions(5, permutation=permutation), dupe_factor, seed, split_lines)
         paths = [str(tmp_path / name) for name in outputs or ("out.tfrecord",)]
         return create_pretraining_data([str(tmp_path / "text.txt")], paths, tokenizer, options, num_workers=1)
 
@@ -87,6 +90,64 @@ def test_the_statistics_are_those_of_the_records(tmp_path, text, create):
     assert statistics["swapped"] == sum(example["next_sentence_labels"].sum() for example in made)
     length = statistics["tokens"] / len(made)
     assert summary(statistics).startswith(f"6 documents, {len(made)} examples, {length:.1f} tokens on average")
+
+
+# sha256 of the records before --split_lines existed, of `text` and a line of 18 sentences; its first 16 digits.
+UNSPLIT = {("sop", False): "e1b3b93d8eb3d418", ("sop", True): "df69e841783f06ce",
+           ("nsp", False): "702e9664d5426301", ("nsp", True): "4a99951de0943800"}
+
+
+@pytest.mark.both_stacks
+@pytest.mark.parametrize("objective, release_compatible", UNSPLIT)
+def test_records_without_splitting_are_those_of_earlier_versions(tmp_path, text, create, objective, release_compatible):
+    text.write_text(text.read_text() + " ".join(SENTENCES * 3) + "\n")
+    create(objective=objective, release_compatible=release_compatible)
+    content = (tmp_path / "out.tfrecord").read_bytes()
+    assert hashlib.sha256(content).hexdigest()[:16] == UNSPLIT[objective, release_compatible]
+    assert "split_lines" not in json.loads((tmp_path / "out.manifest.json").read_text())["made_from"]
+
+
+def test_tokens_that_are_in_no_example_are_counted(tmp_path, text, create, tokenizer):
+    statistics = create(short=0.0)
+    document = [token for sentence in SENTENCES for token in tokenizer.encode(sentence)]
+    assert statistics["text_tokens"] == 3 * 6 * len(document)
+    made = sum(len(original_tokens(example)) for example in examples(tmp_path / "out.tfrecord"))
+    assert statistics["text_tokens"] - statistics["unused_tokens"] == made  # every token is from the text, once
+    assert f", and {1 - made / statistics['text_tokens']:.1%} of the text's tokens" in summary(statistics)
+
+
+def test_tokens_of_a_random_segment_do_not_count_as_used(tmp_path, text, create, tokenizer):
+    text.write_text("\n\n".join(SENTENCES[:2]) + "\n")  # one example each: a sentence, and the other one as a random B
+    statistics = create(release_compatible=True, short=0.0, dupe_factor=1)
+    lengths = [len(tokenizer.encode(sentence)) for sentence in SENTENCES[:2]]
+    made = sum(len(original_tokens(example)) for example in examples(tmp_path / "out.tfrecord"))
+    assert (statistics["text_tokens"], statistics["swapped"]) == (sum(lengths), 2)
+    assert 0 <= sum(lengths) - statistics["unused_tokens"] < made
+
+
+def test_a_text_of_long_lines_brings_a_warning_and_splitting_its_lines_ends_it(text, create):
+    lines = text.read_text().split("\n\n")
+    expected = create()
+    assert warning(expected, OPTIONS) is None
+    text.write_text("\n\n".join(document.replace("\n", " ") for document in lines))
+    statistics = create()
+    share = statistics["unused_tokens"] / statistics["text_tokens"]
+    assert share > 0.2
+    assert warning(statistics, OPTIONS) == (
+        f"{share:.1%} of the text's tokens are in no example: a line that is longer than --max_seq_length=32 is "
+        "truncated. Write one sentence on each line, set --split_lines to the text's language (such as en), or set a "
+        "larger --max_seq_length")
+    pytest.importorskip("sentencex")
+    assert create(split_lines="en") == expected
+
+
+def test_split_lines_give_the_records_of_one_sentence_a_line(tmp_path, text, create):
+    pytest.importorskip("sentencex")
+    create("separate.tfrecord")
+    text.write_text("\n\n".join(document.replace("\n", " ") for document in text.read_text().split("\n\n")))
+    create("split.tfrecord", split_lines="en")
+    assert (tmp_path / "split.tfrecord").read_bytes() == (tmp_path / "separate.tfrecord").read_bytes()
+    assert json.loads((tmp_path / "split.manifest.json").read_text())["made_from"]["split_lines"] == "en"
 
 
 def test_the_seed_decides_all(tmp_path, text, create):

@@ -57,6 +57,14 @@ def test_a_repeated_example_waits_for_the_next_batch():
     assert taken == [[0, 1, 2, 3], [4, 5, 0, 2], [4, 1, 5, 3]]
 
 
+@pytest.mark.parametrize("batch_size, warns", [(840, False), (5000, True)])
+def test_a_batch_that_is_larger_than_the_set_brings_a_warning(caplog, batch_size, warns):
+    endless_batches(epoch_of(840), 840, batch_size, 0)
+    expected = ["a batch of 5,000 examples repeats the training set of 840: a smaller --train_batch_size takes less "
+                "time and memory"]
+    assert caplog.messages == (expected if warns else [])
+
+
 def test_windows_are_of_one_epoch_and_of_about_equal_size():
     """Epochs of 100, batches of 8: steps 0 to 11 lie in the first epoch, 12 spans two, 13 to 24 lie in the second."""
     def first_step_and_size(first_step, examples):

@@ -122,18 +122,42 @@ def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path):
         read_examples("rte", str(tmp_path), "train")
 
 
-def test_a_score_that_is_none_is_named(tmp_path):
+def write_score(folder, score):
     columns = ["0", "g", "f", "y", "i", "s", "s", "a lamp", "a light"]
     header = "\t".join([*"abcdefghi", "score"])
-    write(tmp_path, "STS-B/train.tsv", f"{header}\n" + "\t".join([*columns, "high"]) + "\n")
-    with pytest.raises(ValueError, match=r"STS-B/train.tsv line 2: 'high' is not a score: expected a number"):
+    write(folder, "STS-B/train.tsv", f"{header}\n" + "\t".join([*columns, score]) + "\n")
+
+
+@pytest.mark.parametrize("score", ["high", "1_0", "nan", "inf", "1e999", "\uff15", "0x1", "1 0", "."])
+def test_a_score_that_is_none_is_named(tmp_path, score):
+    write_score(tmp_path, score)
+    with pytest.raises(ValueError, match=f"STS-B/train.tsv line 2: '{score}' is not a score: expected a number"):
         read_examples("sts-b", str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("score, value", [("3.5", 3.5), (" 4 ", 4), ("-1.", -1), (".5", 0.5), ("+2e-3", 0.002)])
+def test_scores_are_decimal_numbers(tmp_path, score, value):
+    write_score(tmp_path, score)
+    assert read_examples("sts-b", str(tmp_path), "train")[0].label == value
+
+
+ROW = "0\ta lamp\ta light\tentailment\n"
+
+
+@pytest.mark.parametrize("content, message", [
+    (HEADER + ROW + "1\t \ta light\tentailment\n" + ROW + "2\ta lamp\t\tentailment\n",
+     "RTE/train.tsv line 3: a text is empty (2 rows of this file)"),
+    (HEADER + ROW, None)])
+def test_rows_with_an_empty_text_bring_a_warning(tmp_path, caplog, content, message):
+    write(tmp_path, "RTE/train.tsv", content)
+    read_examples("rte", str(tmp_path), "train")
+    assert caplog.messages == ([f"{tmp_path}/{message}"] if message else [])
 
 
 def test_rows_of_qqp_with_too_few_columns_are_left_out_and_counted(golden, caplog):
     with caplog.at_level("WARNING"):
         assert len(read_examples("qqp", str(golden / "glue"), "train")) == 6
-    assert "skipped 1 row(s) with too few columns" in caplog.text
+    assert "skipped 1 row with too few columns" in caplog.text
 
 
 def test_an_unknown_label_of_ones_own_example_is_named(tokenizer):

@@ -170,6 +170,14 @@ def test_json_lines(tmp_path):
         MultipleChoiceExample("7", "Rain.", "Why?", ("a", "b", "c"), None, "easy")]
 
 
+def test_an_empty_question_or_option_brings_a_warning(tmp_path, caplog):
+    lines = ['{"question": "Why?", "options": ["a", "b"]}', '{"question": " ", "options": ["a", "b"]}',
+             '{"question": "Why?", "options": ["a", ""]}']
+    (tmp_path / "dev.jsonl").write_text("\n".join(lines))
+    read_json_examples(str(tmp_path / "dev.jsonl"))
+    assert caplog.messages == [f"{tmp_path}/dev.jsonl line 2: a text is empty (2 rows of this file)"]
+
+
 def test_a_null_in_json_lines_is_no_value(tmp_path):
     path = tmp_path / "dev.jsonl"  # as a table with empty cells is written
     path.write_text('{"id": null, "context": null, "question": "Why?", "options": ["a", "b"], "answer": null, '
@@ -181,6 +189,8 @@ def test_a_null_in_json_lines_is_no_value(tmp_path):
     ('{"options": ["a", "b"], "answer": "A"}', "dev.jsonl line 1: the question must be a text. Received: nothing"),
     ('{"question": "why", "answer": "A"}', "line 1: the options must be a list of texts. Received: nothing"),
     ('{"question": "why", "options": ["a", "b"], "answer": "no"}', "line 1: the answer must be a letter from A to B"),
+    ('{"question": "why", "options": ["a", "b"], "answer": "A", "level": "eval"}',
+     "dev.jsonl line 1: the level must not be 'eval', since eval_accuracy is the accuracy of all questions"),
     ('{"question": "why", "options": ["a", "b"]}', "dev.jsonl: 1 of 1 questions have no answer"),
     ("\n", "dev.jsonl has no questions"),
 ])

@@ -188,7 +188,8 @@ def test_a_context_of_a_megabyte_is_aligned_in_linear_time(tokenizer, part):
 
 
 @pytest.mark.parametrize("lengths, message", [
-    ((67, 128, 64), "max_seq_length=67 leaves no tokens for a paragraph after a question of max_query_length=64"),
+    ((67, 128, 64), "max_seq_length=67 leaves no tokens for a paragraph after a question of max_query_length=64 "
+     "and 3 special tokens: set a larger --max_seq_length or a smaller --max_query_length"),
     ((384, 0, 64), "doc_stride must be at least 1"), ((384, 128, 0), "max_query_length and doc_stride must be"),
     ((384, 318, 64), "doc_stride=318 is more than the 317 pieces of a window .* Use a doc_stride of at most 317")])
 def test_lengths_that_make_no_sense_are_refused(tokenizer, lengths, message):

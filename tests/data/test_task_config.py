@@ -52,6 +52,24 @@ def test_a_label_with_a_line_break_is_refused(tmp_path):
         config(tmp_path, labels=["bad", "very\ngood"])
 
 
+@pytest.mark.parametrize("name, separator", [("train.tsv", "\t"), ("train.csv", ",")])
+def test_a_column_that_the_header_has_twice_is_refused(tmp_path, name, separator):
+    rows = (["review", "verdict", "review", "note", "note"], ["Fine.", "good", "No.", "", ""])
+    (tmp_path / name).write_text("".join(separator.join(row) + "\n" for row in rows))
+    task = config(tmp_path, files=dict(train=name))
+    with pytest.raises(ValueError, match=f"{name}: the header, .*, has the column 'review' 2 times: give each column"):
+        read_examples(task, str(tmp_path), "train")
+    task = config(tmp_path, files=dict(train=name), columns=dict(text_a=2, label="verdict"))
+    assert read_examples(task, str(tmp_path), "train")[0].text_a == "No."
+
+
+def test_a_second_text_that_all_rows_lack_brings_no_warning(tmp_path, caplog):
+    (tmp_path / "train.tsv").write_text("a\tb\tverdict\nFine.\t\tgood\n")
+    columns = dict(text_a="a", text_b="b", label="verdict")
+    read_examples(config(tmp_path, files=dict(train="train.tsv"), columns=columns), str(tmp_path), "train")
+    assert not caplog.messages
+
+
 def test_a_field_may_be_a_whole_document(tmp_path):
     document = "a lamp " * 30_000
     (tmp_path / "train.tsv").write_text(f"review\tverdict\n{document}\tgood\n")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.dropout import Dropouts
+from albert_tf.modeling.dropout import Dropouts, _row_starts, dropped
 
 pytestmark = pytest.mark.both_stacks
 
@@ -60,6 +60,45 @@ def test_a_part_of_a_batch_has_the_masks_that_its_rows_have_in_the_whole_batch()
         for dropouts, parts in [(Dropouts(tf.constant([1, 2])), 1),
                                 *((Dropouts(tf.constant([1, 2]), part), 4) for part in range(4))])
     np.testing.assert_array_equal(tf.concat(in_parts, axis=0), whole)
+
+
+def mask_of_part(part, rows=4, row_size=2**14):
+    return dropped(tf.ones([rows, row_size]), tf.constant([1, 2, part]), tf.constant(0.5)).numpy() > 0
+
+
+def test_masks_do_not_repeat_after_2_to_the_32_values():
+    parts = [mask_of_part(part).astype(float) for part in (0, 2**15, 2**16, 2**17)]  # from 0, 2^31, 2^32 and 2^33 on
+    for i, one in enumerate(parts):
+        for other in parts[:i]:
+            assert abs(correlation(one, other)) < 5 / np.sqrt(one.size)
+
+
+def test_a_row_that_crosses_2_to_the_32_has_the_masks_of_its_positions():
+    row_size, crossing = 349_525, 4096
+    assert 3 * 2**12 * row_size == 2**32 - crossing  # where row 3 * 2^12 begins
+    row = mask_of_part(3 * 2**12, rows=1, row_size=row_size)[0]
+    np.testing.assert_array_equal(row[crossing : 2 * crossing], mask_of_part(2**20, rows=1, row_size=crossing)[0])
+    np.testing.assert_array_equal(row[:crossing], mask_of_part(2**20 - 1, rows=1, row_size=crossing)[0])
+
+
+@pytest.mark.parametrize("part, rows, row_size", [(0, 4, 10), (1, 2**15, 2**17), (3, 1000, 16 * 512 * 512)])
+def test_positions_of_rows_are_counted_beyond_int32(part, rows, row_size):
+    low, high = (word.numpy().astype(np.int64) for word in _row_starts(part, rows, row_size))
+    np.testing.assert_array_equal((high << 32) + low, (part * rows + np.arange(rows)) * row_size)
+
+
+def test_masks_are_those_of_earlier_versions():
+    """The hash as in versions that counted positions in int32: a resumed run drops the same units."""
+    def mixed(bits):
+        for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+            bits = (bits ^ (bits >> np.uint32(shift))) * np.uint32(factor)
+        return bits
+
+    bits = np.zeros(1, np.uint32)
+    for word in (np.uint32([7]), np.uint32([9]), np.arange(24, 48, dtype=np.uint32)):
+        bits = mixed(bits ^ word)
+    kept = dropped(tf.ones([2, 3, 4]), tf.constant([7, 9, 1]), tf.constant(0.5)).numpy() > 0
+    np.testing.assert_array_equal(kept.ravel(), bits >= 2**31)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

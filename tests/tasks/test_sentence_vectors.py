@@ -36,7 +36,36 @@ def test_contrastive_is_the_cross_entropy_over_the_second_texts_of_the_batch():
     cosines = np.array([[1, 0.6], [0, 0.8]]) / 0.05
     expected = np.mean([np.log(np.exp(row).sum()) - row[i] for i, row in enumerate(cosines)])
     task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
-    assert loss(task, vectors) == pytest.approx(expected, rel=1e-5)
+    assert loss(task, vectors, input_ids=texts([1, 2], [3, 4])) == pytest.approx(expected, rel=1e-5)
+
+
+def texts(*rows):
+    """int32 [rows, 2, 3]: rows of two texts with these tokens each."""
+    return tf.constant([[[2, token, 3] for token in row] for row in rows])
+
+
+@pytest.mark.parametrize("rows", [
+    [(1, 2), (3, 4), (1, 2), (5, 6), (1, 2)],  # copies of a pair, as in a batch that is larger than the set
+    [(1, 2), (1, 4), (5, 2), (7, 8), (2, 9)],  # the same first text, the same second text, and one that is both
+    [(1, 1), (2, 2), (1, 1), (4, 4), (5, 5)],  # a text with itself (SimCSE), and a line that occurs twice
+    [(1, 2), (3, 4), (5, 6), (7, 8), (9, 10)]])
+def test_copies_of_a_text_are_no_negatives(rows):
+    vectors = np.random.default_rng(1).normal(size=[5, 2, 8]).astype(np.float32)
+    units = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    losses = []
+    for i, (first, second) in enumerate(rows):
+        others = [j for j in range(5) if j == i or rows[j][0] != first and rows[j][1] not in (first, second)]
+        logits = units[i, 0] @ units[others, 1].T / 0.05
+        losses.append(np.log(np.exp(logits).sum()) - units[i, 0] @ units[i, 1] / 0.05)
+    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
+    assert loss(task, vectors, input_ids=texts(*rows)) == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_perfect_vectors_of_a_few_pairs_have_no_loss_in_a_larger_batch():
+    rows = [(2 * i % 10, 2 * i % 10 + 1) for i in range(8)]  # 5 pairs in a batch of 8
+    vectors = np.stack([np.eye(5)[[i % 5, i % 5]] for i in range(8)]).astype(np.float32)
+    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
+    assert loss(task, vectors, input_ids=texts(*rows)) < 1e-6
 
 
 def test_a_single_row_cannot_be_learned_by_contrast():

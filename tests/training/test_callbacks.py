@@ -151,7 +151,7 @@ def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch,
         now[0] += 600 if step == 11 else 2  # the first step is compiled
         progress.on_step(step, dict(loss=0.5, learning_rate=0.1))
     assert [record.getMessage() for record in caplog.records][:3] == [
-        "step 11 of 100, loss 0.5000, learning rate 0.1, ? examples/s, ? left",
+        "step 11 of 100, loss 0.5000, learning rate 0.1",
         "step 26 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 02:28 left",
         "step 41 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 01:58 left"]
     assert caplog.records[-1].getMessage().endswith("4.0 examples/s, 00:00 left")

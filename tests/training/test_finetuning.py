@@ -149,12 +149,14 @@ def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tab
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("patience, ending", [(0, "step 6 of 6 is done"), (1, "the run ended early at step 6")])
-def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy, tmp_path, caplog, patience, ending):
+@pytest.mark.parametrize("steps, patience, ending", [
+    (6, 0, "step 6 of 6 is done"), (20, 1, "the run ended early at step 6"),
+    (1, 0, "step 6 is done, after the last requested step 1,")])
+def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy, tmp_path, caplog, steps, patience,
+                                                               ending):
     finetuning(strategy, tmp_path).train(tables[0], scripted([0.4, 0.9, 0.6]))
     caplog.set_level(logging.INFO, logger="absl")
-    finetuning(strategy, tmp_path, steps=20 if patience else 6, early_stopping_patience=patience).train(
-        tables[0], scripted([]))
+    finetuning(strategy, tmp_path, steps=steps, early_stopping_patience=patience).train(tables[0], scripted([]))
     assert caplog.messages[-2:] == [
         f"nothing to train: {ending} in {tmp_path}; to train with other flags or data, use another --output_dir",
         f"best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000; all are in {tmp_path}/eval_history.jsonl"]

@@ -13,6 +13,7 @@ from typing import BinaryIO, Iterable, Iterator, NamedTuple, Protocol
 import numpy as np
 
 from albert_tf.text.lines import read_lines
+from albert_tf.text.sentences import split_lines
 from albert_tf.text.tokenization import FullTokenizer
 
 # Bytes of text per call to a tokenising worker.
@@ -236,8 +237,16 @@ def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
     yield batch
 
 
-def tokenize_lines(tokenizer: FullTokenizer, lines: list[str]) -> TokenizedBatch:
-    """Tokenizes lines. An empty line ends a document, and a line without ids is skipped."""
+def tokenize_lines(tokenizer: FullTokenizer, lines: list[str], language: str | None = None) -> TokenizedBatch:
+    """Tokenizes lines. An empty line ends a document, and a line without ids is skipped.
+
+    Args:
+      tokenizer: the model's tokenizer.
+      lines: stripped lines.
+      language: code of the language whose rules split each line into sentences; None if a line is a sentence.
+    """
+    if language:
+        lines = list(split_lines(lines, language))
     encoded = tokenizer.encode_batch(lines)
     lengths = np.array([len(ids) if line else _DOCUMENT_END for line, ids in zip(lines, encoded)], np.int64)
     return batch_of(np.concatenate([np.empty(0, np.int32), *encoded]).astype(np.int32), lengths[lengths != 0])

@@ -17,6 +17,7 @@ from typing import Iterator
 
 import tensorflow as tf
 
+from albert_tf.counts import count_of
 from albert_tf.data.pretraining import corpus as corpus_files, plan
 from albert_tf.data.pretraining.corpus import Corpus
 from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
@@ -31,22 +32,26 @@ from albert_tf.temporary_files import temporary_folder
 from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer
 
+# The largest share of tokens that may be in no example without a warning.
+_MOST_UNUSED = 0.2
+
 
 def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
                             options: CreationOptions, num_workers: int) -> collections.Counter:
     """Writes pre-training records, shuffled over all output files.
 
     Args:
-      input_files: UTF-8 text files with one sentence per line and a blank line between documents. A file whose name
-        ends in .gz or .bz2 is decompressed.
+      input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
+        blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
       output_files: TFRecord files to write. They appear with their manifests when all are complete.
       tokenizer: the model's tokenizer.
       options: how examples are made.
       num_workers: number of processes.
 
     Returns:
-      the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples) and left_out
-      (chunks of one word).
+      the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples), left_out
+      (chunks of one word), text_tokens (the tokens of the text, counted once in each pass) and unused_tokens (those of
+      them that are in no example of their pass).
 
     Raises:
       ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective or for the number of
@@ -55,7 +60,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     """
     check_outputs(output_files)
     with _working_directory(output_files[0]) as work:
-        with worker_pool(num_workers, Worker, tokenizer, work) as run:
+        with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
             corpus = _tokenize(run, input_files, work)
             plan.check_corpus(corpus, options)
             num_buckets = plan.num_buckets(corpus, options, len(output_files))
@@ -69,11 +74,28 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
 def summary(statistics: collections.Counter) -> str:
     """The statistics as a readable text."""
     examples, tokens = statistics["examples"], statistics["tokens"]
-    return (f"{statistics['documents']:,} documents, {examples:,} examples, {tokens / examples:.1f} tokens on average, "
+    return (f"{count_of(statistics['documents'], 'document')}, {count_of(examples, 'example')}, "
+            f"{tokens / examples:.1f} tokens on average, "
             f"{statistics['swapped'] / examples:.1%} swapped or of another document, "
-            f"{statistics['masked']:,} tokens masked ({statistics['masked'] / tokens:.1%}), "
+            f"{count_of(statistics['masked'], 'token')} masked ({statistics['masked'] / tokens:.1%}), "
             f"{statistics['short'] / examples:.1%} drawn short; "
-            f"left out: {statistics['left_out']:,} chunks of one word")
+            f"left out: {count_of(statistics['left_out'], 'chunk')} of one word, and "
+            f"{_unused_share(statistics):.1%} of the text's tokens in all")
+
+
+def warning(statistics: collections.Counter, options: CreationOptions) -> str | None:
+    """A warning if more than a fifth of the text's tokens are in no example, and what to do; None otherwise."""
+    share = _unused_share(statistics)
+    if share <= _MOST_UNUSED:
+        return None
+    advice = "shorten the lines" if options.split_lines else "set --split_lines to the text's language (such as en)"
+    return (f"{share:.1%} of the text's tokens are in no example: a line that is longer than --max_seq_length="
+            f"{options.segments.max_seq_length} is truncated. Write one sentence on each line, {advice}, or set a "
+            "larger --max_seq_length")
+
+
+def _unused_share(statistics: collections.Counter) -> float:
+    return statistics["unused_tokens"] / statistics["text_tokens"]
 
 
 @contextlib.contextmanager

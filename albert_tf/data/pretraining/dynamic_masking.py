@@ -12,6 +12,7 @@ from typing import Callable, Sequence
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.data.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
 
@@ -98,9 +99,9 @@ def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int
                              "the two, or without dynamic masking")
     if len(with_options) < len(files):
         other = next(file for file in files if file not in with_options)
-        logging.warning("new masks: the options in %s are used for all records, also for the %d record file(s) whose "
-                        "options are unknown, such as %s", manifest_path(first.path), len(files) - len(with_options),
-                        other.path)
+        logging.warning("new masks: the options in %s are used for all records, also for %s whose options are "
+                        "unknown, such as %s", manifest_path(first.path),
+                        count_of(len(files) - len(with_options), "record file"), other.path)
     return options
 
 

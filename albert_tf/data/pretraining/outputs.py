@@ -7,6 +7,7 @@ import contextlib
 import os
 from typing import Iterator
 
+from albert_tf.counts import count_of
 from albert_tf.data.records import all_or_none, check_outputs
 from albert_tf.manifests import move_with_manifest
 from albert_tf.paths import written_path
@@ -42,8 +43,8 @@ def move_shards(shard_files: list[str], output_files: list[str], counts: list[in
     """
     if 0 in counts:
         raise ValueError(f"shard {counts.index(0) + 1} of {len(counts)}, {output_files[counts.index(0)]}, has no "
-                         f"records, since the text gives only {sum(counts):,} examples: set --num_shards to a smaller "
-                         "number, or name fewer output files")
+                         f"records, since the text gives only {count_of(sum(counts), 'example')}: set --num_shards "
+                         "to a smaller number, or name fewer output files")
     check_outputs(output_files)  # again, since the work takes hours
 
     def move(source: str, path: str, count: int) -> None:

@@ -47,6 +47,7 @@ def check_statistics(statistics: collections.Counter[str]) -> None:
 
 def made_from(options: CreationOptions, tokenizer: FullTokenizer) -> dict:
     """The made_from entry in the manifest of each output."""
-    return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking),
+    splitting = {} if options.split_lines is None else dict(split_lines=options.split_lines)
+    return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking), **splitting,
                 dupe_factor=options.dupe_factor, random_seed=options.random_seed, vocab_size=tokenizer.vocab_size,
                 **tokenizer_key(tokenizer))

@@ -52,12 +52,20 @@ class SegmentOptions:
 
 
 class Pair(NamedTuple):
-    """Two segments, int32 ids, and their label: 1 if they are swapped or B is from another document."""
+    """Two segments, and what is known of them.
+
+    Args:
+      a, b: int32 ids.
+      label: 1 if the segments are swapped or B is from another document.
+      is_short: whether the target length was drawn at random.
+      document_tokens: the number of tokens that are from the document itself; those of a random B do not count.
+    """
 
     a: np.ndarray
     b: np.ndarray
     label: int
     is_short: bool
+    document_tokens: int
 
 
 class Segmenter:
@@ -93,7 +101,8 @@ class Segmenter:
             cut = int(rng.integers(first + 1, end)) if end - first > 1 else end
             a, b = ids[ends[first] : ends[cut]], ids[ends[cut] : ends[end]]
             first = end
-            if self._takes_random_b(len(b), rng):
+            is_random = self._takes_random_b(len(b), rng)
+            if is_random:
                 b, label = self._random_sentences(rng, index, max(target - len(a), 1)), 1
                 first = cut  # the next pair begins with the sentences that B would have had
             elif not len(b):
@@ -105,7 +114,8 @@ class Segmenter:
                 continue
             if label == 0 and self._options.objective == "sop" and rng.random() < 0.5:
                 a, b, label = b, a, 1
-            yield Pair(*self._trim(a, b, rng), label, is_short)
+            a, b = self._trim(a, b, rng)
+            yield Pair(a, b, label, is_short, document_tokens=len(a) + (0 if is_random else len(b)))
 
     def _target_length(self, rng) -> tuple[int, bool]:
         if rng.random() < self._options.short_seq_prob:

@@ -18,6 +18,7 @@ from albert_tf.data.pretraining.examples import ExampleMaker
 from albert_tf.data.pretraining.masking import MaskingOptions
 from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
 from albert_tf.data.pretraining.shuffle import BucketWriter
+from albert_tf.text.sentences import check_splitting
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 
@@ -31,15 +32,19 @@ class CreationOptions:
       masking: how tokens are chosen for masking.
       dupe_factor: number of passes over the corpus, each with new random segments and masks.
       random_seed: seed of all random numbers.
+      split_lines: code of the text's language, such as "en", to split each line into sentences (see text.sentences);
+        None if a line is a sentence.
 
     Raises:
-      ValueError: a value is out of range, or max_predictions_per_seq is larger than max_seq_length.
+      ValueError: a value is out of range, max_predictions_per_seq is larger than max_seq_length, or lines cannot be
+        split.
     """
 
     segments: SegmentOptions
     masking: MaskingOptions
     dupe_factor: int
     random_seed: int
+    split_lines: str | None = None
 
     def __post_init__(self):
         bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
@@ -47,6 +52,8 @@ class CreationOptions:
         if self.masking.max_predictions_per_seq > self.segments.max_seq_length:
             raise ValueError("max_predictions_per_seq must be at most max_seq_length "
                              f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
+        if self.split_lines is not None:
+            check_splitting(self.split_lines)
 
 
 class RecordMaker:
@@ -75,12 +82,13 @@ class RecordMaker:
           statistics: the counts of create_pretraining_data, and sentences. The counts of this part are added.
         """
         rng = np.random.default_rng([self._random_seed, dupe, part.first])
-        statistics["sentences"] += part.last - part.first
         ids, ends = self._corpus.sentences(part)
+        statistics.update(sentences=part.last - part.first, text_tokens=len(ids), unused_tokens=len(ids))
         for pair in self._segmenter.pairs(part.document, ids, ends, rng):
             if pair is None:
                 statistics["left_out"] += 1
             else:
+                statistics["unused_tokens"] -= pair.document_tokens
                 record = self._maker.make(pair, rng, statistics)
                 yield int(rng.integers(1 << 63, dtype=np.uint64)), record
 
@@ -91,17 +99,19 @@ class Worker:
     Args:
       tokenizer: the tokenizer of all tasks.
       work: folder of the corpus and the buckets.
+      split_lines: see CreationOptions.
     """
 
-    def __init__(self, tokenizer: FullTokenizer, work: str):
-        self.tokenizer, self.work = tokenizer, work
+    def __init__(self, tokenizer: FullTokenizer, work: str, split_lines: str | None = None):
+        self.tokenizer, self.work, self.split_lines = tokenizer, work, split_lines
         self.starts_word = word_starts(tokenizer)
         self.corpus: Corpus | None = None
 
 
 def tokenize_lines(worker: Worker, lines: list[str]) -> tuple[TokenizedBatch, int]:
     """Tokenizes lines. Returns the tokens and the number of bytes of text."""
-    return corpus_files.tokenize_lines(worker.tokenizer, lines), len("\n".join(lines).encode())
+    tokenized = corpus_files.tokenize_lines(worker.tokenizer, lines, worker.split_lines)
+    return tokenized, len("\n".join(lines).encode())
 
 
 def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int

@@ -12,6 +12,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 from absl import logging
 
+from albert_tf.counts import count_of
 from albert_tf.data.squad.alignment import AlignedParagraph, align_paragraphs
 from albert_tf.data.squad.feature_block import NO_ANSWER, BlockBuilder, FeatureBlock, SquadFeature
 from albert_tf.data.squad.reading import SquadExample
@@ -53,7 +54,8 @@ class FeatureOptions:
                              f"Received: {self.max_query_length}, {self.doc_stride}")
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length={self.max_seq_length} leaves no tokens for a paragraph after a question "
-                             f"of max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens")
+                             f"of max_query_length={self.max_query_length} and {SPECIAL_TOKENS} special tokens: set a "
+                             "larger --max_seq_length or a smaller --max_query_length")
         shortest_window = self.max_seq_length - self.max_query_length - SPECIAL_TOKENS
         if self.doc_stride > shortest_window:
             raise ValueError(f"doc_stride={self.doc_stride} is more than the {shortest_window} pieces of a window "
@@ -118,8 +120,8 @@ def paragraphs_with_features(
             left_out += unplaced
             yield chunk, block
     if left_out:
-        logging.warning("%d questions left out: their answer or paragraph could not be aligned, or their paragraph is "
-                        "empty", left_out)
+        logging.warning("%s left out, whose answer or paragraph could not be aligned, or whose paragraph is empty",
+                        count_of(left_out, "question"))
 
 
 def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[list[SquadExample]], int]]:
