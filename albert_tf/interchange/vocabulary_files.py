@@ -194,8 +194,8 @@ def options_in(directory: str) -> TokenizerOptions:
 def length_in(directory: str) -> int | None:
     """The length of rows in a directory's tokenizer_config.json: max_seq_length, or Hugging Face's model_max_length.
 
-    None if there is neither, or if max_seq_length is null: then the weights were not fine-tuned, and model_max_length is
-    the number of positions. transformers writes a huge number for "no limit", which is None too.
+    None if there is neither, or if max_seq_length is null: then the weights were not fine-tuned, and model_max_length
+    is the number of positions. transformers writes a huge number for "no limit", which is None too.
 
     Raises:
       ValueError: max_seq_length, which this package writes, has no valid value.

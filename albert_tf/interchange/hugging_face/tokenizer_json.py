@@ -76,7 +76,8 @@ def _strips_accents(step: dict[str, Any]) -> bool:
     if step["type"] == "BertNormalizer":
         stored = step.get(STRIP_ACCENTS)
         return bool(step.get("lowercase") if stored is None else stored)
-    return step["type"] == "StripAccents"
+    removes = step["type"] == "Replace" and not step["content"]  # as in the files of tokenizer_writing.py
+    return step["type"] == "StripAccents" or removes and "\u0300" in step["pattern"].get("Regex", "")
 
 
 def _wordpiece_vocabulary(model: dict[str, Any]) -> bytes:

@@ -1,9 +1,9 @@
 """Writes the files from which transformers makes a tokenizer that encodes as ours: vocabulary, tokenizer.json, options.
 
-For a SentencePiece model, AlbertTokenizer of transformers computes other ids than the release: version 5 turns the
-user-defined pieces ( ) " - . into special tokens, and versions 4 and 5 remove other marks and replace two apostrophes by
-a quote. So such a folder has a tokenizer.json with the release's rules, and names the class that follows that file
-alone. It keeps spiece.model for programs that read only this file, such as keras-hub.
+For a SentencePiece model, AlbertTokenizer of transformers computes other ids than the release: it cuts texts at the
+user-defined pieces ( ) " - . and marks what follows as the start of a word, removes other combining characters, and
+replaces two apostrophes by a quote. So the folder of such a model has a tokenizer.json with the release's rules, and
+names the class that follows this file alone. spiece.model is for programs that do not read tokenizer.json.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
     if not vocabulary:
         return
     made = tokenizer_json(vocabulary.tokenizer()) if sentencepiece else None
-    write_or_remove(os.path.join(folder, TOKENIZER_JSON), made and json.dumps(made, ensure_ascii=False) + "\n")
+    write_or_remove(os.path.join(folder, TOKENIZER_JSON), json.dumps(made, ensure_ascii=False) + "\n" if made else None)
     values: dict[str, Any] = {
         "do_lower_case": vocabulary.do_lower_case is not False,
         "model_input_names": _INPUTS,
@@ -87,9 +87,10 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
     """The content of tokenizer.json for a SentencePiece tokenizer; None if its model is not a unigram model.
 
     The ids are those of FullTokenizer.encode, except in these cases. Special tokens that are written in the text are
-    special tokens. In a number that continues a word ("a1,"), the release's digit-comma rule adds a word-start mark;
-    here it is left out. A capital sigma at the end of a word is lower-cased to the other small sigma.
+    special tokens. Where the vocabulary has a piece such as "1," without a word-start mark, the release's digit-comma
+    rule splits it and adds a mark; here there is none. A capital sigma at the end of a word is lower-cased to the other small sigma.
     """
+    assert tokenizer.sp_model is not None
     model = _Model(tokenizer.sp_model.serialized_model_proto())
     if model.kind != _UNIGRAM:
         return None
@@ -154,6 +155,7 @@ def _packing(special: dict[str, int]) -> dict[str, Any]:
 def _vocabulary(tokenizer: FullTokenizer, user_defined: set[int]) -> list[list]:
     """The pieces and their scores. User-defined pieces have the score with which SentencePiece always chooses them."""
     sp_model = tokenizer.sp_model
+    assert sp_model is not None
     scores = [sp_model.get_score(i) for i in range(sp_model.vocab_size())]
     best = max((score for i, score in enumerate(scores) if score and i not in user_defined), default=0.0)
     vocabulary = []

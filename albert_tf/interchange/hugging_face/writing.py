@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+
 import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
