@@ -65,7 +65,8 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
     if not vocabulary:
         return
     made = tokenizer_json(vocabulary.tokenizer()) if sentencepiece else None
-    write_or_remove(os.path.join(folder, TOKENIZER_JSON), json.dumps(made, ensure_ascii=False) + "\n" if made else None)
+    content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
+    write_or_remove(os.path.join(folder, TOKENIZER_JSON), content)
     values: dict[str, Any] = {
         "do_lower_case": vocabulary.do_lower_case is not False,
         "model_input_names": _INPUTS,
@@ -88,7 +89,8 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
 
     The ids are those of FullTokenizer.encode, except in these cases. Special tokens that are written in the text are
     special tokens. Where the vocabulary has a piece such as "1," without a word-start mark, the release's digit-comma
-    rule splits it and adds a mark; here there is none. A capital sigma at the end of a word is lower-cased to the other small sigma.
+    rule splits it and adds a mark; here there is none. A capital sigma at the end of a word is lower-cased to the
+    other small sigma.
     """
     assert tokenizer.sp_model is not None
     model = _Model(tokenizer.sp_model.serialized_model_proto())
