@@ -71,7 +71,11 @@ def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPr
     if pooling != _POOLED_OUTPUT:
         return build(source, "sentence_encoder", **dataclasses.asdict(pooling))[0]
     model, report = build(source, "pretrainer")
-    return model.albert if report.not_restored else model
+    if not report.not_restored:
+        return model
+    if model.albert.has_random_pooler:
+        logging.warning("%s has no pooler: the module has no pooled_output", source.path)
+    return model.albert
 
 
 if __name__ == "__main__":

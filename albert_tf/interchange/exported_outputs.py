@@ -9,14 +9,16 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.files import write_bytes
+from albert_tf.interchange.heads import has_only_random_pooled_output
 
 # The models' outputs that are not exported.
 _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
-    """The model's outputs without those of single layers."""
-    return {name: output for name, output in model(inputs).items() if name not in _INNER_OUTPUTS}
+    """The model's outputs without those of single layers, and without pooled_output if the pooler is random."""
+    left_out = (*_INNER_OUTPUTS, *(["pooled_output"] if has_only_random_pooled_output(model) else []))
+    return {name: output for name, output in model(inputs).items() if name not in left_out}
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:

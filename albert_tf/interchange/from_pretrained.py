@@ -8,7 +8,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.heads import Head, head_named
+from albert_tf.interchange.heads import Head, encoder_of, head_named
 from albert_tf.interchange.hub.encoder import HubEncoder, use_module
 from albert_tf.interchange.open_source import open_source
 from albert_tf.interchange.restoring import RestoreReport, build_restored, release_name, restore
@@ -18,6 +18,7 @@ from albert_tf.tasks.task import Task
 from albert_tf.text.tokenization import FullTokenizer
 
 MadeTask = TypeVar("MadeTask", bound=Task)
+_POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
 _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
 
@@ -108,7 +109,10 @@ def build(
     if source.module:
         built = head.model(config, **arguments)
         return built, _module_report(built, use_module(built, source.module))
-    return build_restored(lambda: head.model(config, **arguments), source)
+    built, report = build_restored(lambda: head.model(config, **arguments), source)
+    if any(name.startswith(_POOLER) for name in report.not_restored):
+        encoder_of(built).mark_pooler_as_random()
+    return built, report
 
 
 def make_with_weights(
@@ -173,7 +177,7 @@ def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
 def _random_parts(head: Head, report: RestoreReport) -> list[str]:
     """The plain names of the parts of a model that were not restored and that its outputs depend on."""
     parts = {"cls/predictions/": "masked-LM head", "cls/seq_relationship/": "sentence-order head",
-             "bert/pooler/": "pooler", "bert/": "encoder"}
+             _POOLER: "pooler", "bert/": "encoder"}
     of_the_head = f"{head.name.replace('_', ' ')} head"
     missing = [next((part for prefix, part in parts.items() if name.startswith(prefix)), of_the_head)
                for name in report.not_restored]

@@ -40,6 +40,7 @@ class Head:
       layers: for each model type, the head's layers by the release's scope: Hugging Face's name of the layer, and the
         release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
+      uses_pooler: whether the head's own outputs depend on the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
       task: the name of its task in messages.
       arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
@@ -53,6 +54,7 @@ class Head:
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
+    uses_pooler: bool = False
     pipeline_tag: str = "feature-extraction"
     task: str = "encoding"
     arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
@@ -90,7 +92,7 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
-         pipeline_tag="fill-mask", task="pre-training"),
+         uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("output_weights"),
@@ -98,7 +100,7 @@ HEADS = (
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride),
-         pipeline_tag="text-classification", task="classification"),
+         uses_pooler=True, pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
@@ -113,7 +115,7 @@ HEADS = (
     Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
          arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
-         pipeline_tag="multiple-choice", task="multiple choice"),
+         uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
@@ -143,6 +145,18 @@ def head_of(model) -> Head:
         if type(model) is head.model:
             return head
     raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+
+
+def encoder_of(model):
+    """The encoder of a model of albert_tf.modeling: the model itself if it has no head."""
+    return getattr(model, "albert", model)
+
+
+def has_only_random_pooled_output(model) -> bool:
+    """Whether the pooler is random and nothing but pooled_output depends on it, so that an export can leave it out."""
+    if not getattr(encoder_of(model), "has_random_pooler", False):
+        return False
+    return not head_of(model).uses_pooler and getattr(model, "pooling", None) != "pooler"
 
 
 def head_of_variables(names) -> Head:

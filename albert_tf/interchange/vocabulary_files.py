@@ -28,7 +28,7 @@ VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
 # Hugging Face's file with casing and accents. Fine-tuning also writes the length of rows to it, as max_seq_length.
 TOKENIZER_CONFIG = "tokenizer_config.json"
 STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
-_LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
+LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
 
 
 class TokenizerOptions(NamedTuple):
@@ -151,7 +151,7 @@ def copy_vocabulary(
         with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
     values.update({name: value for name, value in files.options._asdict().items() if value is not None})
-    values.update({_LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
+    values.update({LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
     values = {key: value for key, value in values.items() if value is not None}
     write_or_remove(path, json.dumps(values) if values else None)
 
@@ -197,17 +197,20 @@ def options_in(directory: str) -> TokenizerOptions:
 def length_in(directory: str) -> int | None:
     """The length of rows in a directory's tokenizer_config.json: max_seq_length, or Hugging Face's model_max_length.
 
-    None if there is neither. transformers writes a huge number for "no limit", which is None too.
+    None if there is neither, or if max_seq_length is null: then the weights were not fine-tuned, and model_max_length
+    is the number of positions. transformers writes a huge number for "no limit", which is None too.
 
     Raises:
       ValueError: max_seq_length, which this package writes, has no valid value.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     stored, bound = _stored(path), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
-    length, theirs = stored.get(_LENGTH), stored.get(LENGTH_OF_HUGGING_FACE)
-    if length is not None:
-        bound.check(f"{path}: {_LENGTH}", length)
+    if LENGTH in stored:
+        length = stored[LENGTH]
+        if length is not None:
+            bound.check(f"{path}: {LENGTH}", length)
         return length
+    theirs = stored.get(LENGTH_OF_HUGGING_FACE)
     return theirs if isinstance(theirs, int) and bound.lower <= theirs <= bound.upper else None
 
 

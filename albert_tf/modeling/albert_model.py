@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -45,11 +46,27 @@ class AlbertModel(ConfiguredModel):
     def __init__(self, config: AlbertConfig, **kwargs):
         super().__init__(config, **kwargs)
         self.gradient_checkpointing = False
+        self._random_pooler: np.ndarray | None = None
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
         self.pooler = ReleaseDense("bert/pooler/dense", config.hidden_size, config.hidden_size,
                                    config.initializer_range)
         self.built = True
+
+    def mark_pooler_as_random(self) -> None:
+        """Remembers the pooler's values, for weights that have no pooler."""
+        self._random_pooler = self.pooler.kernel.numpy()
+
+    @property
+    def has_random_pooler(self) -> bool:
+        """Whether the pooler has random values, since the weights had none and no training has changed it since."""
+        with tf.init_scope():  # exports ask while they trace a graph, which cannot read values
+            return self._random_pooler is not None and np.array_equal(self._random_pooler, self.pooler.kernel.numpy())
+
+    def exported_outputs(self, outputs):
+        """The outputs that an export has: without pooled_output if the pooler is random."""
+        left_out = ("pooled_output",) if self.has_random_pooler else ()
+        return {name: value for name, value in self.head_outputs(outputs).items() if name not in left_out}
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

@@ -74,7 +74,7 @@ class ConfiguredModel(keras.Model):
         """Writes a SavedModel. Its endpoint `serve` maps a dict of inputs of any length to the head's outputs."""
         archive = keras.export.ExportArchive()
         archive.track(self)
-        archive.add_endpoint("serve", lambda inputs: self.head_outputs(self(inputs)), [self.input_specs()])
+        archive.add_endpoint("serve", lambda inputs: self.exported_outputs(self(inputs)), [self.input_specs()])
         archive.write_out(filepath, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
@@ -112,6 +112,10 @@ class ConfiguredModel(keras.Model):
     def head_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The outputs of the head, without those of the encoder."""
         return {name: outputs[name] for name in self.HEAD_OUTPUTS if name in outputs}
+
+    def exported_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The outputs of the head that an export has."""
+        return self.head_outputs(outputs)
 
     def _compiled_outputs(self, outputs, labels):
         """The arguments of losses and metrics: a dict, or the tensor itself for a single output without a name."""

@@ -35,7 +35,7 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
 def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[str]:
     """The pieces of a text, as in the release. The text must have been normalised by preprocess_text."""
     pieces = sp_model.encode(text, out_type=str)
-    if not any(map(_ends_in_digit_comma, pieces)):
+    if not any(map(ends_in_digit_comma, pieces)):
         return pieces
     return list(itertools.chain.from_iterable(split_digit_comma(sp_model, piece) for piece in pieces))
 
@@ -59,7 +59,7 @@ class DigitCommaTable:
         self._may_be_replaced[sp_model.unk_id()] = True
         for piece_id in range(sp_model.vocab_size()):
             piece = sp_model.id_to_piece(piece_id)
-            if _ends_in_digit_comma(piece):
+            if ends_in_digit_comma(piece):
                 split = split_digit_comma(sp_model, piece)
                 self.replacements[piece_id] = [sp_model.piece_to_id(part) for part in split]
                 self._may_be_replaced[piece_id] = True
@@ -81,12 +81,13 @@ class DigitCommaTable:
         return list(itertools.chain.from_iterable(self.replacements.get(i, (i,)) for i in ids))
 
 
-def _ends_in_digit_comma(piece: str) -> bool:
+def ends_in_digit_comma(piece: str) -> bool:
+    """Whether the digit-comma rule splits a piece."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
     """The parts into which the digit-comma rule splits a piece; most pieces are not split."""
-    if not _ends_in_digit_comma(piece):
+    if not ends_in_digit_comma(piece):
         return [piece]
     return sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str) + [","]

@@ -132,8 +132,8 @@ def test_question_answering_has_no_pooler(tmp_path):
 def test_the_mapping_is_the_identity_if_e_equals_h(tmp_path):
     _, folder = folder_of(tmp_path, "encoder", embedding_size=8)
     tensors = load_file(folder / "model.safetensors")
-    np.testing.assert_array_equal(tensors[IDENTITY[len("albert."):]], np.eye(8))
-    assert not tensors["encoder.embedding_hidden_mapping_in.bias"].any()
+    np.testing.assert_array_equal(tensors[IDENTITY], np.eye(8))
+    assert not tensors["albert.encoder.embedding_hidden_mapping_in.bias"].any()
 
 
 @pytest.mark.parametrize("change", ["weight", "bias"])

@@ -131,3 +131,13 @@ def test_a_hugging_face_folder_beside_a_checkpoint_leaves_its_label_names(tmp_pa
     albert_tf.save_pretrained(HEADS["token_classifier"](), str(tmp_path))
     convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
     assert open_source(str(tmp_path)).settings == Settings(LABELS, max_seq_length=9)
+
+
+def test_the_number_of_positions_is_not_read_as_a_length_of_rows(tmp_path, golden):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
+    for length in (None, 9, TINY.max_position_embeddings):
+        save(albert_tf.AlbertClassifier(TINY, 2, max_seq_length=length), str(tmp_path / f"{length}"), "hugging_face",
+             vocabulary)
+        written = json.loads((tmp_path / f"{length}" / "tokenizer_config.json").read_text())
+        assert written["model_max_length"] == (length or TINY.max_position_embeddings)
+        assert open_source(str(tmp_path / f"{length}")).settings.max_seq_length == length

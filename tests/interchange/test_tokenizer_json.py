@@ -9,6 +9,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.interchange.conversion import save
 from albert_tf.interchange.from_pretrained import tokenizer_from_pretrained
 from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+from albert_tf.interchange.hugging_face.tokenizer_writing import tokenizer_json
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -94,3 +95,14 @@ def test_a_damaged_file_is_named(tmp_path, content, message):
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"^{tmp_path}/tokenizer.json.*{message}"):
         vocabulary_of_tokenizer_json(str(tmp_path))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("keep_accents", [True, False])
+def test_what_we_write_is_read_as_the_same_tokenizer(golden, tmp_path, lower, keep_accents):
+    original = FullTokenizer(None, lower, str(golden / "tiny_spm/tiny.model"), keep_accents)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json(original)))
+    made = vocabulary_of_tokenizer_json(str(tmp_path)).tokenizer()
+    assert (made.do_lower_case, made.keep_accents) == (lower, keep_accents)
+    for text in ("She said \"no\" (to him) - 1000 caf\u00e9s.", "", "a..b--c"):
+        assert made.encode(text) == original.encode(text)

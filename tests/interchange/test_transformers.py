@@ -1,17 +1,13 @@
 """transformers loads the folders that we write, without missing or unexpected keys, and computes the same.
 
-Wants torch and transformers, in this environment or in the one whose Python ALBERT_TF_PEER_PYTHON names.
+Wants the environments of peers.py: the newest transformers, and the last 4.x.
 """
 
-import importlib.util
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from peers import TRANSFORMERS, run_client
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -30,20 +26,12 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def peer_python():
-    here = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
-    python = os.environ.get("ALBERT_TF_PEER_PYTHON") or (sys.executable if here else None)
-    if python is None:
-        pytest.skip("no torch and transformers here, and ALBERT_TF_PEER_PYTHON is not set")
-    return python
-
-
+@pytest.mark.parametrize("peer", TRANSFORMERS)
 @pytest.mark.parametrize("kind, changes", [
     *((kind, {}) for kind in CASES), ("pretrainer", dict(embedding_size=8)),
     ("pretrainer", dict(cross_layer_sharing="none", hidden_act="gelu_exact")),
     ("encoder", dict(num_hidden_groups=2, inner_group_num=2)), ("classifier", dict(hidden_act="relu"))], ids=str)
-def test_transformers_loads_all_and_computes_the_same(tmp_path, peer_python, kind, changes):
+def test_transformers_loads_all_and_computes_the_same(tmp_path, peer, kind, changes):
     class_name, arguments, outputs = CASES[kind]
     keras.utils.set_random_seed(1)
     model = MODELS[kind](TINY.replace(**changes), **arguments)
@@ -55,11 +43,9 @@ def test_transformers_loads_all_and_computes_the_same(tmp_path, peer_python, kin
     batch = dict(input_ids=random.integers(0, 20, shape), attention_mask=mask,
                  token_type_ids=random.integers(0, 2, shape))
     np.savez(tmp_path / "inputs.npz", **batch)
-    client = pathlib.Path(__file__).parents[1] / "transformers_client.py"
-    done = subprocess.run([peer_python, str(client), str(tmp_path / "hf"), class_name, str(tmp_path / "inputs.npz"),
-                           str(tmp_path / "outputs.npz")], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert not any(json.loads(done.stdout.splitlines()[-1]).values()), done.stdout
+    printed = run_client(peer, "transformers_client.py", tmp_path / "hf", class_name, tmp_path / "inputs.npz",
+                         tmp_path / "outputs.npz")
+    assert not any(json.loads(printed.splitlines()[-1]).values()), printed
     names = dict(input_ids="input_ids", attention_mask="input_mask", token_type_ids="segment_ids")
     ours = model(dict({names[name]: value.astype(np.int32) for name, value in batch.items()},
                       masked_lm_positions=np.tile(np.arange(8, dtype=np.int32), [3, 1])))

@@ -40,7 +40,8 @@ def export_encoder(
     """Writes a SavedModel for hub.load and hub.KerasLayer(trainable=True).
 
     Its inputs are input_word_ids, input_mask and input_type_ids, int32 [batch, seq]. Its outputs are pooled_output
-    (also as "default"), sequence_output and encoder_outputs. A sentence encoder also returns sentence_embedding, which
+    (also as "default"), sequence_output and encoder_outputs. pooled_output is left out if the pooler is random, because
+    the weights had none. A sentence encoder also returns sentence_embedding, which
     is its "default". The signatures are those of the release: tokens, tokenization_info, and, for a model with the
     heads of pre-training, mlm and sop.
 
@@ -108,6 +109,10 @@ class _EncoderModule(tf.train.Checkpoint):
             seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32) if training else None
             outputs = encoder.encode({ours: inputs[hub] for hub, ours in _HUB_INPUTS.items()}, _PlainDropouts(seed))
             served = {name: outputs[name] for name in ("pooled_output", "sequence_output", "encoder_outputs")}
+            if encoder.has_random_pooler:
+                del served["pooled_output"]
+            if pooling is None and encoder.has_random_pooler:
+                return served
             if pooling is None:
                 return dict(served, default=outputs["pooled_output"])
             vectors = pooling(outputs, inputs["input_mask"])
@@ -154,7 +159,7 @@ class _PreprocessingModule(tf.train.Checkpoint):
 
 def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, do_lower_case: bool) -> dict:
     def tokens(**inputs):
-        return _encoded(encoder(inputs))
+        return encoder.exported_outputs(encoder(inputs))
 
     def tokenization_info():
         return dict(vocab_file=tf.identity(vocab_file.asset_path), do_lower_case=tf.constant(do_lower_case))

@@ -23,10 +23,10 @@ from albert_tf.temporary_files import folder_of_this_process
 
 TOKENIZER_JSON = "tokenizer.json"
 # Numbers of sentencepiece_model.proto: fields of ModelProto, SentencePiece and NormalizerSpec, and types of pieces.
-_PIECES, _NORMALIZER = 1, 3
-_PIECE, _SCORE, _TYPE = 1, 2, 3
-_CHARSMAP = 2
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+PIECES, NORMALIZER = 1, 3
+_PIECE, _SCORE, TYPE = 1, 2, 3
+CHARSMAP = 2
+_NORMAL, _UNKNOWN, _CONTROL, USER_DEFINED = 1, 2, 3, 4
 _VARINT, _BYTES, _FLOAT = 0, 2, 5  # protobuf's encodings of a field
 
 
@@ -76,7 +76,8 @@ def _strips_accents(step: dict[str, Any]) -> bool:
     if step["type"] == "BertNormalizer":
         stored = step.get(STRIP_ACCENTS)
         return bool(step.get("lowercase") if stored is None else stored)
-    return step["type"] == "StripAccents"
+    removes = step["type"] == "Replace" and not step["content"]  # as in the files of tokenizer_writing.py
+    return step["type"] == "StripAccents" or removes and "\u0300" in step["pattern"].get("Regex", "")
 
 
 def _wordpiece_vocabulary(model: dict[str, Any]) -> bytes:
@@ -86,16 +87,16 @@ def _wordpiece_vocabulary(model: dict[str, Any]) -> bytes:
 
 def _sentencepiece_model(model: dict[str, Any], added: list[dict], normalizers: list[dict[str, Any]]) -> bytes:
     """A serialized SentencePiece model. Of the added tokens, special ones are not found in texts."""
-    added_kinds = {token["content"]: _CONTROL if token["special"] else _USER_DEFINED for token in added}
+    added_kinds = {token["content"]: _CONTROL if token["special"] else USER_DEFINED for token in added}
     pieces = []
     for index, (piece, score) in enumerate(model["vocab"]):
         kind = added_kinds.get(piece, _NORMAL)
         kind = _UNKNOWN if index == model["unk_id"] else kind
-        pieces.append(_field(_PIECES, _field(_PIECE, piece.encode()) + _tag(_SCORE, _FLOAT) + struct.pack("<f", score)
-                             + _tag(_TYPE, _VARINT) + varints([kind])))
+        pieces.append(_field(PIECES, _field(_PIECE, piece.encode()) + _tag(_SCORE, _FLOAT) + struct.pack("<f", score)
+                             + _tag(TYPE, _VARINT) + varints([kind])))
     charsmap = b"".join(base64.b64decode(step["precompiled_charsmap"]) for step in normalizers
                         if step["type"] == "Precompiled")
-    return b"".join(pieces) + _field(_NORMALIZER, _field(_CHARSMAP, charsmap))
+    return b"".join(pieces) + _field(NORMALIZER, _field(CHARSMAP, charsmap))
 
 
 def _field(number: int, content: bytes) -> bytes:

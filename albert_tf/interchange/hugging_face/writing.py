@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,17 +15,12 @@ from albert_tf.files import write_text
 from albert_tf.interchange.heads import Head, head_of
 from albert_tf.interchange.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
 from albert_tf.interchange.hugging_face.names import NAMES, is_transposed
+from albert_tf.interchange.hugging_face.tokenizer_writing import write_tokenizer
 from albert_tf.interchange.restoring import release_name
 from albert_tf.interchange.safetensors_folder import WEIGHTS
 from albert_tf.interchange.sentence_transformers import check_pooling_of_sentence_transformers
 from albert_tf.interchange.settings import settings_of, write_input_settings
-from albert_tf.interchange.vocabulary_files import (
-    LENGTH_OF_HUGGING_FACE,
-    STRIP_ACCENTS,
-    TOKENIZER_CONFIG,
-    VocabularyFiles,
-    copy_vocabulary,
-)
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
 from albert_tf.local_copies import written_locally
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
@@ -62,7 +56,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         check_pooling_of_sentence_transformers(model.pooling)
     write_input_settings(settings, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
-    _save_vocabulary(vocabulary, folder, settings.max_seq_length)
+    write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
     path = os.path.join(folder, WEIGHTS)
     with written_locally(path) as temporary:
         mode = os.stat(temporary).st_mode
@@ -99,23 +93,6 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
         tensors[f"{mapping}.bias"] = np.zeros(config.hidden_size, np.float32)
     if not head.has_pooler:
         tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{names.prefix}pooler.")}
-    if head.architectures[0] == "Model":
+    if head.architectures[0] == "Model" and model_type != "albert":  # keras-hub wants ALBERT's prefix in every folder
         tensors = {key[len(names.prefix):]: value for key, value in tensors.items()}
     return tensors
-
-
-def _save_vocabulary(vocabulary: VocabularyFiles, folder: str, max_seq_length: int | None) -> None:
-    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, its options and the length of rows."""
-    sentencepiece = bool(vocabulary.spm_model_file)
-    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt", max_seq_length)
-    if not vocabulary:
-        return
-    values: dict[str, Any] = dict(tokenizer_class="AlbertTokenizer" if sentencepiece else "BertTokenizer",
-                                  do_lower_case=vocabulary.do_lower_case is not False)
-    if sentencepiece:
-        values["keep_accents"] = bool(vocabulary.keep_accents)
-    elif vocabulary.keep_accents:
-        values[STRIP_ACCENTS] = False
-    if max_seq_length:
-        values[LENGTH_OF_HUGGING_FACE] = max_seq_length
-    write_text(os.path.join(folder, TOKENIZER_CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")

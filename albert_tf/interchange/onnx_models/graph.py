@@ -143,8 +143,9 @@ class OnnxGraph:
         helper = self._onnx.helper
         for name, (tensor, _) in outputs.items():
             self._nodes.append(helper.make_node("Identity", [tensor], [name]))
-        graph = helper.make_graph(self._nodes, "albert", [self._value_info(*each) for each in inputs.items()],
-                                  [self._value_info(name, spec) for name, (_, spec) in outputs.items()], self._stored)
+        nodes, stored = self._needed_for(outputs)
+        graph = helper.make_graph(nodes, "albert", [self._value_info(*each) for each in inputs.items()],
+                                  [self._value_info(name, spec) for name, (_, spec) in outputs.items()], stored)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
                                   producer_name="albert_tf")
         helper.set_model_props(model, metadata)
@@ -152,6 +153,15 @@ class OnnxGraph:
             raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, but the format "
                              "allows at most 2 GB: choose float16 or int8")
         return model.SerializeToString()
+
+    def _needed_for(self, outputs) -> tuple[list[Any], list[Any]]:
+        """The nodes and the stored weights on which outputs depend."""
+        needed, nodes = set(outputs), []
+        for node in reversed(self._nodes):  # a node comes after those that compute its inputs
+            if needed.intersection(node.output):
+                nodes.append(node)
+                needed.update(node.input)
+        return nodes[::-1], [weight for weight in self._stored if weight.name in needed]
 
     def _with_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
         if bias is None:

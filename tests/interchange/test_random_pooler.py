@@ -1,0 +1,68 @@
+"""Weights without a pooler: exports leave out pooled_output, whose values would be random."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange import tflite
+from albert_tf.interchange.hub.writing import export_encoder
+from albert_tf.interchange.onnx_models.writing import differences, to_onnx
+
+TINY = AlbertConfig(vocab_size=60, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=8)
+IDS = np.array([[2, 5, 3]], np.int32)
+INPUTS = dict(input_ids=IDS, input_mask=np.ones_like(IDS), segment_ids=np.zeros_like(IDS))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder without a pooler: that of a tagger."""
+    albert_tf.save_pretrained(albert_tf.AlbertTokenClassifier(TINY, 3), str(tmp_path / "hf"), to="hugging_face")
+    return str(tmp_path / "hf")
+
+
+def read(folder, kind, seed, **arguments):
+    keras.utils.set_random_seed(seed)
+    return albert_tf.from_pretrained(folder, model=kind, **arguments)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "token_classifier", "sentence_encoder"])
+def test_onnx_and_tensorflow_lite_models_do_not_depend_on_random_values(folder, kind):
+    models = [read(folder, kind, seed) for seed in (1, 2)]
+    onnx = [to_onnx(model) for model in models]
+    assert onnx[0] == onnx[1]
+    lite = tflite.convert(models[0], "float32", 8)  # its names are numbered, so that two files are not equal
+    for compared in (differences(onnx[0], models[1], 8), tflite.differences(lite, models[1], 8)):
+        assert "pooled_output" not in compared and max(compared.values()) < 1e-5
+
+
+def test_saved_models_have_no_pooled_output(folder, tmp_path, sentence_pieces):
+    config = TINY.replace(vocab_size=sentence_pieces.vocab_size)
+    albert_tf.save_pretrained(albert_tf.AlbertTokenClassifier(config, 3), str(tmp_path / "large"), to="hugging_face")
+    model = read(str(tmp_path / "large"), "encoder", 1)
+    model.export(str(tmp_path / "keras"))
+    served = tf.saved_model.load(str(tmp_path / "keras"))
+    assert {*served.serve(INPUTS)} == {"sequence_output"}
+    export_encoder(str(tmp_path / "hub"), model, sentence_pieces)
+    module = tf.saved_model.load(str(tmp_path / "hub"))
+    inputs = dict(input_word_ids=IDS, input_mask=np.ones_like(IDS), input_type_ids=np.zeros_like(IDS))
+    assert {*module(inputs)} == {"sequence_output", "encoder_outputs"}
+    assert {*module.signatures["tokens"].structured_outputs} == {"sequence_output"}
+
+
+def test_a_pooler_that_was_trained_is_exported(folder):
+    model = read(folder, "encoder", 1)
+    model.pooler.kernel.assign_add(tf.ones_like(model.pooler.kernel))
+    assert "pooled_output" in differences(to_onnx(model), model, 8)
+
+
+def test_a_head_on_a_random_pooler_is_warned_of(folder, caplog):
+    model = read(folder, "classifier", 1, num_labels=2)
+    assert "the variables of the pooler and the classifier head start with random values" in caplog.text
+    assert "pooled_output" in differences(to_onnx(model), model, 8)
+    caplog.clear()
+    read(folder, "token_classifier", 1)
+    assert not caplog.text

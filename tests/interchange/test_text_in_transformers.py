@@ -1,0 +1,142 @@
+"""transformers gives the folders that we write the same ids as we do, from raw text, and so the same outputs.
+
+Wants the environments of peers.py: the newest transformers, and the last 4.x.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from ordinary_text import sentences
+from peers import TRANSFORMERS, run_client
+
+import albert_tf
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.interchange.heads import MODELS
+from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.interchange.shipped_models import shipped_model
+from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.tasks.fill_mask import masked_ids
+
+pytestmark = pytest.mark.long
+POSITIONS = 64
+TINY = AlbertConfig(vocab_size=8000, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=POSITIONS, initializer_range=0.5)
+BERT = TINY.replace(vocab_size=2000, embedding_size=8, cross_layer_sharing="none")
+LABELS = ("bad", "fair", "good")
+TEXTS = sentences(700)
+LONG = " ".join(TEXTS[:40])
+# If both texts of a pair are longer than half of the row, transformers gives the odd token to the second text, and we,
+# as the release, to the first one. So only one text of a pair is long here.
+SHORT = [text for text in TEXTS if len(text) < 60]
+ROWS = [*([text, None] for text in TEXTS[:10]), *map(list, zip(SHORT[:20:2], SHORT[1:20:2])), [LONG, None],
+        [SHORT[0], LONG], [LONG, SHORT[1]]]
+MASKED = ["The [MASK] of the file.", '"I do not [MASK]," he said.', "[MASK] is a [MASK]: (a [MASK]) – [MASK]s.",
+          "It is [MASK]-like."]
+# For each kind of model: arguments, the Auto class, names of the outputs there and here, and a pipeline.
+CASES = {
+    "encoder": ({}, "AutoModel", dict(last_hidden_state="sequence_output", pooler_output="pooled_output"),
+                ["feature-extraction", LONG, dict(tokenize_kwargs=dict(truncation=True))]),
+    "pretrainer": ({}, "AutoModelForPreTraining", dict(sop_logits="sop_logits"), ["fill-mask", MASKED[1], {}]),
+    "classifier": (dict(num_labels=3, label_names=LABELS), "AutoModelForSequenceClassification",
+                   dict(logits="logits"), ["text-classification", LONG, dict(truncation=True, top_k=None)]),
+    "token_classifier": (dict(num_labels=3, label_names=LABELS), "AutoModelForTokenClassification",
+                         dict(logits="logits"), ["token-classification", TEXTS[0], {}]),
+    "span": ({}, "AutoModelForQuestionAnswering", dict(start_logits="start_logits", end_logits="end_logits"), None),
+    "multiple_choice": (dict(num_choices=1), "AutoModelForMultipleChoice", dict(logits="logits"), None),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """{name of a case: (folder, model, tokenizer)}"""
+    models = {}
+    for kind, (arguments, *_) in CASES.items():
+        keras.utils.set_random_seed(1)
+        vocabulary = VocabularyFiles(f"{shipped_model('albert_tiny_en')}/spiece.model", None, True, False)
+        folder = str(tmp_path_factory.mktemp("folders") / kind)
+        model = MODELS[kind](TINY, **arguments)
+        save_hugging_face(model, folder, vocabulary)
+        models[kind] = folder, model, albert_tf.tokenizer_from_pretrained(folder)
+    return models
+
+
+@pytest.fixture(scope="module", params=TRANSFORMERS)
+def answers(request, models, golden, tmp_path_factory):
+    """{name: what a version of transformers computes}"""
+    folder = tmp_path_factory.mktemp("answers")
+    jobs = {kind: dict(folder=models[kind][0], model=CASES[kind][1], texts=TEXTS, rows=ROWS, pipeline=CASES[kind][3])
+            for kind in CASES}
+    jobs["shipped"] = dict(folder=shipped_model("albert_tiny_en"), model=None, texts=[*TEXTS, *MASKED, "a [SEP] b"],
+                           rows=[], pipeline=None)
+    for lower in (True, False):
+        bert = str(folder / f"bert_{lower}")
+        save_hugging_face(albert_tf.AlbertModel(BERT), bert,
+                          VocabularyFiles(None, str(golden / "wordpiece/vocab.txt"), lower, not lower))
+        jobs[f"bert_{lower}"] = dict(folder=bert, model=None, texts=TEXTS, rows=[], pipeline=None)
+    (folder / "jobs.json").write_text(json.dumps(list(jobs.values())))
+    run_client(request.param, "transformers_text_client.py", folder / "jobs.json", folder / "answers.json")
+    return dict(zip(jobs, json.loads((folder / "answers.json").read_text())),
+                tokenizers={name: albert_tf.tokenizer_from_pretrained(job["folder"]) for name, job in jobs.items()})
+
+
+def check_ids(tokenizer, texts, ids, length):
+    """The ids are ours. Equally good pieces of a number, such as 00 0 and 0 00, may be in another order."""
+    ours = [tokenizer(text, max_seq_length=length)["input_ids"][0].tolist() for text in texts]
+    different = [text for text, their, our in zip(texts, ids, ours) if their != our]
+    ties = [text for text, their, our in zip(texts, ids, ours) if their != our and sorted(their) == sorted(our)]
+    assert different == ties and len(ties) <= len(texts) // 500
+
+
+@pytest.mark.parametrize("name", [*CASES, "bert_True", "bert_False"])
+def test_ids_of_ordinary_sentences_are_ours(answers, name):
+    assert len(TEXTS) >= 600 and {*"()\"'-–[]$£€"} <= {*"".join(TEXTS)}
+    assert answers[name]["length"] == POSITIONS
+    check_ids(answers["tokenizers"][name], TEXTS, answers[name]["ids"], POSITIONS)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_pairs_and_long_texts_have_our_segments_and_outputs(answers, models, kind):
+    _, model, tokenizer = models[kind]
+    for (text, pair), row in zip(ROWS, answers[kind]["rows"]):
+        inputs = tokenizer(text, pair or "", max_seq_length=POSITIONS)
+        assert row["input_ids"] == inputs["input_ids"][0].tolist() and len(row["input_ids"]) <= POSITIONS
+        assert row["token_type_ids"] == inputs["segment_ids"][0].tolist()
+        if kind == "pretrainer":
+            inputs["masked_lm_positions"] = np.zeros([1, 1], np.int32)
+        if kind == "multiple_choice":
+            inputs = {name: value[None] for name, value in inputs.items()}
+        ours = model(inputs)
+        for theirs, our in CASES[kind][2].items():
+            np.testing.assert_allclose(row["outputs"][theirs], ours[our][0], atol=2e-5, err_msg=theirs)
+
+
+def test_pipelines_take_long_texts_and_masks(answers, models):
+    _, model, tokenizer = models["classifier"]
+    logits = model(tokenizer(LONG, max_seq_length=POSITIONS))["logits"]
+    expected = dict(zip(LABELS, np.asarray(keras.activations.softmax(logits))[0]))
+    given = {answer["label"]: answer["score"] for answer in answers["classifier"]["pipeline"]}
+    np.testing.assert_allclose([given[label] for label in LABELS], [expected[label] for label in LABELS], atol=1e-5)
+    assert np.shape(answers["encoder"]["pipeline"]) == (1, POSITIONS, 8)
+    _, model, tokenizer = models["pretrainer"]
+    fillings, = albert_tf.fill_masks(model, tokenizer, MASKED[1])
+    given = answers["pretrainer"]["pipeline"]
+    np.testing.assert_allclose([answer["score"] for answer in given], [each.probability for each in fillings],
+                               rtol=1e-3)
+    assert [answer["token"] for answer in given] == tokenizer.convert_tokens_to_ids([each.piece for each in fillings])
+    assert {answer["entity"] for answer in answers["token_classifier"]["pipeline"]} <= {*LABELS}
+
+
+def test_the_shipped_model_has_our_ids_also_around_masks(answers):
+    tokenizer, ids = answers["tokenizers"]["shipped"], answers["shipped"]["ids"]
+    assert answers["shipped"]["length"] == albert_tf.AlbertConfig.preset("albert_tiny_en").max_position_embeddings
+    check_ids(tokenizer, TEXTS, ids[:len(TEXTS)], answers["shipped"]["length"])
+    for text, theirs in zip(MASKED, ids[len(TEXTS):]):
+        assert theirs == masked_ids(tokenizer, text), text
+
+
+def test_a_special_token_in_a_text_is_one_there_and_text_here(answers):
+    tokenizer, theirs = answers["tokenizers"]["shipped"], answers["shipped"]["ids"][-1]
+    assert theirs.count(tokenizer.sep_id) == 2
+    assert tokenizer("a [SEP] b")["input_ids"][0].tolist().count(tokenizer.sep_id) == 1

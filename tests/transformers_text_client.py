@@ -1,0 +1,40 @@
+"""Reads folders with transformers' Auto classes, from text: python transformers_text_client.py JOBS.json ANSWERS.json
+
+A job is dict(folder, model, texts, rows, pipeline): the Auto class, or null for the tokenizer alone; texts of which
+only the ids are wanted; rows [text, pair or null] for the model; and null or [task, text, options].
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+
+def answer(job: dict) -> dict:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
+    ids = tokenizer(job["texts"], truncation=True)["input_ids"]
+    answers = dict(length=tokenizer.model_max_length, ids=ids, rows=[])
+    if job["model"]:
+        model = getattr(transformers, job["model"]).from_pretrained(job["folder"]).eval()
+        for text, pair in job["rows"]:
+            inputs = dict(tokenizer(text, pair, truncation=True, return_tensors="pt"))
+            packed = {name: value[0].tolist() for name, value in inputs.items()}
+            if job["model"].endswith("MultipleChoice"):
+                inputs = {name: value[None] for name, value in inputs.items()}
+            with torch.no_grad():
+                outputs = model(**inputs)
+            packed["outputs"] = {name: value[0].tolist() for name, value in outputs.items()
+                                 if isinstance(value, torch.Tensor)}
+            answers["rows"].append(packed)
+    if job["pipeline"]:
+        task, text, options = job["pipeline"]
+        result = transformers.pipeline(task, model=job["folder"])(text, **options)
+        answers["pipeline"] = json.loads(json.dumps(result, default=float))
+    return answers
+
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    jobs = json.load(file)
+with open(sys.argv[2], "w", encoding="utf-8") as file:
+    json.dump([answer(job) for job in jobs], file)
