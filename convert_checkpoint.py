@@ -8,14 +8,14 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
     python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
 """
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
-from albert_tf import model_flags
-from albert_tf.interchange.conversion import FORMATS, convert
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.hugging_face.writing import DTYPES
+from albert_tf.commands import model_flags
+from albert_tf.export.conversion import FORMATS, convert
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.hugging_face.writing import DTYPES
 
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()

@@ -10,21 +10,21 @@ of sentences.
 import signal
 import sys
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds
-from albert_tf.counts import count_of
-from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
+from albert_tf.commands.engine import beam_options, define_engine_flags
+from albert_tf.commands.required_flags import define_required
 from albert_tf.data.records import shard_paths
-from albert_tf.engine import beam_options, define_engine_flags
-from albert_tf.files import expand_globs
-from albert_tf.finite import define_float
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
-from albert_tf.required_flags import define_required
+from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import expand_globs
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end in .gz or "
                 ".bz2 are decompressed.")

@@ -9,17 +9,17 @@ stored once. It needs the packages onnx and onnxruntime (requirements.txt has th
 
 import os
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
-from albert_tf import model_flags
-from albert_tf.files import check_directory
-from albert_tf.interchange.exported_outputs import write_and_compare
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.onnx_models.graph import PRECISIONS
-from albert_tf.interchange.onnx_models.writing import check_packages, differences, to_onnx
-from albert_tf.required_flags import define_required
+from albert_tf.commands import model_flags
+from albert_tf.commands.required_flags import define_required
+from albert_tf.export.onnx.graph import PRECISIONS
+from albert_tf.export.onnx.writing import check_packages, differences, to_onnx
+from albert_tf.export.outputs import write_and_compare
+from albert_tf.utils.files import check_directory
+from albert_tf.weights.heads import MODELS
 
 model_flags.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "

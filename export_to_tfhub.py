@@ -16,22 +16,22 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import model_flags
-from albert_tf.files import check_export
-from albert_tf.interchange.conversion import write_conversion_card
-from albert_tf.interchange.from_pretrained import build
-from albert_tf.interchange.hub.writing import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.source import Source
+from albert_tf.commands import model_flags
+from albert_tf.commands.required_flags import define_required
+from albert_tf.export.conversion import write_conversion_card
+from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.required_flags import define_required
+from albert_tf.utils.files import check_export
+from albert_tf.weights.from_pretrained import build
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.source import Source
 
 define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
                 "--init_checkpoint of the other scripts accepts.")

@@ -9,16 +9,17 @@ outputs.
 
 import os
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
-from albert_tf import bounds, model_flags
-from albert_tf.files import check_directory
-from albert_tf.interchange import tflite
-from albert_tf.interchange.exported_outputs import write_and_compare
-from albert_tf.interchange.heads import MODELS
-from albert_tf.required_flags import define_required
+from albert_tf.commands import model_flags
+from albert_tf.commands.required_flags import define_required
+from albert_tf.export import tflite
+from albert_tf.export.outputs import write_and_compare
+from albert_tf.utils import bounds
+from albert_tf.utils.files import check_directory
+from albert_tf.weights.heads import MODELS
 
 model_flags.define_source_flags()
 flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "

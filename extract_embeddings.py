@@ -14,25 +14,27 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, keras, model_flags
-from albert_tf.array_files import array_writer
-from albert_tf.counts import count_of
+from albert_tf import keras
+from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.commands.engine import beam_options, define_engine_flags
+from albert_tf.commands.required_flags import define_required
 from albert_tf.data.records import shard_paths
-from albert_tf.engine import beam_options, define_engine_flags
-from albert_tf.files import expand_globs
-from albert_tf.manifests import check_output, move_with_manifest
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.progress import progress
-from albert_tf.required_flags import define_required
-from albert_tf.tasks import vector_files
-from albert_tf.tasks.embeddings import embed, token_ids
-from albert_tf.temporary_files import temporary_folder
+from albert_tf.tasks.sentence_vectors import vector_files
+from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.text.lines import read_lines
+from albert_tf.utils import bounds
+from albert_tf.utils.array_files import array_writer
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import expand_globs
+from albert_tf.utils.manifests import check_output, move_with_manifest
+from albert_tf.utils.progress import progress
+from albert_tf.utils.temporary_files import temporary_folder
 
 model_flags.define_source_flags()
 model_flags.define_vocabulary_flags()

@@ -10,17 +10,18 @@ that does the same with raw text, for processes that have only tensorflow and te
     python fill_mask.py --init_checkpoint=model_dir --export_dir=served
 """
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, model_flags
-from albert_tf.files import check_export
-from albert_tf.interchange.mask_serving import export_mask_filling
-from albert_tf.interchange.served_precision import with_precision
-from albert_tf.json_files import check_characters
-from albert_tf.tasks.fill_mask import fill_masks, readable_pieces
+from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.export.precision import with_precision
+from albert_tf.tasks.masked_lm.export import export_mask_filling
+from albert_tf.tasks.masked_lm.fill_mask import fill_masks, readable_pieces
 from albert_tf.text.lines import read_standard_input
+from albert_tf.utils import bounds
+from albert_tf.utils.files import check_export
+from albert_tf.utils.json_files import check_characters
 
 model_flags.define_source_flags()
 model_flags.define_vocabulary_flags()

@@ -6,12 +6,12 @@
     python model_sizes.py --albert_config_file=my_config.json  the same figures for another config
 """
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
-from albert_tf import sizes
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling import sizes
 
 flags.DEFINE_string("albert_config_file", None, "Path of a config, or the name of a published size "
                     "(albert_base_v2), whose figures are printed. Default: all named sizes, and base with other E and "

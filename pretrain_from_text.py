@@ -15,19 +15,19 @@ from __future__ import annotations
 import os
 import pathlib
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
 import albert_tf
+from albert_tf.commands.command_runs import Run, ScriptRuns, filled, parse_runs, placeholders
+from albert_tf.commands.required_flags import define_required
 from albert_tf.config import AlbertConfig
-from albert_tf.files import write_text
-from albert_tf.json_files import check_keys, read_json_object
-from albert_tf.line_charts import Curve, Panel, write_charts
-from albert_tf.required_flags import define_required
-from albert_tf.script_runs import Run, ScriptRuns, filled, parse_runs, placeholders
-from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import read_history
+from albert_tf.utils.files import write_text
+from albert_tf.utils.json_files import check_keys, read_json_object
+from albert_tf.utils.line_charts import Curve, Panel, write_charts
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 

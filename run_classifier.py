@@ -12,30 +12,31 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
-from albert_tf.counts import count_of
-from albert_tf.data.glue import read_examples
-from albert_tf.data.glue_tables import GlueTables
-from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.data.task_config import load_task_config
-from albert_tf.files import check_export
-from albert_tf.finite import define_float
-from albert_tf.interchange.classification_serving import export_classification
-from albert_tf.interchange.resolved_model import ResolvedModel
+from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
-from albert_tf.tasks import glue_metrics
-from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.glue_answers import write_answers, write_predictions
+from albert_tf.tasks.classification import metrics as glue_metrics
+from albert_tf.tasks.classification.answers import write_answers, write_predictions
+from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue_tasks import Task, find_task
+from albert_tf.tasks.classification.tables import GlueTables
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import check_export
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.resolved_model import ResolvedModel
 
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()

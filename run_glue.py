@@ -14,19 +14,19 @@ import dataclasses
 import os
 import sys
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import tensorflow as tf
 from absl import flags, logging
 
 import run_classifier
-from albert_tf import flags as shared
-from albert_tf.data.glue_tasks import TASKS
-from albert_tf.json_files import read_json_object
-from albert_tf.processes import run_to_end
-from albert_tf.required_flags import require
+from albert_tf.commands import shared_flags as shared
+from albert_tf.commands.required_flags import require
+from albert_tf.tasks.classification.glue_tasks import TASKS
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import checkpoint_of
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.processes import run_to_end
 
 require("data_dir")
 FLAGS = flags.FLAGS

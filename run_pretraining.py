@@ -16,23 +16,17 @@ import os
 import re
 from typing import Callable
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, model_flags, start
+from albert_tf.commands import model_flags, setup as start, shared_flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
-from albert_tf.data.pretraining import dynamic_masking, reading
-from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
-from albert_tf.files import expand_globs
-from albert_tf.finite import define_float
-from albert_tf.interchange.resolved_model import ResolvedModel
-from albert_tf.interchange.run_card import write_run_card
-from albert_tf.interchange.settings import Settings, write_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.paths import make_directory
-from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.pretraining import dynamic_masking, reading
+from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
+from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.distribution import distributed
 from albert_tf.training.evaluation import Evaluator
@@ -40,6 +34,13 @@ from albert_tf.training.new_trainer import TrainerOptions, new_trainer
 from albert_tf.training.plot import write_plot
 from albert_tf.training.run import RunOptions, train
 from albert_tf.training.strategy import is_chief
+from albert_tf.utils import bounds
+from albert_tf.utils.files import expand_globs
+from albert_tf.utils.finite import define_float
+from albert_tf.utils.paths import make_directory
+from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.run_card import write_run_card
+from albert_tf.weights.settings import Settings, write_settings
 
 model_flags.define_model_flags()
 shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,

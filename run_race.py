@@ -5,7 +5,7 @@
     python run_race.py --data_dir=mine --data_format=jsonl --init_checkpoint=albert_base_v2 --output_dir=mine_trained
 
 If it is started again with the same flags, training continues from the latest checkpoint.
-albert_tf/data/choice_tables.py shows the JSON lines.
+albert_tf/tasks/multiple_choice/tables.py shows the JSON lines.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ import dataclasses
 import functools
 from typing import Sequence
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
-from albert_tf.counts import count_of
-from albert_tf.data.choice_examples import MultipleChoiceExample
-from albert_tf.data.choice_tables import FORMATS, SPLITS, ChoiceTables
-from albert_tf.data.race import NUM_CHOICES
-from albert_tf.files import check_export
-from albert_tf.finite import define_float
-from albert_tf.interchange.choice_serving import export_multiple_choice
-from albert_tf.interchange.resolved_model import ResolvedModel
+from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks import choice_answers
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.multiple_choice import answers as choice_answers
+from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.export import export_multiple_choice
+from albert_tf.tasks.multiple_choice.race import NUM_CHOICES
+from albert_tf.tasks.multiple_choice.tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import check_export
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.resolved_model import ResolvedModel
 
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()

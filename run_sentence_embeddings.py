@@ -14,31 +14,31 @@ import dataclasses
 import functools
 import os
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import finetuning_flags as tuning, flags as shared, model_flags, start
+from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.config import AlbertConfig
-from albert_tf.counts import count_of
-from albert_tf.data.glue import read_examples
-from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.data.task_config import load_task_config
-from albert_tf.data.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
-from albert_tf.files import check_export
-from albert_tf.finite import define_float
-from albert_tf.interchange.resolved_model import ResolvedModel
-from albert_tf.interchange.sentence_serving import export_sentence_encoder
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.glue_answers import write_answers
-from albert_tf.tasks.glue_metrics import correlations
-from albert_tf.tasks.sentence_vectors import SentenceVectorTask
+from albert_tf.tasks.classification.answers import write_answers
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue_tasks import Task, find_task
+from albert_tf.tasks.classification.metrics import correlations
+from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import check_export
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.resolved_model import ResolvedModel
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
 
@@ -57,7 +57,7 @@ flags.DEFINE_string("train_file", None, "Path of the training data. For --object
                     "is UTF-8 text, one text on each line.")
 flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
 flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to use "
-                    "instead of STS-B; see albert_tf/data/task_config.py.")
+                    "instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
 define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
 define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
 tuning.define_step_flags(train_step=1000, warmup_step=100)

@@ -15,32 +15,34 @@ import dataclasses
 import functools
 import os
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, keras, model_flags, start
-from albert_tf.counts import count_of
+from albert_tf import keras
+from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
-from albert_tf.data.squad.features import FeatureOptions, default_doc_stride
-from albert_tf.data.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
-from albert_tf.files import check_export
-from albert_tf.finite import define_float
-from albert_tf.interchange.resolved_model import ResolvedModel
-from albert_tf.interchange.squad_serving import export_question_answering
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks import squad_results
-from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.squad_answers import AnswerOptions
-from albert_tf.tasks.squad_reader import SquadReader, describe
-from albert_tf.tasks.squad_results import Results, answers
+from albert_tf.tasks.squad import results as squad_results
+from albert_tf.tasks.squad.answerer import SquadReader, describe
+from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.tasks.squad.export import export_question_answering
+from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
+from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
+from albert_tf.tasks.squad.results import Results, answers
+from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions, Predictions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import check_export
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.resolved_model import ResolvedModel
 
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()

@@ -3,7 +3,7 @@
     python run_tagging.py --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
         --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict
 
-albert_tf/data/tagged_text.py describes the files. If the script is started again with the same flags, training
+albert_tf/tasks/tagging/reading.py describes the files. If the script is started again with the same flags, training
 continues from the latest checkpoint.
 """
 
@@ -14,35 +14,36 @@ import functools
 import os
 from typing import Sequence
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
 
-from albert_tf import bounds, finetuning_flags as tuning, flags as shared, model_flags, start
-from albert_tf.counts import count_of
-from albert_tf.data.tagged_text import (
+from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.tasks.tagging import answers as tagging_answers
+from albert_tf.tasks.tagging.export import export_tagging
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, TaggingTables
+from albert_tf.tasks.tagging.metrics import best_metric
+from albert_tf.tasks.tagging.reading import (
     Columns,
     TaggedText,
     label_names,
     read_tagged_text,
     share_of_words_with_capitals,
 )
-from albert_tf.data.tagging_features import TaggingFeatureOptions, TaggingTables
-from albert_tf.files import check_export
-from albert_tf.finite import define_float
-from albert_tf.interchange.resolved_model import ResolvedModel
-from albert_tf.interchange.tagging_serving import export_tagging
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.tasks import tagging_answers
-from albert_tf.tasks.tagging import TaggingTask
-from albert_tf.tasks.tagging_metrics import best_metric
+from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import check_export
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.resolved_model import ResolvedModel
 
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()

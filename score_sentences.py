@@ -14,23 +14,25 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, keras, model_flags
-from albert_tf.counts import count_of
-from albert_tf.data.minimal_pairs import read_minimal_pairs
+from albert_tf import keras
+from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.commands.engine import beam_options, define_engine_flags
 from albert_tf.data.records import shard_paths
-from albert_tf.engine import beam_options, define_engine_flags
-from albert_tf.files import expand_globs
-from albert_tf.manifests import check_output, written_with_manifest
-from albert_tf.progress import progress
-from albert_tf.tasks.minimal_pairs import accuracies
-from albert_tf.tasks.sentence_scores import score_sentences
+from albert_tf.tasks.masked_lm.minimal_pairs import read_minimal_pairs
+from albert_tf.tasks.masked_lm.pair_scores import accuracies
+from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.text.lines import read_lines, read_standard_input
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import expand_globs
+from albert_tf.utils.manifests import check_output, written_with_manifest
+from albert_tf.utils.progress import progress
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions

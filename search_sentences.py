@@ -8,15 +8,17 @@ blocks, and only the vectors of one block are in memory.
 
 import dataclasses
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
-from albert_tf import bounds, flags as shared, keras, model_flags
-from albert_tf.json_files import check_characters
-from albert_tf.required_flags import define_required
-from albert_tf.tasks.sentence_search import nearest_lines
+from albert_tf import keras
+from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.commands.required_flags import define_required
+from albert_tf.tasks.sentence_vectors.search import nearest_lines
 from albert_tf.text.lines import read_lines, read_standard_input
+from albert_tf.utils import bounds
+from albert_tf.utils.json_files import check_characters
 
 model_flags.define_source_flags()
 model_flags.define_vocabulary_flags()

@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds, flags as shared, model_flags
-from albert_tf.counts import count_of
-from albert_tf.interchange.download import is_url
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.hub.reading import is_hub_module
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
-from albert_tf.serving.batching import Batcher
-from albert_tf.serving.models import latest_version, model_of_saved_model, model_of_source, names_of
-from albert_tf.serving.server import ModelServer
-from albert_tf.serving.signatures import ServedModel
+from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.server.batching import Batcher
+from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
+from albert_tf.server.server import ModelServer
+from albert_tf.server.signatures import ServedModel
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.weights.download import is_url
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.tf_hub.reading import is_hub_module
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's "
                           "directory, or a Hugging Face folder. Repeat the flag for several models.")

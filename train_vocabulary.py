@@ -5,14 +5,14 @@
 writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab, a list of the pieces.
 """
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
-from albert_tf import bounds
-from albert_tf.files import expand_globs
-from albert_tf.required_flags import define_required
+from albert_tf.commands.required_flags import define_required
 from albert_tf.text.vocabulary import train_vocabulary
+from albert_tf.utils import bounds
+from albert_tf.utils.files import expand_globs
 
 define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per line.")
 define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are written.")

@@ -6,7 +6,7 @@ messages of TensorFlow's C++ code, unless the environment variable TF_CPP_MIN_LO
 
 import importlib
 
-from albert_tf import quiet
+from albert_tf.utils import quiet
 
 __version__ = "0.2.0"
 
@@ -26,11 +26,11 @@ _MODULE_OF = {
     "AlbertMultipleChoice": "albert_tf.modeling.multiple_choice",
     "create_optimizer": "albert_tf.training.optimizer",
     "learning_rate_schedule": "albert_tf.training.schedule",
-    "from_pretrained": "albert_tf.interchange.from_pretrained",
-    "tokenizer_from_pretrained": "albert_tf.interchange.from_pretrained",
-    "save_pretrained": "albert_tf.interchange.save_pretrained",
-    "fill_masks": "albert_tf.tasks.fill_mask",
-    "classify_texts": "albert_tf.tasks.text_labels",
+    "from_pretrained": "albert_tf.weights.from_pretrained",
+    "tokenizer_from_pretrained": "albert_tf.weights.from_pretrained",
+    "save_pretrained": "albert_tf.export.save_pretrained",
+    "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
+    "classify_texts": "albert_tf.tasks.classification.text_labels",
 }
 _PACKAGES = ("text", "data", "modeling", "tasks", "training", "interchange")
 

@@ -10,7 +10,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from albert_tf import quiet
+from albert_tf.utils import quiet
 
 with quiet.importing():
     import tensorflow as tf

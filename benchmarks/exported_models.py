@@ -18,16 +18,18 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from albert_tf import bounds, cli, from_pretrained, save_pretrained, tokenizer_from_pretrained
-from albert_tf.data.glue import convert_examples_to_features, read_examples
-from albert_tf.data.glue_tasks import Task, find_task
-from albert_tf.interchange import tflite
-from albert_tf.interchange.onnx_models.graph import PRECISIONS
-from albert_tf.interchange.onnx_models.writing import to_onnx
-from albert_tf.interchange.serving import export_model, sequence_features
+from albert_tf import from_pretrained, save_pretrained, tokenizer_from_pretrained
+from albert_tf.commands import app as cli
+from albert_tf.export import tflite
+from albert_tf.export.onnx.graph import PRECISIONS
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.export.saved_model import export_model, sequence_features
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.tasks import glue_metrics
-from albert_tf.text.graph_packing import pack_texts
+from albert_tf.tasks.classification import metrics as glue_metrics
+from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
+from albert_tf.tasks.classification.glue_tasks import Task, find_task
+from albert_tf.text.graph.packing import pack_texts
+from albert_tf.utils import bounds
 from benchmarks.alternation import ROOT, Worker, latencies
 from benchmarks.workers.exported_model import runner
 

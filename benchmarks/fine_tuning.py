@@ -17,16 +17,16 @@ import numpy as np
 import scipy.stats
 from absl import flags
 
-from albert_tf import cli
-from albert_tf.data.glue import read_examples
-from albert_tf.data.glue_tasks import find_task
-from albert_tf.data.tagged_text import label_names, read_tagged_text
-from albert_tf.files import write_text
-from albert_tf.json_files import read_json_object
-from albert_tf.required_flags import define_required
-from albert_tf.script_runs import run_script
-from albert_tf.tasks import tagging_metrics
-from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
+from albert_tf.commands import app as cli
+from albert_tf.commands.command_runs import run_script
+from albert_tf.commands.required_flags import define_required
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from albert_tf.tasks.tagging import metrics as tagging_metrics
+from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
+from albert_tf.utils.files import write_text
+from albert_tf.utils.json_files import read_json_object
 from benchmarks.alternation import ROOT
 from benchmarks.fine_tuning_settings import SETTINGS
 

@@ -13,9 +13,10 @@ import tempfile
 import numpy as np
 from absl import flags
 
-from albert_tf import FullTokenizer, cli
-from albert_tf.data.glue_tables import GlueTables
-from albert_tf.data.glue_tasks import find_task
+from albert_tf import FullTokenizer
+from albert_tf.commands import app as cli
+from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.classification.tables import GlueTables
 from benchmarks.alternation import Worker, in_turns, running
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)

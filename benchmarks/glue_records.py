@@ -12,10 +12,11 @@ import time
 import sentencepiece
 from absl import flags
 
-from albert_tf import FullTokenizer, cli
-from albert_tf.data.glue import read_examples
-from albert_tf.data.glue_tables import GlueTables
-from albert_tf.data.glue_tasks import find_task
+from albert_tf import FullTokenizer
+from albert_tf.commands import app as cli
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.classification.tables import GlueTables
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)

@@ -11,7 +11,7 @@ import statistics
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.commands import app as cli
 from albert_tf.config import PRESETS
 from benchmarks.alternation import json_of
 

@@ -10,7 +10,7 @@ import tempfile
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.commands import app as cli
 from albert_tf.config import PRESETS
 from benchmarks.alternation import json_of
 

@@ -16,9 +16,9 @@ import time
 
 from absl import flags
 
-from albert_tf import cli
-from albert_tf.required_flags import define_required
-from albert_tf.script_runs import arguments, script_path
+from albert_tf.commands import app as cli
+from albert_tf.commands.command_runs import arguments, script_path
+from albert_tf.commands.required_flags import define_required
 from benchmarks.alternation import ROOT, in_turns
 from benchmarks.fine_tuning_settings import SETTINGS
 

@@ -16,10 +16,10 @@ import tempfile
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.commands import app as cli
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.mask_serving import export_mask_filling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from benchmarks.alternation import Worker, latencies

@@ -10,8 +10,8 @@ environment needs torch and transformers.
 
 from absl import flags
 
-from albert_tf import cli
-from albert_tf.data.squad.reading import survey
+from albert_tf.commands import app as cli
+from albert_tf.tasks.squad.reading import survey
 from benchmarks.alternation import Worker, latencies
 
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)

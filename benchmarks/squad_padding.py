@@ -15,15 +15,16 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli, flags as shared, keras, model_flags, start
+from albert_tf import keras
+from albert_tf.commands import app as cli, model_flags, setup as start, shared_flags as shared
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
-from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
-from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.data.squad.reading import survey
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.tasks.squad.features import FeatureOptions
+from albert_tf.tasks.squad.reading import survey
+from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.trainer import Trainer

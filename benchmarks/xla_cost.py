@@ -25,7 +25,7 @@ import tempfile
 from typing import Iterator
 from unittest import mock
 
-from albert_tf import cli  # isort: split
+from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +33,6 @@ from absl import flags
 
 from albert_tf import devices
 from albert_tf.config import AlbertConfig
-from albert_tf.finite import define_float
 from albert_tf.modeling import attention, dropout, layers
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -41,12 +40,13 @@ from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.pretraining import PretrainingTask
-from albert_tf.tasks.squad import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.tagging import TaggingTask
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from albert_tf.utils.finite import define_float
 from benchmarks.alternation import json_of
 from benchmarks.precision import set_precision
 from benchmarks.workers.ours import random_batch

@@ -17,13 +17,13 @@ import time
 
 from absl import flags
 
-from albert_tf import cli
-from albert_tf.counts import count_of
+from albert_tf.commands import app as cli
+from albert_tf.commands.command_runs import arguments, run_script
 from albert_tf.data.feature_cache import digest, fingerprint
-from albert_tf.files import write_text
-from albert_tf.interchange.shipped_models import shipped_model
-from albert_tf.json_files import read_json_object
-from albert_tf.script_runs import arguments, run_script
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import write_text
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.weights.shipped_models import shipped_model
 from demo import python_docs, word_order_task
 from demo.baselines import baselines
 

@@ -6,8 +6,8 @@ import json
 import os
 import random
 
-from albert_tf.counts import count_of
-from albert_tf.files import write_text
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import write_text
 
 LABELS = ["original", "swapped"]
 _MIN_WORDS, _MAX_WORDS = 6, 25

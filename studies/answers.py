@@ -8,10 +8,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.glue import read_examples
-from albert_tf.data.glue_tasks import find_task
-from albert_tf.json_files import read_json_object
-from albert_tf.tasks.squad_metrics import raw_scores
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.squad.metrics import raw_scores
+from albert_tf.utils.json_files import read_json_object
 from studies.planning import PlannedRun
 
 

@@ -12,8 +12,8 @@ import json
 import os
 from typing import Any, Mapping
 
+from albert_tf.commands.command_runs import filled, placeholders
 from albert_tf.config import AlbertConfig
-from albert_tf.script_runs import filled, placeholders
 from studies.columns import COLUMNS
 from studies.study import BUILT_IN, Study, config_of, flags_of
 

@@ -9,14 +9,14 @@ import statistics
 
 import numpy as np
 
+from albert_tf.commands.command_runs import ScriptRuns
 from albert_tf.config import AlbertConfig
-from albert_tf.data.pretraining import reading
-from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
-from albert_tf.files import expand_globs
-from albert_tf.json_files import read_json_object
-from albert_tf.script_runs import ScriptRuns
-from albert_tf.sizes import compute_parameters
+from albert_tf.modeling.sizes import compute_parameters
+from albert_tf.pretraining import reading
+from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.training.evaluation import best_of, read_history
+from albert_tf.utils.files import expand_globs
+from albert_tf.utils.json_files import read_json_object
 from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.intervals import Interval, difference_over_seeds, paired_bootstrap, paired_difference_over_seeds

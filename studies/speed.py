@@ -13,11 +13,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import keras, sizes
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling import sizes
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 

@@ -16,7 +16,7 @@ from absl import flags
 from absl.testing import flagsaver
 from script_session import status_of
 
-from albert_tf import cli
+from albert_tf.commands import app as cli
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 

@@ -48,7 +48,7 @@ class ScriptSession:
         return answer["printed"]
 
     def run_command(self, command: list) -> int:
-        """Runs a command of albert_tf/script_runs.py: [python, script, --name=value, ...].
+        """Runs a command of albert_tf/commands/command_runs.py: [python, script, --name=value, ...].
 
         Prints its output, and returns its exit status.
         """
@@ -75,7 +75,7 @@ def serve() -> None:
     from absl import flags
     from absl.testing import flagsaver
 
-    from albert_tf import cli
+    from albert_tf.commands import app as cli
 
     not_of_scripts, loaded = set(flags.FLAGS), None
     for line in sys.stdin:

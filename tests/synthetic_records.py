@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from albert_tf.data.pretraining.masking import Masker, MaskingOptions
 from albert_tf.data.records import record_writer
 from albert_tf.data.tf_example import serialize
+from albert_tf.pretraining.masking import Masker, MaskingOptions
 
 CLS, SEP, MASK, FIRST_ID, VOCAB_SIZE = 2, 3, 4, 5, 60
 

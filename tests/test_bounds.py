@@ -3,14 +3,14 @@
 import pytest
 from in_process import REPOSITORY, loaded
 
-from albert_tf import bounds
 from albert_tf.config import AlbertConfig
-from albert_tf.data.pretraining.creation import CreationOptions
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import SegmentOptions
 from albert_tf.data.worker_pool import worker_pool
+from albert_tf.pretraining.creation import CreationOptions
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import SegmentOptions
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.run import RunOptions
+from albert_tf.utils import bounds
 
 SCRIPTS = sorted(path.name for path in REPOSITORY.glob("*.py"))
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
-from albert_tf import cli, console
-from albert_tf.flags import command_line
+from albert_tf.commands import app as cli, console
+from albert_tf.commands.shared_flags import command_line
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 import script_process
 import tensorflow as tf
 
-from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 
 TINY = script_process.REPOSITORY / "tests/golden/tiny_spm/tiny.model"

@@ -9,9 +9,11 @@ from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 from script_process import arguments_of
 
-from albert_tf import devices, flags as shared, keras, quiet, start
+from albert_tf import devices, keras
+from albert_tf.commands import setup as start, shared_flags as shared
 from albert_tf.training import parts
 from albert_tf.training.strategy import TpuAddress
+from albert_tf.utils import quiet
 
 TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
 

@@ -16,11 +16,11 @@ from script_session import ScriptSession
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.embeddings import embed, token_ids
+from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks
 

@@ -10,9 +10,9 @@ import stat
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.files import check_name, expand_globs, folder_written_whole, write_text, written_whole
-from albert_tf.manifests import read_manifest, written_with_manifest
+from albert_tf.utils import files
+from albert_tf.utils.files import check_name, expand_globs, folder_written_whole, write_text, written_whole
+from albert_tf.utils.manifests import read_manifest, written_with_manifest
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):

@@ -8,11 +8,11 @@ from absl.testing import flagsaver
 from in_process import loaded
 from script_process import arguments_of
 
-from albert_tf import finetuning_flags
+from albert_tf.commands import finetuning_flags
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import save
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
 
 RELEASE = {"run_classifier.py": 512, "run_squad.py": 384, "run_race.py": 512, "run_tagging.py": 128,
            "run_sentence_embeddings.py": 128}

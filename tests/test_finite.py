@@ -5,7 +5,7 @@ import pathlib
 import pytest
 from absl import flags
 
-from albert_tf.finite import check_finite, define_float
+from albert_tf.utils.finite import check_finite, define_float
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", float("nan"), float("inf"), 10**400]

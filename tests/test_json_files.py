@@ -3,20 +3,20 @@
 import pytest
 from absl import flags
 
-from albert_tf import finetuning_flags
+from albert_tf.commands import finetuning_flags
 from albert_tf.config import AlbertConfig
-from albert_tf.data import race
-from albert_tf.data.choice_tables import read_json_examples
 from albert_tf.data.records import check_records
-from albert_tf.data.squad.reading import read_squad_examples
 from albert_tf.data.tables import read_rows
-from albert_tf.data.task_config import load_task_config
-from albert_tf.interchange.hugging_face.configs import read_config
-from albert_tf.interchange.safetensors_folder import stored_tensors
-from albert_tf.interchange.vocabulary_files import options_in
-from albert_tf.json_files import parse_json_object, read_json_object
+from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.multiple_choice import race
+from albert_tf.tasks.multiple_choice.tables import read_json_examples
+from albert_tf.tasks.squad.reading import read_squad_examples
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
+from albert_tf.utils.json_files import parse_json_object, read_json_object
+from albert_tf.weights.hugging_face.configs import read_config
+from albert_tf.weights.safetensors_folder import stored_tensors
+from albert_tf.weights.vocabulary_files import options_in
 
 
 def read_recipe(path):

@@ -4,7 +4,7 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 
-from albert_tf.line_charts import Curve, Panel, write_charts
+from albert_tf.utils.line_charts import Curve, Panel, write_charts
 
 
 def drawn(path, panels):

@@ -5,8 +5,8 @@ import os
 import pytest
 import tensorflow as tf
 
-from albert_tf.files import folder_written_whole, write_text
-from albert_tf.local_copies import local_copy, version, written_locally
+from albert_tf.utils.files import folder_written_whole, write_text
+from albert_tf.utils.local_copies import local_copy, version, written_locally
 
 
 def content(path):

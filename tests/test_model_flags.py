@@ -3,10 +3,10 @@
 from absl import flags
 from in_process import loaded
 
-from albert_tf import model_flags
+from albert_tf.commands import model_flags
 
 
 def test_manifests_have_all_flags_of_the_model():
     with loaded("score_sentences.py"):
-        defined = {flag.name for flag in flags.FLAGS.flags_by_module_dict()["albert_tf.model_flags"]}
+        defined = {flag.name for flag in flags.FLAGS.flags_by_module_dict()["albert_tf.commands.model_flags"]}
     assert defined == set(model_flags.MODEL_FLAGS)

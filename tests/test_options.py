@@ -8,7 +8,7 @@ from absl import flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 
-from albert_tf.flags import from_flags, run_options
+from albert_tf.commands.shared_flags import from_flags, run_options
 
 SCRIPTS = sorted(path.name for path in REPOSITORY.glob("*.py"))
 

@@ -47,7 +47,7 @@ def run_pip(*arguments):
 
 
 def test_every_script_is_a_command_and_every_package_is_named(project):
-    assert project["project"]["scripts"] == {f"albert-{name.replace('_', '-')}": f"albert_tf.console:{name}"
+    assert project["project"]["scripts"] == {f"albert-{name.replace('_', '-')}": f"albert_tf.commands.console:{name}"
                                              for name in SCRIPTS}
     packages = {".".join(path.parent.relative_to(REPOSITORY).parts)
                 for path in (REPOSITORY / "albert_tf").rglob("__init__.py")}
@@ -92,6 +92,6 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
 
 
 def test_an_unknown_command_is_an_attribute_error():
-    from albert_tf import console
+    from albert_tf.commands import console
 
     assert not hasattr(console, "no_such_script")

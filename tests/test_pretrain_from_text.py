@@ -11,8 +11,8 @@ from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
 import albert_tf
-from albert_tf import script_runs
-from albert_tf.script_runs import parse_runs, placeholders
+from albert_tf.commands import command_runs as script_runs
+from albert_tf.commands.command_runs import parse_runs, placeholders
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=3, train_batch_size=4, eval_batch_size=4,

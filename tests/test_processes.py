@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from albert_tf.processes import run_to_end
+from albert_tf.utils.processes import run_to_end
 
 # Saves its work for a while after a signal, as a training does.
 COMMAND = """
@@ -26,7 +26,7 @@ time.sleep(60)
 PARENT = """
 import pathlib, sys
 sys.path.insert(0, {folder!r})
-from albert_tf.processes import run_to_end
+from albert_tf.utils.processes import run_to_end
 try:
     run_to_end([sys.executable, "-c", {command!r}])
 except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 import pytest
 from absl import logging
 
-from albert_tf import progress as module
+from albert_tf.utils import progress as module
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import json
 
-from albert_tf.data.glue_tasks import TASKS
-from albert_tf.finetuning_flags import RECIPES
+from albert_tf.commands.finetuning_flags import RECIPES
+from albert_tf.tasks.classification.glue_tasks import TASKS
 
 # Learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up, length (Lan et al., 2020, table 14).
 TABLE_14 = {

@@ -9,14 +9,14 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
-from albert_tf.data.glue import convert_examples_to_features, read_examples
-from albert_tf.data.glue_tasks import TASKS
-from albert_tf.interchange.from_pretrained import from_pretrained
-from albert_tf.interchange.open_source import open_source
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.serving.models import model_of_source
-from albert_tf.tasks.text_labels import classify_texts
+from albert_tf.server.models import model_of_source
+from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
+from albert_tf.tasks.classification.glue_tasks import TASKS
+from albert_tf.tasks.classification.text_labels import classify_texts
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.from_pretrained import from_pretrained
+from albert_tf.weights.open_source import open_source
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)

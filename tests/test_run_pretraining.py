@@ -17,11 +17,11 @@ from synthetic_records import VOCAB_SIZE, write_records
 from two_workers import TwoWorkers
 
 from albert_tf.data.batching import counted
-from albert_tf.data.pretraining.neighbour_baseline import neighbour_baseline
 from albert_tf.data.records import check_records
-from albert_tf.interchange.from_pretrained import from_pretrained
-from albert_tf.interchange.open_source import open_source
+from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
 from albert_tf.training import parts, trainer
+from albert_tf.weights.from_pretrained import from_pretrained
+from albert_tf.weights.open_source import open_source
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",

@@ -9,11 +9,11 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
-from albert_tf.data import race
-from albert_tf.data.choice_tables import read_json_examples
-from albert_tf.finetuning_flags import RECIPES
-from albert_tf.interchange.from_pretrained import from_pretrained
-from albert_tf.interchange.settings import settings_in
+from albert_tf.commands.finetuning_flags import RECIPES
+from albert_tf.tasks.multiple_choice import race
+from albert_tf.tasks.multiple_choice.tables import read_json_examples
+from albert_tf.weights.from_pretrained import from_pretrained
+from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)

@@ -14,8 +14,8 @@ from in_process import loaded
 from script_process import run as run_script
 from script_session import ScriptSession
 
-from albert_tf import finetuning_flags
-from albert_tf.interchange.settings import settings_in
+from albert_tf.commands import finetuning_flags
+from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)

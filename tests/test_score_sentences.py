@@ -7,8 +7,8 @@ import pytest
 from script_session import ScriptSession
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.weights.hugging_face.writing import save_hugging_face
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from albert_tf import script_runs
-from albert_tf.script_runs import FINISHED, ScriptRuns, arguments, script_path
+from albert_tf.commands import command_runs as script_runs
+from albert_tf.commands.command_runs import FINISHED, ScriptRuns, arguments, script_path
 
 
 @pytest.fixture

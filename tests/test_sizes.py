@@ -2,8 +2,8 @@
 
 import pytest
 
-from albert_tf import sizes
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling import sizes
 
 pytestmark = pytest.mark.both_stacks
 

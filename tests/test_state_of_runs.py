@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from script_session import ScriptSession
 
-from albert_tf.interchange.settings import settings_in
 from albert_tf.modeling.pooling import LongTexts
+from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64, initializer_range=0.3)

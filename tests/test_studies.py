@@ -13,12 +13,12 @@ from in_process import REPOSITORY, loaded
 from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
-from albert_tf import script_runs
+from albert_tf.commands import command_runs as script_runs
+from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
-from albert_tf.data.pretraining.neighbour_baseline import NeighbourBaseline
-from albert_tf.finetuning_flags import RECIPES
-from albert_tf.json_files import read_json_object
-from albert_tf.sizes import compute_parameters
+from albert_tf.modeling.sizes import compute_parameters
+from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline
+from albert_tf.utils.json_files import read_json_object
 from studies import results, speed
 from studies.answers import credits
 from studies.columns import COLUMNS

@@ -9,10 +9,10 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert_tf import temporary_files
-from albert_tf.cli import _one_line
-from albert_tf.files import write_text
-from albert_tf.temporary_files import temporary_file, temporary_folder, temporary_path
+from albert_tf.commands.app import _one_line
+from albert_tf.utils import temporary_files
+from albert_tf.utils.files import write_text
+from albert_tf.utils.temporary_files import temporary_file, temporary_folder, temporary_path
 
 ROOT = str(pathlib.Path(__file__).parents[1])
 
@@ -25,7 +25,7 @@ def test_files_of_a_killed_process_are_removed_by_the_next_output_of_the_folder(
     program = f"""
 import os, sys
 sys.path.insert(0, {ROOT!r})
-from albert_tf.temporary_files import temporary_file, temporary_folder
+from albert_tf.utils.temporary_files import temporary_file, temporary_folder
 with temporary_file({str(tmp_path / "x")!r}), temporary_folder({str(tmp_path / "y")!r}) as folder:
     open(os.path.join(folder, "part"), "w").close()
     os.kill(os.getpid(), 9)

@@ -4,7 +4,7 @@ import pathlib
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.commands import app as cli
 from albert_tf.training.strategy import create_strategy, is_chief
 from albert_tf.training.workers import chief_first, values_of_all, wait_for_all
 

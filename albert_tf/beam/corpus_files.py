@@ -11,9 +11,8 @@ from typing import Callable, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.array_files import write_array
 from albert_tf.beam.text_ranges import BatchPlace
-from albert_tf.data.pretraining.corpus import (
+from albert_tf.pretraining.corpus import (
     COLUMNS,
     BatchCounts,
     Column,
@@ -23,8 +22,9 @@ from albert_tf.data.pretraining.corpus import (
     TokenizedBatch,
     row_bytes,
 )
-from albert_tf.files import written_whole
-from albert_tf.local_copies import local_copy
+from albert_tf.utils.array_files import write_array
+from albert_tf.utils.files import written_whole
+from albert_tf.utils.local_copies import local_copy
 
 # The number of batches whose files are open at a time.
 _OPEN_FILES = 64

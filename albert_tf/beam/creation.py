@@ -5,7 +5,7 @@
 
 The content of the files that a stage writes depends on its input only, and a file appears under its name when it is
 complete. So a worker that dies, and a stage that runs twice, change nothing. Examples are made by the local engine's
-modules: corpus.py, plan.py, worker.py, shuffle.py and outputs.py in albert_tf/data/pretraining.
+modules: corpus.py, plan.py, worker.py, shuffle.py and outputs.py in albert_tf/pretraining.
 
 The stages form one chain. Side inputs, tagged outputs and outputs at the end of a bundle are not used: Beam's Dask
 runner lacks them or computes them repeatedly. Every stage gets its elements grouped by a key that is a function of the
@@ -29,16 +29,16 @@ from albert_tf.beam.corpus_files import BatchEntry, BatchTable, write_batch, wri
 from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
-from albert_tf.data.pretraining import plan
-from albert_tf.data.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
-from albert_tf.data.pretraining.outputs import move_shards, temporary_shards
-from albert_tf.data.pretraining.shuffle import bucket_of, packed, unpacked
-from albert_tf.data.pretraining.worker import CreationOptions, RecordMaker
 from albert_tf.data.records import CountingWriter, check_outputs
-from albert_tf.files import listed, written_whole
-from albert_tf.paths import absolute
+from albert_tf.pretraining import plan
+from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
+from albert_tf.pretraining.outputs import move_shards, temporary_shards
+from albert_tf.pretraining.shuffle import bucket_of, packed, unpacked
+from albert_tf.pretraining.worker import CreationOptions, RecordMaker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
+from albert_tf.utils.files import listed, written_whole
+from albert_tf.utils.paths import absolute
 
 _COPIED_BYTES = 8 << 20
 

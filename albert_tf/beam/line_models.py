@@ -11,15 +11,15 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from albert_tf import keras
-from albert_tf.array_files import array_writer
 from albert_tf.beam.prediction import Arrays, Block, predict_lines
-from albert_tf.files import write_text
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.embeddings import embed_by, token_ids, vectors_function
-from albert_tf.tasks.sentence_scores import log_probabilities_function, score_by
-from albert_tf.tasks.vector_files import companions, write_token_files
+from albert_tf.tasks.masked_lm.sentence_scores import log_probabilities_function, score_by
+from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
+from albert_tf.tasks.sentence_vectors.vector_files import companions, write_token_files
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.array_files import array_writer
+from albert_tf.utils.files import write_text
 
 
 def extract_embeddings(

@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.data.pretraining.corpus import in_batches
+from albert_tf.pretraining.corpus import in_batches
 from albert_tf.text.lines import is_compressed, read_lines
 
 # Bytes of a range, and about the number of bytes that a worker tokenises in one call.

@@ -18,7 +18,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.counts import count_of
+from albert_tf.utils.counts import count_of
 
 # Examples as tensors [rows], or [batches, rows]; the first are their numbers in the set, int64.
 Examples = tuple[tf.Tensor, ...]

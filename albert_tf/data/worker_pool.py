@@ -23,7 +23,7 @@ import threading
 import traceback
 from typing import Any, BinaryIO, Callable, Iterable, Iterator, cast
 
-from albert_tf import bounds
+from albert_tf.utils import bounds
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
 

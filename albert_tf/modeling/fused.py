@@ -15,7 +15,8 @@ from typing import Callable
 
 import tensorflow as tf
 
-from albert_tf import devices, quiet
+from albert_tf import devices
+from albert_tf.utils import quiet
 
 
 def compiled(chain: Callable) -> Callable:

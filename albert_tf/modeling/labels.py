@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from albert_tf.files import check_one_line
+from albert_tf.utils.files import check_one_line
 
 
 def checked_label_names(label_names: Sequence[str] | None, num_labels: int) -> tuple[str, ...] | None:

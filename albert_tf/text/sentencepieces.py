@@ -12,7 +12,7 @@ import itertools
 import numpy as np
 import sentencepiece
 
-from albert_tf.files import read_bytes
+from albert_tf.utils.files import read_bytes
 
 WORD_START = "\u2581"
 

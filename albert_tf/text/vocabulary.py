@@ -10,10 +10,10 @@ import sentencepiece
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.files import listed, write_text
-from albert_tf.manifests import check_output, written_with_manifest
 from albert_tf.text.lines import read_lines
 from albert_tf.text.normalization import preprocess_text
+from albert_tf.utils.files import listed, write_text
+from albert_tf.utils.manifests import check_output, written_with_manifest
 
 # The options of 30k-clean.model.
 _OPTIONS = dict(

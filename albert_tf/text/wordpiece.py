@@ -6,7 +6,7 @@ import unicodedata
 
 from absl import logging
 
-from albert_tf.files import decode_utf8, read_bytes
+from albert_tf.utils.files import decode_utf8, read_bytes
 
 UNKNOWN = "[UNK]"
 LONGEST_WORD = 200

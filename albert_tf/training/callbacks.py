@@ -12,9 +12,9 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.counts import count_of
-from albert_tf.progress import LINE_SECONDS, Bar, MovingRate
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate
 
 # The number of steps between two points of a curve.
 _CURVE_STEPS = 20

@@ -11,10 +11,10 @@ from typing import Callable, Iterable
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.counts import count_of
 from albert_tf.data.tables import read_json_lines
-from albert_tf.files import read_bytes, write_text
 from albert_tf.training.checkpoints import BEST, saved_by_step, saved_step
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import read_bytes, write_text
 
 RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"

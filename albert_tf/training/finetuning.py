@@ -1,6 +1,6 @@
 """Fine-tuning: trains one or several seeds, evaluates their checkpoints, and predicts with the best one.
 
-A task's script uses it like this (albert_tf/finetuning_flags.py makes the options from the flags)::
+A task's script uses it like this (albert_tf/commands/finetuning_flags.py makes the options from the flags)::
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="f1")
     if options.do_train:
@@ -25,11 +25,10 @@ from typing import Any, Callable, Iterable, Protocol
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import bounds, keras
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
-from albert_tf.tasks.task import PredictingTask
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, shown, write_results
 from albert_tf.training.new_trainer import TrainerOptions, new_trainer
@@ -38,7 +37,9 @@ from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions, train
 from albert_tf.training.several_runs import checkpoint_of, run_directory, saved_runs, write_summary
 from albert_tf.training.strategy import is_chief
+from albert_tf.training.task import PredictingTask
 from albert_tf.training.workers import wait_for_all
+from albert_tf.utils import bounds
 
 # The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
 # example.

@@ -8,9 +8,9 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.tasks.task import Task
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
+from albert_tf.training.task import Task
 from albert_tf.training.trainer import Trainer
 
 

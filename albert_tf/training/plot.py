@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from albert_tf.line_charts import Curve, Panel, write_charts
 from albert_tf.training.evaluation import best_of, read_history
+from albert_tf.utils.line_charts import Curve, Panel, write_charts
 
 PLOT = "eval_history.svg"
 

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import evaluation_batches
-from albert_tf.tasks.task import PredictingTask
 from albert_tf.training.batch_functions import on_batches
 from albert_tf.training.distribution import distributed
 from albert_tf.training.parts import in_parts
+from albert_tf.training.task import PredictingTask
 
 
 class Predictor:

@@ -9,7 +9,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import bounds, devices
+from albert_tf import devices
 from albert_tf.training import callbacks
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.distribution import distributed
@@ -17,6 +17,7 @@ from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.trainer import Trainer
 from albert_tf.training.workers import values_of_all
+from albert_tf.utils import bounds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,10 +15,10 @@ from typing import Iterable
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.counts import count_of
-from albert_tf.files import write_text
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.training.evaluation import best_of, best_value, logged_names, read_history, write_results
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import write_text
 
 
 def saved_runs(directory: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.json_files import parse_json_object
+from albert_tf.utils.json_files import parse_json_object
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 _ANSWER_SECONDS = 60

@@ -13,9 +13,9 @@ from typing import Callable, cast
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.tasks.task import EvaluatedTask, Task
 from albert_tf.training.batch_functions import on_batches
 from albert_tf.training.parts import equal_parts, in_parts
+from albert_tf.training.task import EvaluatedTask, Task
 
 CLIP_NORM = 1.0
 # A run does not recover after this many consecutive steps with gradients that are not finite.

@@ -12,7 +12,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, training_batches
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.bucket_steps import take_step_of_each_bucket

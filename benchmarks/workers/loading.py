@@ -11,9 +11,9 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import save
-from albert_tf.interchange.from_pretrained import from_pretrained
+from albert_tf.export.conversion import save
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.from_pretrained import from_pretrained
 
 
 def make(folder: str, form: str, size: str) -> None:

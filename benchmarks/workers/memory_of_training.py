@@ -18,7 +18,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.workers.loading import memory

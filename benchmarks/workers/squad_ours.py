@@ -7,9 +7,9 @@ import sys
 import tempfile
 
 from albert_tf import FullTokenizer
-from albert_tf.data.squad.cache import FeatureSource, training_table
-from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.data.squad.reading import survey
+from albert_tf.tasks.squad.cache import FeatureSource, training_table
+from albert_tf.tasks.squad.features import FeatureOptions
+from albert_tf.tasks.squad.reading import survey
 from benchmarks.workers.serving import serve
 
 _WORKERS = 2

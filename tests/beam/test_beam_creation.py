@@ -9,12 +9,12 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.pretraining import creation as local, plan
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import SegmentOptions
-from albert_tf.data.pretraining.worker import CreationOptions
-from albert_tf.temporary_files import temporary_path
+from albert_tf.pretraining import creation as local, plan
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.worker import CreationOptions
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.temporary_files import temporary_path
 
 pytest.importorskip("apache_beam")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from albert_tf.data.pretraining import creation as local
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import SegmentOptions
-from albert_tf.data.pretraining.worker import CreationOptions
+from albert_tf.pretraining import creation as local
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.worker import CreationOptions
 from albert_tf.text.tokenization import FullTokenizer
 
 pytest.importorskip("apache_beam")

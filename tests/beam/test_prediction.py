@@ -12,8 +12,8 @@ pytest.importorskip("apache_beam")
 
 from albert_tf.beam import prediction
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.hugging_face.writing import save_hugging_face
 
 LINES = [f"the name of the file {'and a word ' * (i % 7)}" if i % 5 else "" for i in range(60)] + ["the", "last"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining.corpus import Part, batch_of, line_batches, open_corpus, write_corpus
+from albert_tf.pretraining.corpus import Part, batch_of, line_batches, open_corpus, write_corpus
 
 
 def batch(*lengths):

@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.feature_cache import tokenizer_key
-from albert_tf.data.pretraining import creation, plan, shuffle
-from albert_tf.data.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import SegmentOptions
 from albert_tf.data.records import pretraining_features
-from albert_tf.temporary_files import temporary_path
+from albert_tf.pretraining import creation, plan, shuffle
+from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.temporary_files import temporary_path
 
 SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",
              "No one came to see to them.", "By morning two had sunk.",

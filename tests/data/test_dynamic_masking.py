@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from synthetic_records import CLS, MASK, SEP, VOCAB_SIZE, example, write_records
 
-from albert_tf.data.pretraining.dynamic_masking import dynamic_masking, find_mask_id, options_of_records, original_ids
-from albert_tf.data.pretraining.masking import Masker, MaskingOptions
 from albert_tf.data.records import RecordFile, check_records
+from albert_tf.pretraining.dynamic_masking import dynamic_masking, find_mask_id, options_of_records, original_ids
+from albert_tf.pretraining.masking import Masker, MaskingOptions
 
 SEQ, PREDICTIONS, ROWS = 64, 9, 400
 OPTIONS = MaskingOptions(PREDICTIONS)

@@ -8,10 +8,10 @@ import pytest
 from synthetic_records import CLS, FIRST_ID, MASK, SEP, VOCAB_SIZE, example
 
 from albert_tf.data.batching import counted
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.neighbour_baseline import neighbour_baseline
 from albert_tf.data.records import check_records, record_writer
 from albert_tf.data.tf_example import serialize
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
 
 SEQ, PREDICTIONS = 32, 1
 TOKENS = VOCAB_SIZE - FIRST_ID

@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.data import race
-from albert_tf.data.choice_examples import MultipleChoiceExample
-from albert_tf.data.choice_tables import ChoiceTables, read_json_examples
+from albert_tf.tasks.multiple_choice import race
+from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.tables import ChoiceTables, read_json_examples
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 

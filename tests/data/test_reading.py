@@ -9,10 +9,10 @@ from synthetic_records import VOCAB_SIZE, example
 
 from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.reading import check_tokenizer, open_records
 from albert_tf.data.records import RecordFile, record_writer
 from albert_tf.data.tf_example import serialize
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.reading import check_tokenizer, open_records
 from albert_tf.text.tokenization import FullTokenizer
 
 # Bytes that are no tf.Example, and no UTF-8 that TensorFlow's message could quote.

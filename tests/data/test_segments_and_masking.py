@@ -11,8 +11,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining.masking import Masker, MaskingOptions
-from albert_tf.data.pretraining.segments import Segmenter, SegmentOptions
+from albert_tf.pretraining.masking import Masker, MaskingOptions
+from albert_tf.pretraining.segments import Segmenter, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
 

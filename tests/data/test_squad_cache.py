@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.data.squad import cache, reading
-from albert_tf.data.squad.cache import FeatureSource, prediction_table, training_table
-from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.data.squad.question_windows import read_questions
-from albert_tf.tasks.squad_answers import AnswerOptions
-from albert_tf.tasks.squad_results import answers
+from albert_tf.tasks.squad import cache, reading
+from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.tasks.squad.features import FeatureOptions
+from albert_tf.tasks.squad.question_windows import read_questions
+from albert_tf.tasks.squad.results import answers
 from albert_tf.text.tokenization import FullTokenizer
 
 

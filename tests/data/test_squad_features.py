@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.data.squad import convert_examples_to_features, read_squad_examples
-from albert_tf.data.squad.alignment import align_paragraphs
-from albert_tf.data.squad.features import FeatureOptions, default_doc_stride, feature_blocks
-from albert_tf.data.squad.reading import SquadExample
+from albert_tf.tasks.squad import convert_examples_to_features, read_squad_examples
+from albert_tf.tasks.squad.alignment import align_paragraphs
+from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride, feature_blocks
+from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 

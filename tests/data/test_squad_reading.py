@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from albert_tf.data.squad import json_stream, read_squad_examples
-from albert_tf.data.squad.reading import ReadingNotes, Survey, read_paragraphs, survey
-from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2
+from albert_tf.tasks.squad import json_stream, read_squad_examples
+from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from albert_tf.tasks.squad.reading import ReadingNotes, Survey, read_paragraphs, survey
 
 
 def question(qas_id="a", text="Who?", answer=("Ada", 0), **fields):

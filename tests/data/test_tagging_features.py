@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.graph_tagging import pack_words, split_into_words
-from albert_tf.data.tagged_text import Sentence, read_tagged_text
-from albert_tf.data.tagging_features import TaggingFeatureOptions, TaggingTables, convert_sentences_to_features
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, TaggingTables, convert_sentences_to_features
+from albert_tf.tasks.tagging.graph import pack_words, split_into_words
+from albert_tf.tasks.tagging.reading import Sentence, read_tagged_text
+from albert_tf.text.graph.tokenization import GraphTokenizer
 
 WORDS = ("Ada", "sold", "a", "remarkable", "kettle", "\u0301", "in", "Paris", ".")
 SENTENCE = Sentence(WORDS, tuple("ABABABABA"), tuple(range(1, 10)))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from albert_tf.data.glue import read_examples
-from albert_tf.data.task_config import load_task_config
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.task_config import load_task_config
 
 CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
               columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["f1", "eval_accuracy"])

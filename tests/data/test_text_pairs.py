@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.glue_tasks import find_task
-from albert_tf.data.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
+from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.sentence_vectors.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
 
 
 @pytest.mark.parametrize("name, content", [

@@ -16,16 +16,16 @@ import pytest
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange import archive
-from albert_tf.interchange.conversion import save
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.tf1 import save_tf1_checkpoint
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.temporary_files import temporary_path
+from albert_tf.utils.temporary_files import temporary_path
+from albert_tf.weights import archive
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

@@ -11,13 +11,13 @@ from safetensors.numpy import load_file, save_file
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange import bert_tf1
-from albert_tf.interchange.conversion import convert, kind_of
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.hugging_face.names import NAMES
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.restoring import release_name
+from albert_tf.export.conversion import convert, kind_of
+from albert_tf.weights import bert_tf1
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.hugging_face.names import NAMES
+from albert_tf.weights.hugging_face.writing import save_hugging_face
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.restoring import release_name
 
 CASES = {
     "encoder": ("encoder", dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),

@@ -8,13 +8,13 @@ from script_process import run
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import FORMATS, convert, kind_of, save
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.restoring import release_name
-from albert_tf.interchange.source import Source
-from albert_tf.interchange.tf1 import save_tf1_checkpoint
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.export.conversion import FORMATS, convert, kind_of, save
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.restoring import release_name
+from albert_tf.weights.source import Source
+from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

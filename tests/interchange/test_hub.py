@@ -9,14 +9,14 @@ import tensorflow as tf
 from hub_modules import BATCH, INPUTS, TINY, Tf2Module, tf1_module, tf2_module, values_of
 
 import albert_tf
-from albert_tf.interchange import from_pretrained, weights_reader
-from albert_tf.interchange.from_pretrained import load_checkpoint
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.weights import from_pretrained, weights_reader
+from albert_tf.weights.from_pretrained import load_checkpoint
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.weights_reader import WeightsReader
 
 
 @pytest.fixture

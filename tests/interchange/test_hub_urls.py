@@ -12,8 +12,8 @@ from hub_modules import tf1_module, values_of
 from in_process import loaded
 
 import albert_tf
-from albert_tf.interchange import download
-from albert_tf.interchange.open_source import open_source
+from albert_tf.weights import download
+from albert_tf.weights.open_source import open_source
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import tensorflow_hub as hub
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.hub.writing import export_encoder, export_preprocessing
-from albert_tf.interchange.open_source import open_source
+from albert_tf.export.tf_hub import export_encoder, export_preprocessing
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.open_source import open_source
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 

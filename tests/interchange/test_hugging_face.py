@@ -11,13 +11,13 @@ from safetensors.numpy import load_file, save_file
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import load_checkpoint
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.hugging_face.names import NAMES
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.restoring import release_name
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.weights.from_pretrained import load_checkpoint
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.hugging_face.names import NAMES
+from albert_tf.weights.hugging_face.writing import save_hugging_face
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.restoring import release_name
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
 

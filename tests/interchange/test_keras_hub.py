@@ -6,8 +6,8 @@ from peers import run_client
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.heads import MODELS, encoder_of
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.weights.heads import MODELS, encoder_of
+from albert_tf.weights.hugging_face.writing import save_hugging_face
 
 pytestmark = pytest.mark.long
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,

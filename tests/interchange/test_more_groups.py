@@ -4,7 +4,7 @@ import pytest
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import save
+from albert_tf.export.conversion import save
 from albert_tf.modeling import encoder
 from albert_tf.modeling.albert_model import AlbertModel
 

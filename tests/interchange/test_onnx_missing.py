@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from albert_tf.interchange.onnx_models.writing import check_packages
+from albert_tf.export.onnx.writing import check_packages
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])

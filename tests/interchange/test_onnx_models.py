@@ -8,12 +8,12 @@ from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.heads import HEADS
-from albert_tf.interchange.onnx_models.graph import OnnxGraph, _quantized
-from albert_tf.interchange.onnx_models.writing import differences, to_onnx
+from albert_tf.export.onnx.graph import OnnxGraph, _quantized
+from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.heads import HEADS
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -7,9 +7,9 @@ import tensorflow as tf
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange import tflite
-from albert_tf.interchange.hub.writing import export_encoder
-from albert_tf.interchange.onnx_models.writing import differences, to_onnx
+from albert_tf.export import tflite
+from albert_tf.export.onnx.writing import differences, to_onnx
+from albert_tf.export.tf_hub import export_encoder
 
 TINY = AlbertConfig(vocab_size=60, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8)

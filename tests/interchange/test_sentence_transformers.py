@@ -10,10 +10,10 @@ from in_process import loaded
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import convert, kind_of, save
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
-from albert_tf.tasks.embeddings import embed, token_ids
+from albert_tf.export.conversion import convert, kind_of, save
+from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,

@@ -7,10 +7,10 @@ from hub_modules import tf2_module
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange import served_precision
-from albert_tf.interchange.from_pretrained import from_pretrained
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.served_precision import FASTEST, with_precision
+from albert_tf.export import precision as served_precision
+from albert_tf.export.precision import FASTEST, with_precision
+from albert_tf.weights.from_pretrained import from_pretrained
+from albert_tf.weights.heads import MODELS
 
 pytestmark = pytest.mark.both_stacks
 CONFIG = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,

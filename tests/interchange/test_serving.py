@@ -15,22 +15,22 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.data.tagging_features import TaggingFeatureOptions
-from albert_tf.interchange.classification_serving import export_classification
-from albert_tf.interchange.mask_serving import export_mask_filling
-from albert_tf.interchange.serving import export_model, sequence_features
-from albert_tf.interchange.squad_serving import export_question_answering
-from albert_tf.interchange.tagging_serving import export_tagging
+from albert_tf.export.saved_model import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.tasks.fill_mask import fill_masks, masked_ids
-from albert_tf.tasks.graph_fill_mask import GraphMasks
-from albert_tf.tasks.squad_answers import AnswerOptions
-from albert_tf.text.graph_packing import pack_texts
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.masked_lm.export import export_mask_filling
+from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids
+from albert_tf.tasks.masked_lm.graph import GraphMasks
+from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.export import export_question_answering
+from albert_tf.tasks.squad.features import FeatureOptions
+from albert_tf.tasks.tagging.export import export_tagging
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions
+from albert_tf.text.graph.packing import pack_texts
+from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -7,19 +7,11 @@ import pytest
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import convert, kind_of, save
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.settings import (
-    LONG_TEXTS,
-    MULTIPLE_CHOICE,
-    TAGGING,
-    TASK,
-    Settings,
-    settings_in,
-    write_settings,
-)
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.export.conversion import convert, kind_of, save
 from albert_tf.modeling.pooling import LongTexts, SentencePooling
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.settings import LONG_TEXTS, MULTIPLE_CHOICE, TAGGING, TASK, Settings, settings_in, write_settings
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)

@@ -13,11 +13,11 @@ from peers import TRANSFORMERS, run_client
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
-from albert_tf.interchange.shipped_models import shipped_model
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
-from albert_tf.tasks.fill_mask import masked_ids
+from albert_tf.tasks.masked_lm.fill_mask import masked_ids
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.hugging_face.writing import save_hugging_face
+from albert_tf.weights.shipped_models import shipped_model
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.long
 POSITIONS = 64

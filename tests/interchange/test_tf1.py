@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.from_pretrained import load_checkpoint
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.restoring import build_restored, release_name
-from albert_tf.interchange.tf1 import save_tf1_checkpoint
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.from_pretrained import load_checkpoint
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.restoring import build_restored, release_name
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks
 

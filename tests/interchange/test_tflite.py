@@ -7,15 +7,15 @@ from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange import tflite
-from albert_tf.interchange.heads import HEADS as ALL_HEADS, head_named
-from albert_tf.interchange.hub.encoder import HubEncoder
+from albert_tf.export import tflite
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.weights.heads import HEADS as ALL_HEADS, head_named
+from albert_tf.weights.tf_hub.encoder import HubEncoder
 
 pytestmark = pytest.mark.both_stacks
 

@@ -6,12 +6,12 @@ import shutil
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.conversion import save
-from albert_tf.interchange.from_pretrained import tokenizer_from_pretrained
-from albert_tf.interchange.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
-from albert_tf.interchange.hugging_face.tokenizer_writing import tokenizer_json
+from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
+from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+from albert_tf.weights.hugging_face.tokenizer_writing import tokenizer_json
 
 pytestmark = pytest.mark.both_stacks
 

@@ -11,8 +11,8 @@ from peers import TRANSFORMERS, run_client
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.heads import MODELS
-from albert_tf.interchange.hugging_face.writing import save_hugging_face
+from albert_tf.weights.heads import MODELS
+from albert_tf.weights.hugging_face.writing import save_hugging_face
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)

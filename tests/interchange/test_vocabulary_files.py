@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from albert_tf.interchange.vocabulary_files import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 from albert_tf.text.vocabulary import train_vocabulary
+from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
 
 @pytest.mark.parametrize("names, found", [

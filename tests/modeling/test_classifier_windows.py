@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
 
 pytestmark = pytest.mark.both_stacks
 

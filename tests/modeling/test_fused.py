@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.interchange.from_pretrained import from_pretrained
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.layers import activation
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.weights.from_pretrained import from_pretrained
 
 pytestmark = pytest.mark.both_stacks
 

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 
-from albert_tf.serving.server import ModelServer
+from albert_tf.server.server import ModelServer
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from running import running
 
-from albert_tf.serving.signatures import InputSpec, OutputSpec, ServedModel, Signature
+from albert_tf.server.signatures import InputSpec, OutputSpec, ServedModel, Signature
 
 TEXTS = dict(text_a=InputSpec("string", (None,)), text_b=InputSpec("string", (None,), ""))
 

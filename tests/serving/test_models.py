@@ -15,27 +15,27 @@ from running import running
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.choice_examples import MultipleChoiceExample
-from albert_tf.data.race import convert_examples_to_features
-from albert_tf.data.squad.features import FeatureOptions
-from albert_tf.data.tagged_text import Sentence
-from albert_tf.data.tagging_features import TaggingFeatureOptions, convert_sentences_to_features
-from albert_tf.interchange.classification_serving import export_classification
-from albert_tf.interchange.conversion import save
-from albert_tf.interchange.heads import HEADS, head_named
-from albert_tf.interchange.mask_serving import export_mask_filling
-from albert_tf.interchange.open_source import open_source
-from albert_tf.interchange.vocabulary_files import VocabularyFiles
+from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.serving import models
-from albert_tf.serving.batching import Batcher
-from albert_tf.serving.models import latest_version, model_of_saved_model, model_of_source, names_of
-from albert_tf.tasks.fill_mask import fill_masks
-from albert_tf.tasks.layer_distances import layer_distances
-from albert_tf.tasks.squad import SpanTask
-from albert_tf.tasks.squad_answers import AnswerOptions
-from albert_tf.tasks.squad_reader import SquadReader
+from albert_tf.modeling.layer_distances import layer_distances
+from albert_tf.server import models
+from albert_tf.server.batching import Batcher
+from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
+from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.masked_lm.export import export_mask_filling
+from albert_tf.tasks.masked_lm.fill_mask import fill_masks
+from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.race import convert_examples_to_features
+from albert_tf.tasks.squad.answerer import SquadReader
+from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.features import FeatureOptions
+from albert_tf.tasks.squad.task import SpanTask
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features
+from albert_tf.tasks.tagging.reading import Sentence
+from albert_tf.weights.heads import HEADS, head_named
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 

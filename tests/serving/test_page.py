@@ -5,7 +5,7 @@ import pytest
 from browser import browser
 from running import running
 
-from albert_tf.serving.signatures import InputSpec, ServedModel, Signature
+from albert_tf.server.signatures import InputSpec, ServedModel, Signature
 
 CONTEXT = "\U0001F6A2 Ada sold the <b>boat</b> in May."
 

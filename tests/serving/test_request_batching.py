@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from albert_tf.serving.batching import Batcher
-from albert_tf.serving.signatures import InputSpec, Signature
+from albert_tf.server.batching import Batcher
+from albert_tf.server.signatures import InputSpec, Signature
 
 
 class Recorder:

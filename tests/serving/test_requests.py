@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.serving.requests import input_arrays, read_request, response
-from albert_tf.serving.signatures import InputSpec, Signature
+from albert_tf.server.requests import input_arrays, read_request, response
+from albert_tf.server.signatures import InputSpec, Signature
 
 TEXT = Signature(dict(text=InputSpec("string", (None,))), dict)
 PAIR = Signature(dict(text_a=InputSpec("string", (None,)), text_b=InputSpec("string", (None,), "")), dict)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from running import running
 
-from albert_tf.serving.app import MAX_ROWS
-from albert_tf.serving.batching import Batcher
-from albert_tf.serving.signatures import InputSpec, ServedModel, Signature
+from albert_tf.server.app import MAX_ROWS
+from albert_tf.server.batching import Batcher
+from albert_tf.server.signatures import InputSpec, ServedModel, Signature
 
 
 def upper(columns):

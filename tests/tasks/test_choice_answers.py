@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.data.choice_examples import MultipleChoiceExample
-from albert_tf.tasks.choice_answers import evaluate, write_predictions
+from albert_tf.tasks.multiple_choice.answers import evaluate, write_predictions
+from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
 
 EXAMPLES = [
     MultipleChoiceExample("middle1.txt", "p", "q1", ("a", "b", "c"), 0, "middle"),

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
 
 
 @pytest.fixture(params=["classifier", "regression"])

@@ -5,10 +5,10 @@ import csv
 import numpy as np
 import pytest
 
-from albert_tf.data.glue import InputExample
-from albert_tf.data.glue_tasks import TASKS, Task
-from albert_tf.tasks.glue_answers import write_answers, write_predictions
-from albert_tf.tasks.glue_metrics import evaluate
+from albert_tf.tasks.classification.answers import write_answers, write_predictions
+from albert_tf.tasks.classification.features import InputExample
+from albert_tf.tasks.classification.glue_tasks import TASKS, Task
+from albert_tf.tasks.classification.metrics import evaluate
 from albert_tf.training.prediction import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from albert_tf.data.minimal_pairs import read_minimal_pairs
-from albert_tf.tasks.minimal_pairs import accuracies
+from albert_tf.tasks.masked_lm.minimal_pairs import read_minimal_pairs
+from albert_tf.tasks.masked_lm.pair_scores import accuracies
 
 
 def write(path, *pairs):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.tasks.sentence_scores import masked_copies, score_sentences
+from albert_tf.tasks.masked_lm.sentence_scores import masked_copies, score_sentences
 from albert_tf.text.word_boundaries import word_starts
 
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_search import nearest_lines, unit_vectors_function
-from albert_tf.tasks.sentence_vectors import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.prediction import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.squad import convert_examples_to_features, read_squad_examples
-from albert_tf.data.squad.question_windows import WindowPlaces
-from albert_tf.tasks.squad import SpanTask
-from albert_tf.tasks.squad_answers import Answer, AnswerOptions, Candidate, answer_question
-from albert_tf.tasks.squad_metrics import evaluate_v1, evaluate_v2, raw_scores
-from albert_tf.tasks.squad_results import Results
+from albert_tf.tasks.squad import convert_examples_to_features, read_squad_examples
+from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
+from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2, raw_scores
+from albert_tf.tasks.squad.question_windows import WindowPlaces
+from albert_tf.tasks.squad.results import Results
+from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks

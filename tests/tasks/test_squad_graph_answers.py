@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.squad.features import FeatureOptions, feature_blocks
-from albert_tf.data.squad.graph_windows import MODEL_INPUTS, pack_windows
-from albert_tf.data.squad.reading import SquadExample
-from albert_tf.tasks.squad import SpanTask
-from albert_tf.tasks.squad_answers import AnswerOptions, answer_question
-from albert_tf.tasks.squad_graph_answers import best_answers
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.tasks.squad.answers import AnswerOptions, answer_question
+from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks
+from albert_tf.tasks.squad.graph_answers import best_answers
+from albert_tf.tasks.squad.graph_windows import MODEL_INPUTS, pack_windows
+from albert_tf.tasks.squad.reading import SquadExample
+from albert_tf.tasks.squad.task import SpanTask
+from albert_tf.text.graph.tokenization import GraphTokenizer
 
 pytestmark = pytest.mark.both_stacks
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.tasks.squad_metrics import best_threshold, evaluate_v1, evaluate_v2, normalize_answer
+from albert_tf.tasks.squad.metrics import best_threshold, evaluate_v1, evaluate_v2, normalize_answer
 
 
 def dataset(**answers):

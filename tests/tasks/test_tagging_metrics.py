@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.tagging_metrics import are_entity_tags, best_metric, entities, evaluate
+from albert_tf.tasks.tagging.metrics import are_entity_tags, best_metric, entities, evaluate
 
 
 def test_scores_are_those_of_seqeval(golden):

@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.text.graph_packing import pack_ids, pack_texts
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph.packing import pack_ids, pack_texts
+from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.text.graph_normalization import GraphNormalization
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph.normalization import GraphNormalization
+from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.wordpiece import basic_tokens

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from albert_tf.data.pretraining.masking import MaskingOptions
-from albert_tf.data.pretraining.segments import SegmentOptions
-from albert_tf.data.pretraining.worker import CreationOptions
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.worker import CreationOptions
 from albert_tf.text.sentences import check_splitting, split_lines
 
 

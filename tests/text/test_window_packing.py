@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.text.graph_tokenization import GraphTokenizer
-from albert_tf.text.graph_window_packing import pack_text_windows
+from albert_tf.text.graph.tokenization import GraphTokenizer
+from albert_tf.text.graph.window_packing import pack_text_windows
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.window_packing import WindowOptions, WindowPacker
 

@@ -17,8 +17,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.temporary_files import temporary_path
+from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,
@@ -30,6 +29,7 @@ from albert_tf.training.checkpoints import (
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from albert_tf.utils.temporary_files import temporary_path
 
 
 class OneVariable(keras.Model):

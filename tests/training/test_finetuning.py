@@ -12,11 +12,9 @@ from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.interchange.tf1 import save_tf1_checkpoint
-from albert_tf.interchange.weights_reader import WeightsReader
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
 from albert_tf.training.new_trainer import TrainerOptions
@@ -24,6 +22,8 @@ from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions
 from albert_tf.training.trainer import Trainer
+from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.weights_reader import WeightsReader
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
@@ -265,7 +265,7 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
     archive = str(tmp_path / "run.tar.gz")
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "run", "run")
-    monkeypatch.setattr("albert_tf.interchange.open_source.downloaded", lambda url: archive)
+    monkeypatch.setattr("albert_tf.weights.open_source.downloaded", lambda url: archive)
     for path in (archive, "https://example.org/run.tar.gz"):
         run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
         run.evaluate(accuracy_on(tables[1]))

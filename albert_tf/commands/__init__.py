@@ -1,0 +1,1 @@
+"""The commands: one module with define_flags() and main() for each."""

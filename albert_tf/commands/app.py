@@ -1,0 +1,123 @@
+"""Starts a script: parses its flags with absl, and turns a user's error into one line.
+
+A script imports this module before any module that may load TensorFlow, since this one sets environment variables.
+"isort: split" keeps the import in its place.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import logging as python_logging
+import os
+import re
+import select
+import signal
+import sys
+from typing import Callable, Iterator, NoReturn
+
+from absl import app, flags, logging
+
+from albert_tf.commands import console, flag_errors, help_text as help
+from albert_tf.utils import quiet
+
+# Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
+# them. This takes about a second of each script.
+gc.disable()
+quiet.import_tensorflow()
+gc.freeze()
+gc.enable()
+atexit.register(gc.freeze)
+
+_STDOUT = 1  # the file descriptor
+
+# absl's own log line also has microseconds and the number of the thread.
+_LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
+
+# The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
+# [Op:SaveV2]", and in errors of a graph the lines of Python that made the op.
+_AROUND_THE_REASON = re.compile(
+    r"""\{\{function_node [^}]*\}\}\s | \s\[Op:\w+\]
+        | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
+
+
+def run(main: Callable[..., None], operands: int = 0) -> None:
+    """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
+
+    So do wrong flags. After Ctrl-C the status is 130, as for other Unix programs.
+
+    --help prints the docstring of main's module and the flags in groups. With --verbosity=1 the whole traceback is
+    logged before that line; with --verbosity=-1 only warnings are logged. If the program that reads the standard output
+    ends first (`| head`), the script ends without a message, with the exit status of other Unix programs.
+
+    Args:
+      main: function that is called with the arguments that are not flags.
+      operands: the largest number of these arguments.
+    """
+
+    def guarded(argv: list[str]) -> None:
+        _, *arguments = argv
+        if len(arguments) > operands:
+            raise app.UsageError(f"unexpected argument: {arguments[operands]}")
+        import tensorflow as tf
+
+        from albert_tf.training.workers import naming_lost_workers
+
+        if not flags.FLAGS["verbosity"].present:  # absl's own default level is WARNING
+            logging.set_verbosity(logging.INFO)
+        quiet.drop_messages_of_libraries()
+        tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
+        try:
+            with naming_lost_workers(), _ending_with_the_reader():
+                main(*arguments)
+        except (ValueError, OSError, tf.errors.OpError) as error:
+            logging.debug("traceback of the error below", exc_info=True)
+            _end_with_error(argv, _one_line(error))
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
+
+    # absl's usage errors print the docstring, too.
+    description = main.__globals__["__doc__"] = console.with_commands(main.__globals__["__doc__"], sys.argv[0])
+    if help.is_requested(sys.argv[1:]):
+        with _ending_with_the_reader():
+            print(help.help_text(description, sys.argv[0]))
+        sys.exit(0)
+    logging.get_absl_handler().setFormatter(_LINE)
+    app.run(guarded, flags_parser=_parsed)
+
+
+def _parsed(argv: list[str]) -> list[str]:
+    """Parses the flags. Returns the other arguments."""
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        _end_with_error(argv, flag_errors.described(error))
+
+
+def _end_with_error(argv: list[str], reason: str) -> NoReturn:
+    print(f"{console.program(argv[0])}: error: {reason}", file=sys.stderr)
+    sys.exit(1)
+
+
+@contextlib.contextmanager
+def _ending_with_the_reader() -> Iterator[None]:
+    """Ends the script with status 141 (128 + SIGPIPE) if its output has no reader any more."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        poll = select.poll()
+        poll.register(_STDOUT, 0)
+        if not poll.poll(0):  # the pipe of another process broke, for example of a worker
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Python flushes the rest of the output when it ends
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    message = _AROUND_THE_REASON.sub("", getattr(error, "message", None) or str(error))
+    return " ".join(message.split())[:1000]

@@ -1,0 +1,199 @@
+"""Runs scripts one after the other, as a user would in a terminal.
+
+The recipes of pretrain_from_text.py and the scales of studies/ are JSON files of such runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import sys
+import time
+from typing import Any, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.commands.input_files import changed_file, read_files, versions
+from albert_tf.data.tables import read_json_lines
+from albert_tf.utils.files import write_text
+from albert_tf.utils.json_files import check_keys
+from albert_tf.utils.paths import make_directory
+from albert_tf.utils.processes import run_to_end
+
+FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run of a script and its flags, which may have placeholders: {NAME}."""
+
+    script: str
+    flags: dict[str, Any]
+
+
+def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()) -> dict[str, Run]:
+    """Parses runs by name. A run with "like" has the script and flags of an earlier run; its own flags replace them.
+
+    Args:
+      content: {"NAME": {"script": ..., "flags": {...}}, "NAME": {"like": "NAME", "flags": {...}}, ...}
+      place: path of the file for error messages.
+      reserved: names that runs must not have.
+
+    Raises:
+      ValueError: a name is reserved or no word; a key is missing, unknown or of another type; "like" is not the name
+        of an earlier run.
+    """
+    runs: dict[str, Run] = {}
+    for name, run in content.items():
+        of_run = f"{place}: runs.{name}"
+        if not re.fullmatch(r"\w+", name) or name in reserved:
+            other = f" other than {', '.join(reserved)}" if reserved else ""
+            raise ValueError(f"{of_run}: the name of a run must be a word of letters, digits and _{other}")
+        if isinstance(run, dict) and "like" in run:
+            check_keys(run, of_run, dict(like=str, flags=dict))
+            if run["like"] not in runs:
+                raise ValueError(f"{of_run}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
+            earlier = runs[run["like"]]
+            runs[name] = Run(earlier.script, {**earlier.flags, **run["flags"]})
+        else:
+            runs[name] = Run(**check_keys(run, of_run, dict(script=str, flags=dict)))
+    return runs
+
+
+def script_path(script: str) -> str:
+    """The path of a script, which is next to the package in a checkout and inside the installed package.
+
+    Args:
+      script: name of the script without ".py".
+
+    Raises:
+      ValueError: there is no such script.
+    """
+    package = pathlib.Path(__file__).parent
+    for folder in (package / "scripts", package.parent):
+        if (folder / f"{script}.py").is_file():
+            return str(folder / f"{script}.py")
+    raise ValueError(f"there is no script {script!r}")
+
+
+def arguments(flag_values: dict) -> list[str]:
+    """Converts flags to the arguments of a command line.
+
+    Args:
+      flag_values: values of flags by name. A list or tuple repeats the flag, None omits it.
+    """
+    return [f"--{name}={value}" for name, values in flag_values.items()
+            for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
+
+
+def placeholders(value) -> list[str]:
+    """The names in braces, {name}, in the strings of a JSON value, in the order of their first occurrence."""
+    return list(dict.fromkeys(re.findall(r"\{(\w+)\}", json.dumps(value))))
+
+
+def filled(value, places: dict[str, str]):
+    """A flag's value, or list of values, with each {name} replaced by places[name]."""
+    if isinstance(value, list):
+        return [filled(element, places) for element in value]
+    if isinstance(value, str):
+        for name, place in places.items():
+            value = value.replace(f"{{{name}}}", place)
+    return value
+
+
+def run_script(script: str, **flag_values) -> None:
+    """Prints a command and runs it in a new process.
+
+    Args:
+      script: name of the script without ".py".
+      **flag_values: see `arguments`.
+
+    Raises:
+      ValueError: there is no such script, or it failed; it has then printed the reason.
+    """
+    path, command = script_path(script), arguments(flag_values)
+    print(f"\n$ python {script}.py {shlex.join(command)}", flush=True)
+    status = run_to_end([sys.executable, path, *command])
+    if status:
+        raise ValueError(f"{script}.py ended with status {status}")
+
+
+class ScriptRuns:
+    """Runs scripts once: a run that has finished before with the same flags is skipped.
+
+    If a file that it has read was changed, this is an error: scripts continue what they find in their output
+    directories, so to repeat the run would mix results of both versions of the file.
+
+    Args:
+      directory: folder of finished_runs.jsonl, which has one line per finished run, and of unfinished_runs.jsonl, which
+        has the time of each attempt that failed or was interrupted.
+
+    Example::
+
+      runs = ScriptRuns("out")
+      runs.run("train_vocabulary", input_file="text.txt", model_prefix="out/vocabulary")
+      runs.run("run_pretraining", output_dir="out/model", ...)  # if this one is interrupted, only it runs again
+    """
+
+    def __init__(self, directory: str):
+        make_directory(directory)
+        self._directory = directory
+
+    def run(self, script: str, **flag_values) -> bool:
+        """Runs a script with these flags, unless it has finished with them before.
+
+        Returns:
+          Whether it ran.
+
+        Raises:
+          ValueError: see run_script; or the run has finished, and a file that it has read was changed.
+        """
+        command = arguments(flag_values)
+        earlier = self._earlier(script, command)
+        if earlier is not None:
+            changed = changed_file(earlier.get("files", {}))
+            if changed:
+                raise ValueError(f"{changed} has changed since {script}.py read it, and {self._directory} "
+                                 "has results of the earlier file: use another directory, or restore the file")
+            logging.info("has finished before: %s.py %s", script, shlex.join(command))
+            return False
+        run, before, start = dict(script=script, arguments=command), versions(command), time.monotonic()
+        try:
+            run_script(script, **flag_values)
+        except BaseException:
+            self._add(UNFINISHED, dict(run, seconds=round(time.monotonic() - start, 1)))
+            raise
+        attempts = [attempt["seconds"] for attempt in self._lines(UNFINISHED, script, command)]
+        seconds = round(sum(attempts) + time.monotonic() - start, 1)
+        self._add(FINISHED, dict(run, seconds=seconds, files=read_files(before)))
+        return True
+
+    def seconds(self, script: str, **flag_values) -> float | None:
+        """The seconds that a run with these flags took; None if it has not finished.
+
+        This includes attempts that failed or were interrupted, but not the time before a SIGKILL of this process.
+        """
+        run = self._earlier(script, arguments(flag_values))
+        return None if run is None else run.get("seconds", 0.0)
+
+    def _earlier(self, script: str, command: list[str]) -> dict[str, Any] | None:
+        """The line of a finished run. Lines of earlier versions of this module have no "files"."""
+        return next(iter(self._lines(FINISHED, script, command)), None)
+
+    def _add(self, name: str, line: dict[str, Any]) -> None:
+        # The file is read again, because another process may have added a line in the meantime.
+        write_text(os.path.join(self._directory, name),
+                   "".join(json.dumps(line) + "\n" for line in [*self._all_lines(name), line]))
+
+    def _lines(self, name: str, script: str, command: list[str]) -> list[dict[str, Any]]:
+        """The lines of a script with these arguments."""
+        return [run for run in self._all_lines(name) if (run["script"], run["arguments"]) == (script, command)]
+
+    def _all_lines(self, name: str) -> list[dict[str, Any]]:
+        path = os.path.join(self._directory, name)
+        return [run for _, run in read_json_lines(path)] if tf.io.gfile.exists(path) else []

@@ -1,0 +1,1 @@
+"""Writes models for other programs: SavedModel, ONNX, TensorFlow Lite, TF-Hub modules; converts between formats."""

@@ -1,0 +1,177 @@
+"""Converts models to other formats: checkpoints of the release or this package, Hugging Face and TF-Hub."""
+
+from __future__ import annotations
+
+import os
+from typing import Collection
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import keras
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.export.tf_hub import export_encoder
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.training.checkpoints import BEST
+from albert_tf.utils.checkpoint_files import written_checkpoint
+from albert_tf.utils.files import check_directory, check_no_wildcard, write_text
+from albert_tf.weights import bert_tf1
+from albert_tf.weights.from_pretrained import build
+from albert_tf.weights.heads import head_of, head_of_variables
+from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
+from albert_tf.weights.model_card import ModelCard, write_model_card
+from albert_tf.weights.safetensors_folder import WEIGHTS
+from albert_tf.weights.settings import settings_of, write_settings
+from albert_tf.weights.source import Source
+from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+# The file of each format that is written last.
+FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert_tf1.PREFIX}.index", "ours": f"{BEST}.index",
+           "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
+
+
+def convert(
+    source: Source,
+    output_dir: str,
+    to: str,
+    model: str | None = None,
+    config: AlbertConfig | None = None,
+    vocabulary: VocabularyFiles | None = None,
+    dtype: str = "float32",
+    **arguments,
+) -> None:
+    """Writes a model in another format, with config and vocabulary, but without optimizer slots and steps.
+
+    Args:
+      source: the model.
+      output_dir: directory of the converted model.
+      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
+        "tf_hub".
+      model: the kind of model (see from_pretrained); None: inferred from the names of the variables.
+      config: the model's config; None for that of the source.
+      vocabulary: the model's vocabulary; None for that of the source.
+      dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
+      **arguments: other arguments of the model's constructor. Default: those that are stored with the source.
+
+    Raises:
+      ValueError: output_dir is a file or already has a model; the kind of model is unclear; or the format does not
+        support it.
+    """
+    check_no_model(output_dir, to)
+    if source.module:
+        raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
+                         "used as an encoder, but cannot be converted")
+    kind = model or kind_of(source)
+    built, report = build(source, kind, config, **arguments)
+    if report.not_restored:
+        logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "
+                        "written with initial values", source.path, kind, ", ".join(report.not_restored))
+    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
+         dtype, source.path)
+    logging.info("%s (%s) written to %s", to, kind, output_dir)
+
+
+def check_no_model(output_dir: str, to: str) -> None:
+    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
+    if to not in FORMATS:
+        raise ValueError(f"the format must be one of {', '.join(FORMATS)}. Received: {to!r}")
+    check_directory(output_dir)
+    check_no_wildcard(output_dir)
+    written = os.path.join(output_dir, FORMATS[to])
+    if tf.io.gfile.exists(written):
+        raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")
+
+
+def kind_of(source: Source) -> str:
+    """The kind of model (see from_pretrained) of a source.
+
+    Raises:
+      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
+    """
+    if source.model:
+        return source.model
+    if source.settings.sentence_pooling:
+        return "sentence_encoder"
+    if source.settings.num_choices:
+        return "multiple_choice"
+    kind = head_of_variables(source.shapes).name
+    if kind == "classifier" and source.num_labels() == 1:
+        raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to classifier "
+                         "or multiple_choice")
+    return kind
+
+
+def save(
+    model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
+    never_trained: Collection[str] = (), dtype: str = "float32", base_model: str | None = None,
+) -> None:
+    """Writes a model: config and vocabulary, then the weights, then the model card.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      output_dir: directory of the files, which is made if it does not exist.
+      to: one of FORMATS.
+      vocabulary: the model's vocabulary.
+      never_trained: release names of variables that have initial values. TF1 formats and "tf_hub" leave them out.
+      dtype: data type of the weights. Only "hugging_face" supports others than float32.
+      base_model: path of the weights that are converted; None if this is not a conversion.
+
+    Raises:
+      ValueError: the format does not support the model or the dtype.
+    """
+    if dtype != "float32" and to != "hugging_face":
+        raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
+    if to == "hugging_face":
+        save_hugging_face(model, output_dir, vocabulary, dtype)
+    elif to == "tf_hub":
+        _save_module(model, output_dir, vocabulary, never_trained)
+    else:
+        _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
+    write_conversion_card(model, output_dir, to, base_model, dtype, never_trained)
+
+
+def write_conversion_card(
+    model: keras.Model, output_dir: str, to: str, base_model: str | None, dtype: str = "float32",
+    never_trained: Collection[str] = (),
+) -> None:
+    """Writes the model card of weights in another format. The arguments are those of `save`."""
+    facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
+    loaded_by = class_of_hugging_face(model) if to == "hugging_face" else None
+    write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts,
+                                           loaded_by=loaded_by))
+
+
+def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
+    if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
+        raise ValueError("a TF-Hub module can have no other head than those of pre-training and a pooling. "
+                         f"Received: {type(model).__name__}")
+    without_heads = isinstance(model, AlbertPretrainer) and never_trained
+    export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer())
+
+
+def _save_checkpoint(
+    model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
+) -> None:
+    if to == "tf1_bert":
+        bert_tf1.write_bert_config(model.config, output_dir)
+    else:
+        write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
+    write_settings(settings_of(model), model.config, output_dir, vocabulary)
+    prefix = os.path.join(output_dir, BEST)
+    if to == "tf1":
+        save_tf1_checkpoint(model, prefix, left_out=never_trained)
+    elif to == "tf1_bert":
+        save_tf1_checkpoint(model, os.path.join(output_dir, bert_tf1.PREFIX), left_out=never_trained,
+                            name_of=bert_tf1.bert_name_of)
+    else:
+        with written_checkpoint(prefix) as temporary:
+            tf.train.Checkpoint(model=model).write(temporary)
+
+
+def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:
+    """The config to write. For "tf1" it is in the release's terms, if these describe the same model."""
+    grouped = config.in_groups()
+    return grouped if to == "tf1" and grouped.attention_blocks == config.attention_blocks else config

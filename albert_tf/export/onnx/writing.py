@@ -1,0 +1,67 @@
+"""to_onnx: converts a model of albert_tf.modeling to the content of an ONNX file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import albert_tf
+from albert_tf import keras
+from albert_tf.export.onnx.graph import OnnxGraph, import_package
+from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
+from albert_tf.export.saved_model import graph as traced
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.weights.heads import head_of
+
+
+def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
+    """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
+
+    Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
+    the config.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      precision: "float32", "float16" (half the size) or "int8" (a quarter of the size; activations are quantized at run
+        time). Inputs and outputs are the same for all three.
+
+    Raises:
+      ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
+        format's limit of 2 GB, or the encoder is a TF2 module.
+    """
+    head, graph = head_of(model), OnnxGraph(precision)
+    if not isinstance(getattr(model, "albert", model), AlbertModel):
+        raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
+    outputs = head.add_to_onnx(graph, model, {name: name for name in model.input_specs()})
+    specs = traced(lambda **inputs: exported_outputs(model, inputs), **model.input_specs()).structured_outputs
+    metadata = dict(config=model.config.to_json_string(), albert_tf=albert_tf.__version__)
+    return graph.model(model.input_specs(), {name: (outputs[name], specs[name]) for name in specs}, metadata)
+
+
+def check_packages() -> None:
+    """Raises a ValueError that names a package which `to_onnx` or `differences` needs, if it is not installed."""
+    for name in ("onnx", "onnxruntime"):
+        import_package(name)
+
+
+def differences(
+    content: bytes, model: keras.Model, seq_length: int, num_predictions: int = 20, batch_size: int = 2, seed: int = 0
+) -> dict[str, float]:
+    """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output.
+
+    Args:
+      content: content of the ONNX file.
+      model: the original model.
+      seq_length, num_predictions, batch_size: sizes of the inputs, which are random tokens.
+      seed: seed of the tokens.
+
+    Raises:
+      ValueError: the package onnxruntime is not installed.
+    """
+    onnxruntime = import_package("onnxruntime")
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return dict(zip(names, session.run(names, inputs)))
+
+    return largest_differences(run, model, random_inputs(model, batch_size, seq_length, num_predictions, seed))

@@ -1,0 +1,59 @@
+"""The outputs of a TensorFlow Lite or ONNX model, and their differences from those of the original model."""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.utils.files import write_bytes
+from albert_tf.weights.heads import has_only_random_pooled_output
+
+# The models' outputs that are not exported.
+_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
+
+
+def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
+    """The model's outputs without those of single layers, and without pooled_output if the pooler is random."""
+    left_out = (*_INNER_OUTPUTS, *(["pooled_output"] if has_only_random_pooled_output(model) else []))
+    return {name: output for name, output in model(inputs).items() if name not in left_out}
+
+
+def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:
+    """Random inputs of a model, without padding: int32 arrays by name.
+
+    Args:
+      model: any model of albert_tf.modeling, or a HubEncoder.
+      batch_size, seq_length, num_predictions: sizes of the inputs.
+      seed: seed of the tokens.
+    """
+    random = np.random.default_rng(seed)
+    specs = model.input_specs(batch_size, seq_length, num_predictions)
+    inputs = {name: np.zeros(spec.shape.as_list(), np.int32) for name, spec in specs.items()}
+    inputs["input_ids"] = random.integers(0, model.config.vocab_size, inputs["input_ids"].shape, np.int32)
+    inputs["input_mask"] += 1
+    if "masked_lm_positions" in inputs:
+        inputs["masked_lm_positions"] = random.integers(0, seq_length, inputs["masked_lm_positions"].shape, np.int32)
+    return inputs
+
+
+def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inputs: dict) -> dict[str, float]:
+    """The largest difference between the results of `run` and those of the model, for each output."""
+    expected, actual = exported_outputs(model, inputs), run(inputs)
+    return {name: float(np.max(np.abs(actual[name] - tf.cast(expected[name], tf.float32)))) for name in expected}
+
+
+def write_and_compare(path: str, content: bytes, differences: dict[str, float]) -> None:
+    """Writes an exported model, and prints its size and its differences from the original model.
+
+    Args:
+      path: path of the file.
+      content: the exported model.
+      differences: see largest_differences.
+    """
+    write_bytes(path, content)
+    print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference from the model's outputs:")
+    for name, difference in differences.items():
+        print(f"    {name:<20}{difference:.2g}")

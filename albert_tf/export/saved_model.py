@@ -1,0 +1,150 @@
+"""Exports SavedModels that take raw text (--export_dir of the scripts).
+
+A process that serves them needs only tensorflow and tensorflow_text, which registers the ops of the tokenization.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import tempfile
+from typing import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.export.served_weights import made_once
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.text.graph.tokenization import GraphTokenizer
+from albert_tf.text.lines import read_lines
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.files import folder_written_whole
+from albert_tf.weights.settings import LABEL_NAMES
+
+RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSignature:
+    """A signature that takes strings.
+
+    Args:
+      inputs: names and shapes of the strings: dict(text_a=[None], text_b=[None]).
+      pack: function of a GraphTokenizer and the strings by name that returns the model's inputs, int32 [batch, seq]. It
+        must truncate texts that are too long for the model.
+      answer: see export_model.
+    """
+
+    inputs: Mapping[str, Sequence[int | None]]
+    pack: Callable[..., dict]
+    answer: Callable[[dict, dict, dict], dict] | None = None
+
+
+def export_model(
+    export_dir: str,
+    model: keras.Model,
+    tokenizer: FullTokenizer,
+    features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[dict], dict],
+    text_inputs: Mapping[str, Sequence[int | None]],
+    pack: Callable[..., dict],
+    answer: Callable[[dict, dict, dict], dict] | None = None,
+    more_texts: Mapping[str, TextSignature] | None = None,
+    label_names: Sequence[str] | None = None,
+) -> None:
+    """Writes a SavedModel with three signatures, and those of `more_texts`:
+
+      serving_default   raw text: a string tensor of each name in text_inputs
+      ids               an int32 tensor [batch, length] for each name in features; any length up to the model's limit
+      examples          serialized tf.Examples with the features, string [batch], as in the release
+
+    The vocabulary is among its assets, and so are the names of the labels if there are any (label_names.txt).
+
+    Args:
+      export_dir: folder of the SavedModel. An earlier export is replaced.
+      model: any model of albert_tf.modeling.
+      tokenizer: the model's tokenizer.
+      features: the model's inputs as features of a tf.Example: dict(input_ids=tf.io.FixedLenFeature([128], tf.int64),
+        ...).
+      outputs: function of the model's outputs (a dict) that returns the outputs to serve, a dict of tensors [batch,
+        ...].
+      text_inputs: names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
+      pack: function of a GraphTokenizer and the texts by name that returns the model's inputs, int32 [batch, seq];
+        text/graph_packing.py has it for one and two texts. It must truncate texts that are too long for the model.
+      answer: function of (texts by name, the result of `pack`, the result of `outputs`) that returns the outputs for
+        raw text, if they differ from those for ids: for example a part of the input text. None: they do not differ.
+      more_texts: further signatures that take strings, by name.
+      label_names: the names of the labels, in the order of the probabilities; None if they have no names.
+
+    Raises:
+      ValueError: there is something at export_dir that is not an earlier export.
+
+    Example::
+
+      export_model("served", model, tokenizer, sequence_features(128),
+                   outputs=lambda found: dict(probabilities=tf.nn.softmax(found["logits"])),
+                   text_inputs=dict(text_a=[None], text_b=[None]),
+                   pack=lambda graph_tokenizer, text_a, text_b: pack_texts(graph_tokenizer, 128, text_a, text_b))
+    """
+    module = tf.Module()
+    module.tokenizer = graph_tokenizer = GraphTokenizer(tokenizer)
+    module.vocabulary = tf.saved_model.Asset(tokenizer.vocabulary_file)
+
+    def from_inputs(inputs: dict) -> dict:
+        return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
+
+    def from_text(signature: TextSignature, **texts) -> dict:
+        inputs = signature.pack(graph_tokenizer, **texts)
+        served = from_inputs({name: inputs[name] for name in features})
+        return signature.answer(texts, inputs, served) if signature.answer else served
+
+    def from_examples(examples: tf.Tensor) -> dict:
+        return from_inputs(tf.io.parse_example(examples, dict(features)))
+
+    def text_graph(signature: TextSignature):
+        specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in signature.inputs.items()}
+        return graph(functools.partial(from_text, signature), **specs)
+
+    texts = {RAW_TEXT: TextSignature(text_inputs, pack, answer), **(more_texts or {})}
+    id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
+    example_spec = tf.TensorSpec([None], tf.string, "examples")
+    with made_once(model) as variables:
+        signatures = {
+            **{name: text_graph(signature) for name, signature in texts.items()},
+            IDS: graph(lambda **inputs: from_inputs(inputs), **id_specs),
+            EXAMPLES: graph(from_examples, example_spec),
+        }
+        module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
+    with folder_written_whole(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
+        if label_names:
+            module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
+        tf.saved_model.save(module, temporary, signatures)
+
+
+def exported_label_names(path: str) -> tuple[str, ...]:
+    """The names of the labels of an exported model, in the order of the probabilities; none if it has no names."""
+    file = os.path.join(path, "assets", LABEL_NAMES)
+    return tuple(read_lines(file)) if tf.io.gfile.exists(file) else ()
+
+
+def _label_file(folder: str, label_names: Sequence[str]) -> str:
+    path = os.path.join(folder, LABEL_NAMES)
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"{name}\n" for name in label_names)
+    return path
+
+
+def graph(function: Callable, *specs, **named_specs):
+    """Traces the graph of a function, whose control flow must not depend on tensors, for inputs of these specs.
+
+    AutoGraph is off, since it would read the function's source file again, which may have been edited since the script
+    started.
+    """
+    return tf.function(function, autograph=False).get_concrete_function(*specs, **named_specs)
+
+
+def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf.io.FixedLenFeature]:
+    """The encoder's inputs as features of a tf.Example with num_windows rows of max_seq_length tokens."""
+    shape = [max_seq_length] if num_windows == 1 else [num_windows, max_seq_length]
+    return {name: tf.io.FixedLenFeature(shape, tf.int64) for name in ENCODER_INPUTS}

@@ -1,0 +1,146 @@
+"""Converts text to pre-training records in three passes over files: tokenise, make examples, shuffle.
+
+    text --(workers)--> Corpus on disk --(workers: segments, masking, examples)--> buckets --> TFRecords
+
+worker.py has the work of the workers. An example depends on the seed, on its position in the corpus and on the number
+of the pass over the corpus (see dupe_factor) only, so the number of workers does not change the records. No pass has
+more in memory than one bucket (about 32 MB) or one part of a document for each worker; with release_compatible a part
+is a whole document.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+from typing import Iterator
+
+import tensorflow as tf
+
+from albert_tf.data.records import CountingWriter, check_outputs
+from albert_tf.data.worker_pool import Run, worker_pool
+from albert_tf.pretraining import corpus as corpus_files, plan
+from albert_tf.pretraining.corpus import Corpus
+from albert_tf.pretraining.outputs import move_shards, temporary_shards
+from albert_tf.pretraining.shuffle import sorted_records
+from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, tokenize_lines
+from albert_tf.text.lines import is_compressed
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import listed
+from albert_tf.utils.paths import local_place
+from albert_tf.utils.progress import progress
+from albert_tf.utils.temporary_files import temporary_folder
+
+# The largest share of tokens that may be in no example without a warning.
+_MOST_UNUSED = 0.2
+
+
+def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
+                            options: CreationOptions, num_workers: int) -> collections.Counter:
+    """Writes pre-training records, shuffled over all output files.
+
+    Args:
+      input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
+        blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
+      output_files: TFRecord files to write. They appear with their manifests when all are complete.
+      tokenizer: the model's tokenizer.
+      options: how examples are made.
+      num_workers: number of processes.
+
+    Returns:
+      the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples), left_out
+      (chunks of one word), text_tokens (the tokens of the text, counted once in each pass) and unused_tokens (those of
+      them that are in no example of their pass).
+
+    Raises:
+      ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective or for the number of
+        outputs, or an output would replace another output or a file that this function did not write.
+      OSError: a file cannot be written.
+    """
+    check_outputs(output_files)
+    with _working_directory(output_files[0]) as work:
+        with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
+            corpus = _tokenize(run, input_files, work)
+            plan.check_corpus(corpus, options)
+            num_buckets = plan.num_buckets(corpus, options, len(output_files))
+            statistics = _make_examples(run, corpus, options, num_buckets)
+        plan.check_statistics(statistics)
+        _write_outputs(output_files, work, num_buckets, plan.made_from(options, tokenizer))
+    statistics["documents"] = len(corpus)
+    return statistics
+
+
+def summary(statistics: collections.Counter) -> str:
+    """The statistics as a readable text."""
+    examples, tokens = statistics["examples"], statistics["tokens"]
+    return (f"{count_of(statistics['documents'], 'document')}, {count_of(examples, 'example')}, "
+            f"{tokens / examples:.1f} tokens on average, "
+            f"{statistics['swapped'] / examples:.1%} swapped or of another document, "
+            f"{count_of(statistics['masked'], 'token')} masked ({statistics['masked'] / tokens:.1%}), "
+            f"{statistics['short'] / examples:.1%} drawn short; "
+            f"left out: {count_of(statistics['left_out'], 'chunk')} of one word, and "
+            f"{_unused_share(statistics):.1%} of the text's tokens in all")
+
+
+def warning(statistics: collections.Counter, options: CreationOptions) -> str | None:
+    """A warning if more than a fifth of the text's tokens are in no example, and what to do; None otherwise."""
+    share = _unused_share(statistics)
+    if share <= _MOST_UNUSED:
+        return None
+    advice = "shorten the lines" if options.split_lines else "set --split_lines to the text's language (such as en)"
+    return (f"{share:.1%} of the text's tokens are in no example: a line that is longer than --max_seq_length="
+            f"{options.segments.max_seq_length} is truncated. Write one sentence on each line, {advice}, or set a "
+            "larger --max_seq_length")
+
+
+def _unused_share(statistics: collections.Counter) -> float:
+    return statistics["unused_tokens"] / statistics["text_tokens"]
+
+
+@contextlib.contextmanager
+def _working_directory(output_file: str) -> Iterator[str]:
+    """A temporary folder: next to the output, where disk space is expected, or the system's if the output is remote."""
+    directory = os.path.dirname(local_place(output_file))
+    with temporary_folder(os.path.join(directory, "create_pretraining_data"), output=directory or os.curdir) as work:
+        yield work
+
+
+def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
+    # The size of a compressed file's text is unknown before it is read.
+    size = None if any(map(is_compressed, input_files)) else sum(tf.io.gfile.stat(path).length for path in input_files)
+    tasks = ((lines,) for lines in corpus_files.line_batches(input_files))
+    with progress("tokenising", size, "B") as done:
+
+        def encoded():
+            for batch, num_bytes in run(tokenize_lines, tasks):
+                yield batch
+                done(num_bytes)
+
+        return corpus_files.write_corpus(encoded(), work, listed(input_files))
+
+
+def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
+    longest = plan.longest_part(options)
+    tasks = ((dupe, parts, options, num_buckets)
+             for dupe in range(options.dupe_factor) for parts in corpus.tasks(plan.TASK_TOKENS, longest))
+    statistics: collections.Counter[str] = collections.Counter()
+    with progress("making examples", options.dupe_factor * corpus.num_sentences, " sentences") as done:
+        for counts in run(examples_of_parts, tasks):
+            done(counts.pop("sentences"))
+            statistics.update(counts)
+    return statistics
+
+
+def _write_outputs(output_files: list[str], work: str, num_buckets: int, made_from: dict) -> None:
+    each = num_buckets // len(output_files)
+    counts = []
+    with temporary_shards(output_files) as shard_files, progress("writing", len(output_files), " files") as done:
+        for i, path in enumerate(shard_files):
+            with tf.io.TFRecordWriter(path) as file:
+                writer = CountingWriter(file)
+                for record in sorted_records(work, range(i * each, (i + 1) * each)):
+                    writer.write(record)
+            counts.append(writer.count)
+            done(1)
+        move_shards(shard_files, output_files, counts, made_from)

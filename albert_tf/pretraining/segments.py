@@ -1,0 +1,160 @@
+"""Divides documents into pairs of segments for the sentence objectives (Lan et al., 2020, section 3.1).
+
+Consecutive sentences form a chunk of about max_seq_length - 3 tokens. The chunk is split between two sentences into
+segments A and B, which are trimmed if they are too long together. The objectives::
+
+  sop (sentence order)  A and B are swapped in half of the pairs (label 1)
+  nsp (next sentence)   B is from another document in half of the pairs (label 1)
+  none                  A and B are not changed, and the label is 0
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from typing import Callable, Iterator, NamedTuple
+
+import numpy as np
+
+from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.utils import bounds
+from albert_tf.utils.finite import check_finite
+
+OBJECTIVES = ("sop", "nsp", "none")
+MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentOptions:
+    """How documents are divided into pairs.
+
+    Args:
+      max_seq_length: the largest number of tokens of an example, including special tokens.
+      short_seq_prob: share of the examples that have a random shorter target length.
+      objective: "sop", "nsp" or "none".
+      release_compatible: whether to do as the release does: the short length is drawn once per document, a chunk of one
+        sentence is paired with a random document and labelled 1, and a trimmed segment may begin inside a word.
+
+    Raises:
+      ValueError: max_seq_length is out of range, or the objective is unknown.
+    """
+
+    max_seq_length: int
+    short_seq_prob: float
+    objective: str = "sop"
+    release_compatible: bool = False
+
+    def __post_init__(self):
+        MAX_SEQ_LENGTH.check("max_seq_length", self.max_seq_length)
+        check_finite("short_seq_prob", self.short_seq_prob, 0.0)
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"sentence_objective must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}")
+
+
+class Pair(NamedTuple):
+    """Two segments, and what is known of them.
+
+    Args:
+      a, b: int32 ids.
+      label: 1 if the segments are swapped or B is from another document.
+      is_short: whether the target length was drawn at random.
+      document_tokens: the number of tokens that are from the document itself; those of a random B do not count.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    label: int
+    is_short: bool
+    document_tokens: int
+
+
+class Segmenter:
+    """Divides documents into pairs.
+
+    Args:
+      options: how documents are divided.
+      starts_word: bool [vocab_size], whether the piece of each id starts a word.
+      random_sentences: Corpus.random_sentences.
+    """
+
+    def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_sentences: Callable):
+        self._options = options
+        self._starts_word = starts_word
+        self._random_sentences = random_sentences
+        self._max_tokens = options.max_seq_length - SPECIAL_TOKENS  # of A and B together
+
+    def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
+        """The pairs of a document; None for a chunk that is skipped since it has one word only.
+
+        Args:
+          index: index of the document, so that random sentences come from another one.
+          ids: int32 [tokens], the ids of the document.
+          ends: [0, end of sentence 1, end of sentence 2, ...], positions in ids.
+          rng: source of all random numbers.
+        """
+        first, last = 0, len(ends) - 1
+        target, is_short = self._target_length(rng)
+        while first < last:
+            if not self._options.release_compatible:
+                target, is_short = self._target_length(rng)
+            end = min(bisect.bisect_left(ends, ends[first] + target, first + 1), last)
+            cut = int(rng.integers(first + 1, end)) if end - first > 1 else end
+            a, b = ids[ends[first] : ends[cut]], ids[ends[cut] : ends[end]]
+            first = end
+            is_random = self._takes_random_b(len(b), rng)
+            if is_random:
+                b, label = self._random_sentences(rng, index, max(target - len(a), 1)), 1
+                first = cut  # the next pair begins with the sentences that B would have had
+            elif not len(b):
+                a, b, label = *self._cut_at_word(a, rng), 0
+            else:
+                label = 0
+            if not len(b):
+                yield None
+                continue
+            if label == 0 and self._options.objective == "sop" and rng.random() < 0.5:
+                a, b, label = b, a, 1
+            a, b = self._trim(a, b, rng)
+            yield Pair(a, b, label, is_short, document_tokens=len(a) + (0 if is_random else len(b)))
+
+    def _target_length(self, rng) -> tuple[int, bool]:
+        if rng.random() < self._options.short_seq_prob:
+            return int(rng.integers(2, self._max_tokens + 1)), True
+        return self._max_tokens, False
+
+    def _takes_random_b(self, b_length: int, rng) -> bool:
+        if b_length == 0 and self._options.release_compatible and self._options.objective != "none":
+            return True
+        return self._options.objective == "nsp" and rng.random() < 0.5
+
+    def _cut_at_word(self, sentence: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+        """Splits one sentence into two segments between words. The second one is empty if there is only one word."""
+        words = np.flatnonzero(self._starts_word[sentence[1:]]) + 1
+        cut = int(rng.choice(words)) if len(words) else len(sentence)
+        return sentence[:cut], sentence[cut:]
+
+    def _trim(self, a: np.ndarray, b: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+        """Trims both segments to max_seq_length.
+
+        The result is that of removing tokens one by one from a random end of the longer segment.
+        """
+        excess = len(a) + len(b) - self._max_tokens
+        if excess <= 0:
+            return a, b
+        longer_by = len(a) - len(b)
+        alone = min(excess, abs(longer_by))  # the longer one loses tokens until both have the same length
+        both = excess - alone  # then they lose tokens in turn, B first
+        from_a, from_b = both // 2, both - both // 2
+        if longer_by > 0:
+            from_a += alone
+        else:
+            from_b += alone
+        return self._take_off(a, from_a, rng), self._take_off(b, from_b, rng)
+
+    def _take_off(self, segment: np.ndarray, count: int, rng) -> np.ndarray:
+        front = int(rng.binomial(count, 0.5)) if count else 0
+        if front and not self._options.release_compatible:
+            # A segment begins at a word: fewer tokens are removed in front to keep a word whole, and more at the end.
+            starts = np.flatnonzero(self._starts_word[segment[: front + 1]])
+            front = int(starts[-1]) if len(starts) else 0
+        return segment[front : len(segment) - (count - front)]

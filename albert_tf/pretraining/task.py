@@ -1,0 +1,88 @@
+"""Pre-training: the masked-LM and sentence losses, and their metrics (release: run_pretraining.py)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.modeling.fused import fused
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.training.task import Batch, EvaluatedTask, Tensors
+
+
+class PretrainingTask(EvaluatedTask):
+    """Masked LM and sentence order. Batches are those of data/pretraining/reading.py.
+
+    Args:
+      model: the model to train.
+      has_sentence_loss: whether there is a sentence loss; False for the objective "none".
+    """
+
+    best_metric = "masked_lm_accuracy"
+
+    def __init__(self, model: AlbertPretrainer, has_sentence_loss: bool = True):
+        self.model = model
+        self._has_sentence_loss = has_sentence_loss
+        names = ["masked_lm_accuracy", "masked_lm_loss"]
+        names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
+        self._means = {name: keras.metrics.Mean(name=name) for name in names}
+
+    def normalizers(self, batch: Batch) -> Tensors:
+        """masked_tokens: the sum of masked_lm_weights; examples: the number of rows of the micro-batch."""
+        return dict(masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]),
+                    examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
+
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the loss of the whole batch, and of its terms by name.
+
+        Masked LM: weighted sum / (sum of weights + 1e-5). Sentence order: mean cross entropy. Loss: their sum.
+        """
+        losses = _fused_cross_entropies(batch["masked_lm_ids"], outputs["mlm_logits"])  # [batch, predictions]
+        masked_lm = tf.reduce_sum(losses * batch["masked_lm_weights"])
+        parts = dict(masked_lm_loss=masked_lm / (normalizers["masked_tokens"] + 1e-5))
+        if self._has_sentence_loss:
+            parts["sentence_order_loss"] = tf.reduce_sum(_sentence_losses(outputs, batch)) / normalizers["examples"]
+        return tf.add_n(list(parts.values())), parts
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """The means of losses and accuracies over the batches of an evaluation."""
+        return list(self._means.values())
+
+    def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
+        """Adds a batch of an evaluation. Rows with is_real_example 0, which fill up the last batch, do not count."""
+        real = batch["is_real_example"]
+        weights = batch["masked_lm_weights"] * real[:, None]
+        hits = tf.equal(tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32), batch["masked_lm_ids"])
+        self._means["masked_lm_accuracy"].update_state(tf.cast(hits, tf.float32), weights)
+        self._means["masked_lm_loss"].update_state(_masked_lm_losses(outputs, batch), weights)
+        if self._has_sentence_loss:
+            labels = batch["next_sentence_labels"][:, 0]
+            hits = tf.equal(tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32), labels)
+            self._means["sentence_order_accuracy"].update_state(tf.cast(hits, tf.float32), real)
+            self._means["sentence_order_loss"].update_state(_sentence_losses(outputs, batch), real)
+
+    def results(self, has_sentence_labels: bool = True) -> dict[str, float]:
+        """The values of the metrics, with the release's keys. "loss" is the sum of the losses.
+
+        Args:
+          has_sentence_labels: whether the records have sentence labels; if not, metrics of the sentence objective are
+            left out.
+        """
+        values = {name: float(mean.result()) for name, mean in self._means.items()
+                  if has_sentence_labels or not name.startswith("sentence_order")}
+        return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
+
+
+# TensorFlow's op takes twice as long (14.7 ms, fused 6.6 ms, for 320 x 8,000 logits on one core, forward and backward).
+_fused_cross_entropies = fused(tf.nn.sparse_softmax_cross_entropy_with_logits)
+
+
+def _masked_lm_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
+    """The cross entropy of each masked token, [batch, predictions]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["masked_lm_ids"], outputs["mlm_logits"])
+
+
+def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
+    """The cross entropy of each sentence label, [batch]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], outputs["sop_logits"])

@@ -1,0 +1,129 @@
+"""The functions that creation.py's worker processes run: lines to token ids, and parts of the corpus to records.
+
+No module that is imported here may import TensorFlow, since every worker would load it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Iterator
+
+import numpy as np
+
+from albert_tf.pretraining import corpus as corpus_files
+from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, open_corpus
+from albert_tf.pretraining.examples import ExampleMaker
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import Segmenter, SegmentOptions
+from albert_tf.pretraining.shuffle import BucketWriter
+from albert_tf.text.sentences import check_splitting
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.word_boundaries import word_starts
+from albert_tf.utils import bounds
+
+
+@dataclasses.dataclass(frozen=True)
+class CreationOptions:
+    """How create_pretraining_data makes examples.
+
+    Args:
+      segments: how documents are divided into pairs of segments.
+      masking: how tokens are chosen for masking.
+      dupe_factor: number of passes over the corpus, each with new random segments and masks.
+      random_seed: seed of all random numbers.
+      split_lines: code of the text's language, such as "en", to split each line into sentences (see text.sentences);
+        None if a line is a sentence.
+
+    Raises:
+      ValueError: a value is out of range, max_predictions_per_seq is larger than max_seq_length, or lines cannot be
+        split.
+    """
+
+    segments: SegmentOptions
+    masking: MaskingOptions
+    dupe_factor: int
+    random_seed: int
+    split_lines: str | None = None
+
+    def __post_init__(self):
+        bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
+        bounds.SEED.check("random_seed", self.random_seed)
+        if self.masking.max_predictions_per_seq > self.segments.max_seq_length:
+            raise ValueError("max_predictions_per_seq must be at most max_seq_length "
+                             f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
+        if self.split_lines is not None:
+            check_splitting(self.split_lines)
+
+
+class RecordMaker:
+    """Makes the records of parts of a corpus.
+
+    Args:
+      corpus: the whole corpus, since a random segment B comes from any document.
+      tokenizer: the tokenizer of the corpus.
+      starts_word: bool [vocab_size], whether the piece of each id starts a word.
+      options: how examples are made.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: FullTokenizer, starts_word: np.ndarray, options: CreationOptions):
+        self._corpus, self._random_seed = corpus, options.random_seed
+        self._segmenter = Segmenter(options.segments, starts_word, corpus.random_sentences)
+        self._maker = ExampleMaker(tokenizer, starts_word, options.segments.max_seq_length, options.masking)
+
+    def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
+        """The sorting key and the serialized record of each example of a part.
+
+        They depend on the seed, `dupe` and `part` only.
+
+        Args:
+          dupe: number of the pass over the corpus, from 0.
+          part: a part of the corpus.
+          statistics: the counts of create_pretraining_data, and sentences. The counts of this part are added.
+        """
+        rng = np.random.default_rng([self._random_seed, dupe, part.first])
+        ids, ends = self._corpus.sentences(part)
+        statistics.update(sentences=part.last - part.first, text_tokens=len(ids), unused_tokens=len(ids))
+        for pair in self._segmenter.pairs(part.document, ids, ends, rng):
+            if pair is None:
+                statistics["left_out"] += 1
+            else:
+                statistics["unused_tokens"] -= pair.document_tokens
+                record = self._maker.make(pair, rng, statistics)
+                yield int(rng.integers(1 << 63, dtype=np.uint64)), record
+
+
+class Worker:
+    """The state that a process keeps between its tasks.
+
+    Args:
+      tokenizer: the tokenizer of all tasks.
+      work: folder of the corpus and the buckets.
+      split_lines: see CreationOptions.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer, work: str, split_lines: str | None = None):
+        self.tokenizer, self.work, self.split_lines = tokenizer, work, split_lines
+        self.starts_word = word_starts(tokenizer)
+        self.corpus: Corpus | None = None
+
+
+def tokenize_lines(worker: Worker, lines: list[str]) -> tuple[TokenizedBatch, int]:
+    """Tokenizes lines. Returns the tokens and the number of bytes of text."""
+    tokenized = corpus_files.tokenize_lines(worker.tokenizer, lines, worker.split_lines)
+    return tokenized, len("\n".join(lines).encode())
+
+
+def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
+                      ) -> collections.Counter[str]:
+    """Writes the records of parts to the buckets. Returns the counts of create_pretraining_data, and sentences."""
+    if worker.corpus is None:
+        worker.corpus = open_corpus(worker.work)
+    statistics: collections.Counter[str] = collections.Counter()
+    maker = RecordMaker(worker.corpus, worker.tokenizer, worker.starts_word, options)
+    buckets = BucketWriter(worker.work, num_buckets)
+    for part in parts:
+        for key, record in maker.records(dupe, part, statistics):
+            buckets.write(key, record)
+    buckets.flush()
+    return statistics

@@ -1,0 +1,189 @@
+"""Batcher: runs rows that wait at the same time, and have similar lengths, as one batch."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from concurrent.futures import Future, InvalidStateError
+from typing import Hashable, Iterable, NamedTuple
+
+import numpy as np
+
+from albert_tf.server.signatures import Columns, Signature
+
+Rows = list[dict[str, np.ndarray]]
+_SHORTEST = 64  # bytes; texts up to this length are of one group
+
+
+class _Job:
+    """A request: its rows, the numbers of those that wait in groups, and the outputs of the others.
+
+    Rows of a group can be in the same batch: they have the same signature, shapes and length, up to a factor of two.
+    """
+
+    def __init__(self, signature: Signature, columns: Columns):
+        self.signature, self.columns = signature, columns
+        self.result: Future[Rows] = Future()
+        shapes = id(signature), *(column.shape[1:] for column in columns.values())
+        self.groups: dict[Hashable, list[int]] = {}
+        for number, length in enumerate(_bytes_of_rows(columns)):
+            self.groups.setdefault((*shapes, (max(_SHORTEST, length) - 1).bit_length()), []).append(number)
+        self.size = sum(map(len, self.groups.values()))
+        self.outputs: dict[int, dict[str, np.ndarray]] = {}
+
+    def take(self, group: Hashable, count: int) -> _Part:
+        """Removes the first waiting rows of a group."""
+        rows = self.groups[group]
+        self.groups[group] = rows[count:]
+        if not self.groups[group]:
+            del self.groups[group]
+        return _Part(self, rows[:count])
+
+    def set_error(self, error: Exception) -> None:
+        with contextlib.suppress(InvalidStateError):  # the client has gone
+            self.result.set_exception(error)
+
+    def add(self, numbers: list[int], outputs: Rows) -> None:
+        """Stores the outputs of rows, and sets the result when all rows have theirs."""
+        self.outputs.update(zip(numbers, outputs))
+        if len(self.outputs) == self.size:
+            with contextlib.suppress(InvalidStateError):
+                self.result.set_result([self.outputs[number] for number in range(self.size)])
+
+
+class _Part(NamedTuple):
+    """Rows of a job that are in one batch."""
+
+    job: _Job
+    numbers: list[int]
+
+    def columns(self) -> Columns:
+        return {name: column[self.numbers] for name, column in self.job.columns.items()}
+
+
+class Batcher:
+    """Runs signatures in one thread, one batch after the other.
+
+    Requests take turns: the next one gives a batch of its rows, which others fill up with rows of the same group, and
+    goes to the end of the line if it has more. So a small request waits for at most one batch of each other request.
+    The thread never waits for a batch to become full. Batches have a few sizes only (1, 2, 3, 4, 6, 8, 12, 16, ...),
+    since TensorFlow keeps memory for each shape that it has met; what is too much for a size waits for the next turn.
+    A request whose future is cancelled gets no further batch.
+
+    Args:
+      batch_size: the largest number of rows of a batch.
+      max_waiting: the largest number of waiting requests. `submit` rejects further ones.
+    """
+
+    def __init__(self, batch_size: int = 16, max_waiting: int = 256):
+        self._sizes, self._max_waiting = _sizes(batch_size), max_waiting
+        self._waiting: list[_Job] = []  # in the order of their turns
+        self._is_closed = False
+        self._changed = threading.Condition()  # guards both, and the groups of the jobs
+        self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
+        self._thread.start()
+
+    def submit(self, signature: Signature, columns: Columns) -> Future[Rows]:
+        """Returns a future of the outputs of each row. `cancel` takes the request back.
+
+        Raises:
+          queue.Full: too many requests are waiting.
+          RuntimeError: the batcher is closed.
+        """
+        job = _Job(signature, columns)
+        with self._changed:
+            if self._is_closed:
+                raise RuntimeError("the batcher is closed")
+            self._drop_ended()
+            if len(self._waiting) >= self._max_waiting:
+                raise queue.Full
+            self._waiting.append(job)
+            self._changed.notify()
+        return job.result
+
+    def close(self) -> None:
+        """Ends the thread after all waiting requests have been answered."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while parts := self._next_batch():
+            self._run(parts)
+
+    def _drop_ended(self) -> None:
+        """Removes requests that were taken back, or that have failed."""
+        self._waiting = [job for job in self._waiting if not job.result.done()]
+
+    def _next_batch(self) -> list[_Part]:
+        """A batch of the request whose turn it is and of others. No parts: the batcher is closed. Waits for a request.
+
+        The first request may be divided. The others add all of their rows of the group or none.
+        """
+        with self._changed:
+            self._drop_ended()
+            while not self._waiting:
+                if self._is_closed:
+                    return []
+                self._changed.wait()
+                self._drop_ended()
+            first, *others = self._waiting
+            group, rows = next(iter(first.groups.items()))
+            taken = [(first, max(size for size in self._sizes if size <= len(rows)))]
+            total = taken[0][1]
+            for job in others:
+                count = len(job.groups.get(group, ()))
+                if 0 < count <= self._sizes[-1] - total:
+                    taken.append((job, count))
+                    total += count
+            while total not in self._sizes:
+                total -= taken.pop()[1]
+            parts = [job.take(group, count) for job, count in taken]
+            self._waiting = [job for job in (*others, first) if job.groups]
+        return parts
+
+    def _run(self, parts: list[_Part]) -> None:
+        """Runs a batch. If it fails, its parts run one by one, so that one bad row fails alone."""
+        try:
+            columns = [part.columns() for part in parts]
+            rows = _outputs(parts[0].job.signature, {
+                name: np.concatenate([each[name] for each in columns]) for name in columns[0]})
+        except Exception as error:  # any error of a model is the answer to its request, and the thread continues
+            if len(parts) == 1:
+                parts[0].job.set_error(error)
+            else:
+                for part in parts:
+                    self._run([part])
+            return
+        for job, numbers in parts:
+            job.add(numbers, rows[: len(numbers)])
+            rows = rows[len(numbers) :]
+
+
+def _sizes(largest: int) -> list[int]:
+    """The sizes of batches, smallest first: powers of two, those times three, and the largest."""
+    sizes = {2**power * factor for power in range(largest.bit_length()) for factor in (1, 3)}
+    return sorted({size for size in sizes if size < largest} | {largest})
+
+
+def _bytes_of_rows(columns: Columns) -> Iterable[int]:
+    """The length of the texts of each row. Numbers count nothing, since rows of a group have the same shapes."""
+    size = len(next(iter(columns.values())))
+    lengths = np.zeros(size, np.int64)
+    for column in columns.values():
+        if column.dtype == object:
+            lengths += [sum(map(len, row)) for row in column.reshape([size, -1])]
+    return lengths.tolist()
+
+
+def _outputs(signature: Signature, batch: Columns) -> Rows:
+    """The outputs of each row of a batch."""
+    outputs = {name: np.asarray(values) for name, values in signature.run(batch).items()}
+    count = len(next(iter(batch.values())))
+    for name, values in outputs.items():
+        if values.shape[:1] != (count,):
+            raise ValueError(f"output {name!r} cannot be divided among the instances of a request: its shape is "
+                             f"{list(values.shape)}, for {count} instances")
+    return [signature.row({name: values[i] for name, values in outputs.items()}) for i in range(count)]

@@ -1,0 +1,1 @@
+"""Classification and regression of texts: GLUE, and tasks of one's own."""

@@ -1,0 +1,63 @@
+"""Exports a classifier as a SavedModel that takes raw texts or pairs of texts."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.text.graph.packing import pack_texts
+from albert_tf.text.graph.window_packing import pack_text_windows
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.window_packing import WindowOptions
+
+
+def export_classification(
+    export_dir: str, model: AlbertClassifier, tokenizer: FullTokenizer, max_seq_length: int, has_pairs: bool,
+    is_regression: bool = False, threshold: float | None = None, windows: WindowOptions = WindowOptions(),
+) -> None:
+    """Writes a SavedModel that labels texts (see export_model for the signatures).
+
+    The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
+    outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
+    if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
+    each probability. For regression, probabilities and predictions are the score. If a threshold is set, it is another
+    output, float32 [batch]. With windows, raw text is split into windows, and a tf.Example has max_windows rows. The
+    signature for token ids takes rows of a single window.
+
+    Args:
+      export_dir: folder of the SavedModel.
+      model: the classifier.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a row; longer rows are truncated.
+      has_pairs: whether there are two texts.
+      is_regression: whether the logit is a score.
+      threshold: a number to return with the predictions; None for none.
+      windows: how texts longer than a row are split.
+
+    Raises:
+      ValueError: there is something at export_dir that is not an earlier export.
+    """
+    def outputs(model_outputs: dict) -> dict:
+        logits = model_outputs["logits"]
+        if is_regression:
+            served = dict(probabilities=logits, predictions=logits[:, 0])
+        else:
+            served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
+            if model.label_names:
+                names = tf.constant(model.label_names)
+                served["labels"] = tf.gather(names, served["predictions"])
+                served["label_names"] = tf.tile(names[None], [tf.shape(logits)[0], 1])
+        if threshold is not None:
+            served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
+        return served
+
+    def pack(graph_tokenizer, **texts) -> dict:
+        if windows.max_windows > 1:
+            return pack_text_windows(graph_tokenizer, max_seq_length, windows, **texts)
+        return pack_texts(graph_tokenizer, max_seq_length, **texts)
+
+    features = sequence_features(max_seq_length, windows.max_windows)
+    text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
+    export_model(export_dir, model, tokenizer, features, outputs, text_inputs, pack,
+                 label_names=None if is_regression else model.label_names)

@@ -1,0 +1,127 @@
+"""Reads GLUE files and converts them to features (release: classifier_utils.py). glue_tasks.py describes the tasks."""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, NamedTuple
+
+from absl import logging
+
+from albert_tf.data.tables import Row, read_rows, warn_of_empty_texts
+from albert_tf.tasks.classification.glue_tasks import Task, find_task
+from albert_tf.text.packing import PairPacker
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.window_packing import WindowOptions, WindowPacker
+from albert_tf.utils.chunks import chunks
+from albert_tf.utils.counts import count_of
+
+# The number of examples that are tokenized in one call.
+_CHUNK = 1000
+
+
+class InputExample(NamedTuple):
+    """One row of a file.
+
+    Args:
+      guid: the row's id.
+      text_a: the first text, or the only one.
+      text_b: the second text; None or "" if there is none.
+      label: a class name, or a number for regression. In a test set it is the first class or 0, as in the release.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str | None = None
+    label: str | float | None = None
+
+
+def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[InputExample]:
+    """Reads the examples of a task's split. Rows with an empty text bring a warning.
+
+    Args:
+      task_name: a Task, or a name of glue_tasks.TASKS in upper or lower case.
+      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the task's own folder.
+      split: "train", "dev" or "test".
+
+    Raises:
+      ValueError: the task or split is unknown, the file is missing or has no examples, or a row has too few columns
+        or an unknown label; file and line are named.
+    """
+    task = find_task(task_name)
+    source = task.source(split)
+    path = source.path_in(data_dir)
+    examples, lines, skipped = [], [], 0
+    for row in read_rows(path, source.columns, source.has_header):
+        if isinstance(row, Row):
+            examples.append(_example(task, split, path, row))
+            lines.append(row.line)
+        elif task.skips_short_rows:
+            skipped += 1
+        else:
+            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
+    if skipped:
+        logging.warning("%s: skipped %s with too few columns", path, count_of(skipped, "row"))
+    warn_of_empty_texts(path, [line for line, is_empty in zip(lines, _have_empty_text(examples)) if is_empty])
+    if not examples:
+        raise ValueError(f"{path} has no examples")
+    return examples
+
+
+def convert_examples_to_features(
+    examples: Iterable[InputExample], task_name: str | Task, tokenizer: FullTokenizer, max_seq_length: int,
+    pad: bool = True, windows: WindowOptions = WindowOptions(),
+) -> Iterator[dict]:
+    """The features of each example, in order (release: convert_single_example).
+
+    Args:
+      examples: examples of the task.
+      task_name: see read_examples.
+      tokenizer: the model's tokenizer; texts are lower-cased if its do_lower_case is set.
+      max_seq_length: the largest number of tokens of a row. The longer text is truncated, or the second one if both
+        are equally long.
+      pad: whether to pad rows to max_seq_length, as in the release.
+      windows: how longer texts are read, if they are not truncated.
+
+    Returns:
+      an iterator of dicts: input_ids, input_mask and segment_ids, lists of equal length, or max_windows such lists if
+      that is more than 1; label_id, the index of the label, or the score; is_real_example, True.
+
+    Raises:
+      ValueError: the task or a label is unknown, or max_seq_length is too small for any text.
+    """
+    packer = WindowPacker(PairPacker(tokenizer, max_seq_length, pad), windows)
+    return _features(iter(examples), find_task(task_name), tokenizer, packer)
+
+
+def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
+    fields = row.fields
+    label = fields.get("label", task.placeholder_label)
+    try:
+        label_id = task.label_id(label)
+    except ValueError as error:
+        raise ValueError(f"{path} line {row.line}: {error}") from error
+    guid = fields.get("guid", f"{split}-{row.line - 1}")
+    return InputExample(guid, fields["text_a"], fields.get("text_b"), label_id if task.is_regression else label)
+
+
+def _have_empty_text(examples: list[InputExample]) -> Iterator[bool]:
+    """Whether each example has an empty text. If none has a second text, there is only one."""
+    has_second = any((example.text_b or "").strip() for example in examples)
+    for example in examples:
+        yield not example.text_a.strip() or has_second and not (example.text_b or "").strip()
+
+
+def _features(
+    examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: WindowPacker
+) -> Iterator[dict]:
+    for chunk in chunks(examples, _CHUNK):
+        encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])
+        encoded_b = tokenizer.encode_batch([example.text_b or "" for example in chunk])
+        for example, ids_a, ids_b in zip(chunk, encoded_a, encoded_b):
+            try:
+                label_id = task.label_id(example.label)
+            except ValueError as error:
+                raise ValueError(f"example {example.guid}: {error}") from error
+            yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)
+    if packer.num_truncated:
+        logging.warning("the ends of %s with more windows than --max_windows=%d are left out",
+                        count_of(packer.num_truncated, "example"), packer.options.max_windows)

@@ -1,0 +1,72 @@
+"""GLUE's metrics with the release's names. All but the accuracy are computed by scikit-learn and scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_tf.tasks.classification.glue_tasks import Task
+from albert_tf.utils.lazy import scipy_stats as stats, sklearn_metrics as metrics
+
+_LEAST_PROBABILITY = np.finfo(np.float32).tiny
+
+
+def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> dict[str, float]:
+    """Computes the task's metrics, eval_loss (also as loss) and, for classification, eval_accuracy.
+
+    Args:
+      task: the task, which lists its metrics.
+      probabilities: [examples, labels]; for regression the scores, [examples, 1].
+      label_ids: [examples], classes or scores.
+
+    Raises:
+      ValueError: a probability or score is NaN or infinite.
+    """
+    check_finite(probabilities)
+    if task.is_regression:
+        predicted = probabilities[:, 0]
+        loss, names = np.mean(np.square(predicted - label_ids)), task.metrics
+    else:
+        predicted = probabilities.argmax(axis=-1)
+        loss, names = mean_cross_entropy(probabilities, label_ids), ("eval_accuracy", *task.metrics)
+    results = {name: float(_METRICS[name](label_ids, predicted)) for name in dict.fromkeys(names)}
+    return dict(results, eval_loss=float(loss), loss=float(loss))
+
+
+def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
+    """The mean cross entropy of probabilities [examples, labels] and correct labels [examples]."""
+    of_labels = probabilities[np.arange(len(label_ids)), label_ids]
+    return float(-np.mean(np.log(np.maximum(of_labels, _LEAST_PROBABILITY))))
+
+
+def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Pearson's and Spearman's correlations of two arrays [examples].
+
+    Raises:
+      ValueError: a prediction is NaN or infinite.
+    """
+    check_finite(predicted)
+    return {name: float(_METRICS[name](expected, predicted)) for name in ("pearson", "spearman")}
+
+
+def check_finite(outputs: np.ndarray) -> None:
+    """Raises ValueError if one of a model's outputs is NaN or infinite."""
+    if not np.isfinite(outputs).all():
+        raise ValueError("the model's outputs are NaN or infinite: training has diverged, lower --learning_rate")
+
+
+def _correlation(function):
+    def of(labels, predicted):
+        # The correlation with a constant is 0 here; scipy returns NaN.
+        return 0.0 if np.ptp(labels) == 0 or np.ptp(predicted) == 0 else function(labels, predicted)[0]
+
+    return of
+
+
+_METRICS = {
+    "eval_accuracy": lambda labels, predicted: np.mean(labels == predicted),  # without importing scikit-learn
+    "f1": lambda labels, predicted: metrics.f1_score(labels, predicted, zero_division=0.0),
+    "matthew_corr": lambda labels, predicted: metrics.matthews_corrcoef(labels, predicted),
+    "pearson": _correlation(lambda labels, predicted: stats.pearsonr(labels, predicted)),
+    "spearman": _correlation(lambda labels, predicted: stats.spearmanr(labels, predicted)),
+    "MSE": lambda labels, predicted: metrics.mean_squared_error(labels, predicted),
+}

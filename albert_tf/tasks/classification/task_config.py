@@ -1,0 +1,107 @@
+"""Reads a classification or regression task from a JSON file (--task_config):
+
+    {"name": "reviews",
+     "files": {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
+     "columns": {"text_a": "review", "label": "verdict"},
+     "labels": ["bad", "good"],
+     "metrics": ["eval_accuracy", "f1"]}
+
+"files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON lines. "columns" maps text_a
+and label, and optionally text_b and guid, to a name in the header or the JSON object, or to a number from 0. For a
+regression, write "regression": true instead of "labels". "has_header": false means that the first line is a row.
+"test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
+by the first of "metrics".
+"""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any, Iterable, Mapping
+
+from albert_tf.data.tables import Column, as_text
+from albert_tf.tasks.classification.glue_tasks import Source, Task
+from albert_tf.utils.files import check_name, check_one_line
+from albert_tf.utils.json_files import read_json_object
+
+SPLITS = ("train", "dev", "test")
+CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
+REGRESSION_METRICS = ("pearson", "spearman", "MSE")
+
+_FIELDS = ("guid", "text_a", "text_b", "label")
+_STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
+_CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
+                    regression=_BOOL, metrics=_LIST)
+
+
+def load_task_config(path: str) -> Task:
+    """Reads a task from a JSON file (see the description of this module).
+
+    Raises:
+      ValueError: the file is missing or not JSON, or a key is unknown, is missing or has an invalid value.
+    """
+    config = read_json_object(path)
+    try:
+        return _from_config(config)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _from_config(config: dict[str, Any]) -> Task:
+    _check_keys("key", config, _CONFIG_KEYS, required=("name", "files", "columns"))
+    for key, value in config.items():
+        kind, called = _CONFIG_KEYS[key]
+        if not isinstance(value, kind):
+            raise ValueError(f"{key} must be {called}. Received: {reprlib.repr(value)}")
+    check_name(config["name"], "name")
+    files, columns = config["files"], config["columns"]
+    test_columns = config.get("test_columns", columns)
+    _check_keys("split in files", files, SPLITS)
+    _check_keys("field in columns", columns, _FIELDS, required=("text_a", "label"))
+    _check_keys("field in test_columns", test_columns, _FIELDS, required=("text_a",))
+    for name in files.values():
+        if not isinstance(name, str):
+            raise ValueError(f"files must be names. Received: {reprlib.repr(name)}")
+    for column in (*columns.values(), *test_columns.values()):
+        if type(column) not in (int, str):
+            raise ValueError(f"a column is a name, or a number from 0. Received: {reprlib.repr(column)}")
+    labels, metrics = _labels_and_metrics(config)
+    has_header = config.get("has_header", True)
+    return Task(
+        name=config["name"],
+        sources={split: Source(name, columns if split != "test" else _without_label(test_columns), has_header)
+                 for split, name in files.items()},
+        labels=labels,
+        metrics=metrics,
+    )
+
+
+def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    is_regression, labels = config.get("regression", False), config.get("labels", [])
+    if is_regression == ("labels" in config):
+        raise ValueError('give "labels", or "regression": true, and not both')
+    if not is_regression and not len(set(map(as_text, labels))) == len(labels) > 1:
+        raise ValueError(f"labels must be a list of at least two different labels. Received: {reprlib.repr(labels)}")
+    allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
+    metrics = config.get("metrics", allowed[:1])
+    if not metrics or not all(metric in allowed for metric in metrics):
+        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
+    if metrics[0] == "MSE":
+        raise ValueError("MSE cannot be the first metric: the best checkpoint is the one with the highest first metric")
+    for label in labels:
+        check_one_line(as_text(label), "a label")
+    if "f1" in metrics and len(labels) != 2:
+        raise ValueError("f1 needs exactly two labels; the second one is the positive class")
+    return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)
+
+
+def _check_keys(what: str, values: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
+    for key in values:
+        if key not in allowed:
+            raise ValueError(f"unknown {what}: {key!r} (allowed: {', '.join(allowed)})")
+    for key in required:
+        if key not in values:
+            raise ValueError(f"missing {what}: {key!r}")
+
+
+def _without_label(columns: Mapping[str, Column]) -> dict[str, Column]:
+    return {field: column for field, column in columns.items() if field != "label"}

@@ -1,0 +1,153 @@
+"""Pseudo-log-likelihoods of sentences under a masked language model (Salazar et al., 2020).
+
+Each piece of a sentence is masked once; the score is the sum of the log-probabilities of the masked pieces.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.batches import list_of_strings
+from albert_tf.text.packing import SpecialTokens
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.word_boundaries import word_starts
+from albert_tf.utils.counts import count_of
+
+
+class MaskedCopies(NamedTuple):
+    """Masked copies of sentences of the same length. Each copy has one piece to predict.
+
+    Args:
+      rows: index of each copy's sentence, [copies].
+      ids: int32 [copies, seq].
+      positions: position of the piece to predict, int32 [copies].
+      targets: id of the piece to predict, int32 [copies].
+    """
+
+    rows: np.ndarray
+    ids: np.ndarray
+    positions: np.ndarray
+    targets: np.ndarray
+
+
+def score_sentences(
+    model: AlbertPretrainer, tokenizer: FullTokenizer, sentences: Sequence[str], within_word_l2r: bool = False,
+    tokens_per_batch: int = 8192, places: Sequence[str] | None = None, done: Callable[[int], None] | None = None
+) -> np.ndarray:
+    """The pseudo-log-likelihood of each sentence, in nats, float64 [sentences].
+
+    Sentences with the same pieces have exactly the same score. A sentence without pieces has the score 0.
+
+    Args:
+      model: the model with its masked-LM head.
+      tokenizer: the model's tokenizer.
+      sentences: raw texts.
+      within_word_l2r: whether to mask also the pieces to the right of the predicted one in the same word, so that the
+        pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are those of whole-word
+        masking (see word_starts).
+      tokens_per_batch: the largest number of tokens of a batch of masked copies; a batch has at least one copy.
+      places: the name of each sentence in error messages; None for "sentence 1", ...
+      done: callback with the number of sentences that were scored since its last call.
+
+    Raises:
+      ValueError: the model has no masked-LM head, sentences is not a list of strings, or a sentence has more tokens
+        than max_position_embeddings.
+
+    Example::
+
+      model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
+      tokenizer = albert_tf.FullTokenizer(spm_model_file="albert_base_v2/30k-clean.model")
+      good, bad = score_sentences(model, tokenizer, ["The cats annoy Tim.", "The cats annoys Tim."])
+    """
+    if not isinstance(model, AlbertPretrainer):
+        raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
+                         f"{type(model).__name__}")
+    return score_by(log_probabilities_function(model), model.config.max_position_embeddings, tokenizer, sentences,
+                    within_word_l2r, tokens_per_batch, places, done)
+
+
+def score_by(
+    log_probabilities: Callable, longest: int, tokenizer: FullTokenizer, sentences: Sequence[str],
+    within_word_l2r: bool, tokens_per_batch: int, places: Sequence[str] | None = None,
+    done: Callable[[int], None] | None = None
+) -> np.ndarray:
+    """The same as score_sentences, with a function that log_probabilities_function has made.
+
+    Args:
+      log_probabilities: the result of log_probabilities_function.
+      longest: the model's max_position_embeddings.
+      tokenizer, sentences, within_word_l2r, tokens_per_batch, places, done: see score_sentences.
+    """
+    rows = tokenizer.encode_batch(list_of_strings("sentences", sentences))
+    for number, row in enumerate(rows):
+        if len(row) + 2 > longest:
+            place = places[number] if places else f"sentence {number + 1}"
+            raise ValueError(f"{place}: {count_of(len(row), 'piece')}, [CLS] and [SEP] exceed the model's "
+                             f"{longest} positions")
+    first_of = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
+    unique = sorted(first_of.values())
+    starts_word = word_starts(tokenizer) if within_word_l2r else None
+    special_tokens = SpecialTokens(tokenizer)
+    framed = [special_tokens.around(rows[number]) for number in unique]
+    scores = np.zeros(len(rows))
+    for copies in masked_copies(framed, tokenizer.mask_id, starts_word, tokens_per_batch):
+        values = log_probabilities(*map(tf.constant, (copies.ids, copies.positions, copies.targets))).numpy()
+        np.add.at(scores, np.array(unique)[copies.rows], values)
+        if done:
+            done(int(np.count_nonzero(copies.positions == copies.ids.shape[1] - 2)))
+    if done:
+        done(len(rows) - sum(len(row) > 2 for row in framed))  # repeated sentences, and those without pieces
+    return scores[[first_of[row.tobytes()] for row in rows]]
+
+
+def masked_copies(
+    rows: Sequence[np.ndarray], mask_id: int, starts_word: np.ndarray | None, tokens_per_batch: int
+) -> Iterator[MaskedCopies]:
+    """One masked copy for each piece of each row, shortest rows first. The copies of a batch have the same length.
+
+    Args:
+      rows: [CLS] pieces [SEP], int32 [seq] each.
+      mask_id: id of [MASK].
+      starts_word: bool [vocab], whether the piece of each id starts a word. Then the pieces of the same word to the
+        right of the predicted one are masked too. None: only the predicted piece is masked.
+      tokens_per_batch: see score_sentences.
+    """
+    lengths = np.array([len(row) for row in rows])
+    for seq in np.unique(lengths[lengths > 2]):
+        numbers = np.flatnonzero(lengths == seq)
+        ids = np.stack([rows[number] for number in numbers])  # [rows of this length, seq]
+        words = np.broadcast_to(np.arange(seq), ids.shape) if starts_word is None else _words(ids, starts_word)
+        pieces, size = seq - 2, max(1, tokens_per_batch // seq)
+        for start in range(0, len(ids) * pieces, size):
+            copy = np.arange(start, min(start + size, len(ids) * pieces))
+            row, position = copy // pieces, 1 + copy % pieces
+            is_masked = (words[row] == words[row, position][:, None]) & (np.arange(seq) >= position[:, None])
+            masked = np.where(is_masked, np.int32(mask_id), ids[row])
+            yield MaskedCopies(numbers[row], masked, position.astype(np.int32), ids[row, position])
+
+
+def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
+    """The index of each token's word, [rows, seq]. [SEP] is a word of its own."""
+    starts = starts_word[ids]
+    starts[:, -1] = True
+    return np.cumsum(starts, axis=1)
+
+
+def log_probabilities_function(model: AlbertPretrainer) -> Callable:
+    """A tf.function from ids [copies, seq], positions and targets [copies] to log-probabilities, float32 [copies]."""
+
+    def of(*shape):
+        return tf.TensorSpec(shape, tf.int32)
+
+    @tf.function(autograph=False, input_signature=[of(None, None), of(None), of(None)])
+    def log_probabilities(ids, positions, targets):
+        outputs = model(dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=tf.zeros_like(ids),
+                             masked_lm_positions=positions[:, None]))
+        logits = outputs["mlm_logits"][:, 0]  # [copies, V]
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
+
+    return log_probabilities

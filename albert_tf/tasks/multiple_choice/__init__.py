@@ -1,0 +1,1 @@
+"""Multiple choice: RACE, and data of one's own."""

@@ -1,0 +1,76 @@
+"""Converts multiple-choice questions to features: for each choice a row of passage and question with that choice."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Iterable, Iterator
+
+from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
+from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.chunks import chunks
+
+# The number of examples that are tokenized in one call.
+_CHUNK = 500
+
+
+def convert_examples_to_features(
+    examples: Iterable[MultipleChoiceExample], tokenizer: FullTokenizer, max_seq_length: int, max_qa_length: int,
+    num_choices: int | None = None,
+) -> Iterator[dict]:
+    """The features of each example, in order (release: race_utils.convert_single_example).
+
+    Args:
+      examples: the questions.
+      tokenizer: the model's tokenizer; texts are lower-cased if its do_lower_case is set.
+      max_seq_length: tokens of each row. The passage is truncated to the tokens that are left for it.
+      max_qa_length: the largest number of tokens of question and option together; only the last ones are kept.
+      num_choices: rows per example. Rows of choices that an example does not have are padding only. None: as many rows
+        as the example has options.
+
+    Returns:
+      an iterator of dicts: input_ids, input_mask and segment_ids, each a list of max_seq_length per choice; label_id,
+      the index of the correct choice, or 0 if unknown; example_id; is_real_example, True.
+
+    Raises:
+      ValueError: max_seq_length is too small for any text, or max_qa_length is not positive.
+    """
+    if max_qa_length < 1:
+        raise ValueError(f"max_qa_length must be positive. Received: {max_qa_length}")
+    packer = _ChoicePacker(PairPacker(tokenizer, max_seq_length), max_seq_length - SPECIAL_TOKENS, max_qa_length)
+    return _features(iter(examples), tokenizer, packer, num_choices or 0)
+
+
+class _ChoicePacker:
+    def __init__(self, packer: PairPacker, max_pieces: int, max_qa_length: int):
+        self._packer, self._max_pieces, self._max_qa_length = packer, max_pieces, min(max_qa_length, max_pieces)
+
+    def rows(self, context_ids: list[int], endings: list[list[int]], num_choices: int) -> dict[str, list]:
+        rows = [self._row(context_ids, ending) for ending in endings]
+        rows += [self._packer.padding()] * (num_choices - len(rows))
+        return by_feature(rows)
+
+    def _row(self, context_ids: list[int], ending: list[int]) -> dict[str, list[int]]:
+        ending = ending[-self._max_qa_length:]
+        if not context_ids:
+            return self._packer.pack(ending)
+        return self._packer.pack(context_ids[: self._max_pieces - len(ending)], ending)
+
+
+def _features(
+    examples: Iterator[MultipleChoiceExample], tokenizer: FullTokenizer, packer: _ChoicePacker, num_choices: int
+) -> Iterator[dict]:
+    for chunk in chunks(examples, _CHUNK):
+        contexts = list(dict.fromkeys(example.context for example in chunk))
+        ids_of = dict(zip(contexts, tokenizer.encode_batch(contexts)))
+        endings = iter(tokenizer.encode_batch([ending for example in chunk for ending in _endings(example, tokenizer)]))
+        for example in chunk:
+            of_example = [ids.tolist() for ids in itertools.islice(endings, len(example.options))]
+            rows = packer.rows(ids_of[example.context].tolist(), of_example, num_choices)
+            yield dict(rows, label_id=example.label or 0, example_id=example.example_id, is_real_example=True)
+
+
+def _endings(example: MultipleChoiceExample, tokenizer: FullTokenizer) -> tuple[str, ...]:
+    """The endings as in the release: with a SentencePiece model, texts are normalised first, so "＿" counts as "_"."""
+    question, *options = map(tokenizer.preprocess, (example.question, *example.options))
+    return example._replace(question=question, options=tuple(options)).endings

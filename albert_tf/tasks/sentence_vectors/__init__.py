@@ -1,0 +1,1 @@
+"""Vectors of sentences: training, files, search."""

@@ -1,0 +1,35 @@
+"""Exports a sentence encoder as a SavedModel that converts raw texts to vectors."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.text.graph.packing import pack_texts
+from albert_tf.text.graph.tokenization import GraphTokenizer
+from albert_tf.text.tokenization import FullTokenizer
+
+
+def export_sentence_encoder(
+    export_dir: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, max_seq_length: int
+) -> None:
+    """Writes a SavedModel that converts texts to vectors (see export_model for the signatures).
+
+    The input as raw text is `text`, string [batch]. The output is sentence_embedding, float32 [batch, H], with the
+    model's pooling and normalization.
+
+    Args:
+      export_dir: folder of the SavedModel.
+      model: the encoder with its pooling.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a text; longer texts are truncated.
+
+    Raises:
+      ValueError: there is something at export_dir that is not an earlier export.
+    """
+    def pack(graph_tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
+        return pack_texts(graph_tokenizer, max_seq_length, text)
+
+    export_model(export_dir, model, tokenizer, sequence_features(max_seq_length), model.head_outputs,
+                 dict(text=[None]), pack)

@@ -1,0 +1,78 @@
+"""Finds the nearest neighbours of queries among lines of text, which are read in blocks."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Callable, Iterable, NamedTuple, Sequence
+
+import numpy as np
+
+from albert_tf.modeling.pooling import LEAST_LENGTH
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
+from albert_tf.text.batches import list_of_strings
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.chunks import chunks
+
+
+class Neighbour(NamedTuple):
+    """A line near a query.
+
+    Args:
+      cosine: the cosine of the vectors of line and query.
+      line: number of the line, from 1.
+      text: the line itself.
+    """
+
+    cosine: float
+    line: int
+    text: str
+
+
+def nearest_lines(
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, queries: Sequence[str], lines: Iterable[str], top_k: int,
+    batch_size: int = 32, block_size: int = 4096,
+) -> list[list[Neighbour]]:
+    """The nearest lines of each query, the nearest first; of equal cosines, the earlier line first; [] without lines.
+
+    Args:
+      model: the encoder with its pooling.
+      tokenizer: the model's tokenizer.
+      queries: the texts to search for.
+      lines: the texts to search, which are iterated over once. Empty texts are skipped.
+      top_k: number of neighbours of a query.
+      batch_size: number of texts in a batch.
+      block_size: number of lines whose vectors are in memory at a time.
+
+    Raises:
+      ValueError: there are no queries, or `queries` is not a list of strings.
+    """
+    queries = list_of_strings("queries", queries)
+    if not queries:
+        raise ValueError("there are no queries")
+    unit_vectors = unit_vectors_function(model, tokenizer, batch_size)
+    query_vectors = unit_vectors(queries)  # [queries, H]
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    best: list[list[Neighbour]] = [[] for _ in queries]
+    for block in chunks(numbered, block_size):
+        line_vectors = unit_vectors([line for _, line in block])  # [lines, H]
+        for row, cosines in enumerate(query_vectors @ line_vectors.T):  # [lines]
+            candidates = np.argsort(-cosines, kind="stable")[:top_k]
+            neighbours = [Neighbour(float(cosines[i]), *block[i]) for i in candidates]
+            best[row] = heapq.nsmallest(top_k, [*best[row], *neighbours], key=lambda each: (-each.cosine, each.line))
+    return best
+
+
+def unit_vectors_function(
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
+) -> Callable[[Sequence[str]], np.ndarray]:
+    """Returns a function from texts to their vectors of length 1, float32 [texts, H]. The model is traced once."""
+    function = vectors_function(model)
+
+    def unit_vectors(texts: Sequence[str]) -> np.ndarray:
+        vectors = np.zeros([len(texts), model.config.hidden_size], np.float32)
+        for each in embed_by(function, token_ids(tokenizer, texts, model.row_length), batch_size):
+            vectors[each.text] = each.pooled / max(np.linalg.norm(each.pooled), LEAST_LENGTH)
+        return vectors
+
+    return unit_vectors

@@ -1,0 +1,122 @@
+"""Pairs of texts, packed as two rows: the examples for training and evaluating sentence vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Iterator, NamedTuple, Sequence
+
+import tensorflow as tf
+
+from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
+from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue_tasks import Task
+from albert_tf.text.lines import read_lines
+from albert_tf.text.packing import PairPacker, by_feature
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.chunks import chunks
+
+# The number of pairs that are tokenized in one call.
+_CHUNK = 1000
+
+
+class TextPair(NamedTuple):
+    """Two texts and the cosine that their vectors should have."""
+
+    first: str
+    second: str
+    cosine: float = 1.0
+
+
+def read_pairs(path: str) -> list[TextPair]:
+    """The pairs of texts that belong together, one in each row of a file.
+
+    The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines.
+
+    Raises:
+      ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
+    """
+    is_json = os.path.splitext(path)[1].lower() in JSON_LINES
+    columns = dict(text_a="text_a", text_b="text_b") if is_json else dict(text_a=0, text_b=1)
+    pairs = []
+    for row in read_rows(path, columns, has_header=False):
+        if isinstance(row, ShortRow):
+            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
+        if not (row.fields["text_a"].strip() and row.fields["text_b"].strip()):
+            raise ValueError(f"{path} line {row.line}: a text is empty")
+        pairs.append(TextPair(row.fields["text_a"], row.fields["text_b"]))
+    if not pairs:
+        raise ValueError(f"{path} has no pairs")
+    return pairs
+
+
+def read_twice(path: str) -> list[TextPair]:
+    """Each line of a text file as a pair with itself. Empty lines are skipped.
+
+    Raises:
+      ValueError: the file is missing or has no text.
+    """
+    pairs = [TextPair(line, line) for line in read_lines(path) if line.strip()]
+    if not pairs:
+        raise ValueError(f"{path} has no lines")
+    return pairs
+
+
+def read_scored_pairs(task: Task, data_dir: str, split: str, best_score: float) -> list[TextPair]:
+    """The pairs of a regression such as STS-B; their cosines are the scores divided by the best score.
+
+    Args:
+      task: a regression of two texts.
+      data_dir, split: see read_examples.
+      best_score: the score of two texts with the same meaning.
+
+    Raises:
+      ValueError: see read_examples; the task is not a regression of two texts; or a score is above the best score.
+    """
+    examples = read_examples(task, data_dir, split)
+    if not task.is_regression or examples[0].text_b is None:
+        raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
+    scores = [float(example.label or 0) for example in examples]
+    if max(scores) > best_score:
+        raise ValueError(f"{task.name}: --best_score is {best_score:g}, but an example has the score {max(scores):g}: "
+                         "set --best_score to the score of two texts with the same meaning")
+    return [TextPair(example.text_a, example.text_b or "", score / best_score)
+            for example, score in zip(examples, scores)]
+
+
+@dataclasses.dataclass(frozen=True)
+class PairTables:
+    """Makes the feature tables of pairs.
+
+    Args:
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a text; longer texts are truncated.
+      cached_dir: directory of the cached records.
+    """
+
+    tokenizer: FullTokenizer
+    max_seq_length: int
+    cached_dir: str
+
+    def table(self, pairs: Sequence[TextPair], split: str) -> FeatureTable:
+        """The features of pairs: ids and masks [2, tokens], and the cosine as label_ids.
+
+        Args:
+          pairs: the pairs of a split.
+          split: "train", "dev" or "test", part of the name of the cached file.
+        """
+        made_from = dict(pairs=digest(repr(list(map(tuple, pairs))).encode("utf-8", "surrogatepass")),
+                         **tokenizer_key(self.tokenizer))
+        schema = FeatureSchema(self.max_seq_length, dict(label_ids=tf.float32), num_choices=2)
+        records = cache_path(self.cached_dir, f"pairs_{split}", made_from, schema)
+        return cached_table(records, made_from, schema, lambda: self._features(pairs))
+
+    def _features(self, pairs: Sequence[TextPair]) -> Iterator[dict]:
+        packer = PairPacker(self.tokenizer, self.max_seq_length, pad=False)
+        for chunk in chunks(pairs, _CHUNK):
+            ids = self.tokenizer.encode_batch([text for pair in chunk for text in pair[:2]])
+            for number, pair in enumerate(chunk):
+                rows = [packer.pack(each.tolist()) for each in ids[2 * number : 2 * number + 2]]
+                yield dict(by_feature(rows), label_ids=pair.cosine)

@@ -1,0 +1,253 @@
+"""Reads SQuAD files (release: squad_utils.read_squad_examples).
+
+A file is checked as it is read. An error has the path of the wrong value, such as "data[3].paragraphs[0].qas[2]".
+Problems that need not stop the run are counted in ReadingNotes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Iterator, NamedTuple, Sequence
+
+from absl import logging
+
+from albert_tf.tasks.squad.json_stream import stream_array
+from albert_tf.utils.json_files import check_characters
+
+VERSIONS = ("1.1", "2.0")
+MISPLACED_ANSWERS = ("find", "leave_out")
+_MOST_WARNINGS = 5  # of each kind
+
+
+@dataclasses.dataclass
+class SquadExample:
+    """A question about a paragraph.
+
+    Args:
+      qas_id: id of the question.
+      question_text, paragraph_text: the texts as in the file.
+      orig_answer_text: in training, the answer, or "" if there is none.
+      start_position: in training, the offset of the answer in the paragraph, or -1 if there is none.
+      end_position: None, as in the release.
+      is_impossible: in training, whether there is no answer.
+    """
+
+    qas_id: str
+    question_text: str
+    paragraph_text: str
+    orig_answer_text: str | None = None
+    start_position: int | None = None
+    end_position: int | None = None
+    is_impossible: bool = False
+
+    @property
+    def answer(self) -> tuple[str, int]:
+        """The answer's text and its offset in the paragraph.
+
+        Raises:
+          ValueError: the example was read for prediction, without an answer.
+        """
+        if self.orig_answer_text is None or self.start_position is None:
+            raise ValueError(f"question {self.qas_id} has no answer: read the examples with is_training=True")
+        return self.orig_answer_text, self.start_position
+
+
+@dataclasses.dataclass
+class ReadingNotes:
+    """Counts of questions with problems. The first few of each kind are also logged."""
+
+    questions: int = 0
+    found_nearby: int = 0
+    left_out: int = 0
+    empty: int = 0
+
+    def note(self, kind: str, message: str) -> None:
+        """Counts a question of a kind (a field's name), and logs the message of the first few."""
+        count = getattr(self, kind) + 1
+        setattr(self, kind, count)
+        if count <= _MOST_WARNINGS:
+            logging.warning("%s", message)
+
+    def __str__(self):
+        parts = [f"{self.questions:,} questions"]
+        parts += [f"{self.found_nearby:,} answers found near their answer_start"] if self.found_nearby else []
+        parts += [f"{self.left_out:,} left out: their answer is not at answer_start"] if self.left_out else []
+        parts += [f"{self.empty:,} with an empty context or question"] if self.empty else []
+        return "; ".join(parts)
+
+
+def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: str = "find") -> list[SquadExample]:
+    """The questions of a file, in order.
+
+    Args:
+      input_file: path of a SQuAD 1.1 or 2.0 JSON file.
+      is_training: whether to read answers. Of several answers, the first one is used.
+      misplaced_answers: what to do in training if the text at answer_start is not the answer. "find" uses the nearest
+        occurrence of the answer, "leave_out" leaves the question out. A question whose answer does not occur in the
+        paragraph is always left out.
+
+    Raises:
+      ValueError: the file is not a SQuAD file, two questions have the same id, or there are no questions; the message
+        names the file and the wrong value.
+    """
+    notes = ReadingNotes()
+    paragraphs = read_paragraphs(input_file, is_training, misplaced_answers, notes)
+    examples = [example for paragraph in paragraphs for example in paragraph]
+    logging.info("%s: %s", input_file, notes)
+    return examples
+
+
+def read_paragraphs(
+    input_file: str, is_training: bool, misplaced_answers: str = "find", notes: ReadingNotes | None = None
+) -> Iterator[list[SquadExample]]:
+    """The questions of each paragraph that has any. Only one article is in memory at a time.
+
+    Args:
+      input_file, is_training, misplaced_answers: see read_squad_examples.
+      notes: the counts of this file are added to it.
+
+    Raises:
+      ValueError: see read_squad_examples. It is raised when the wrong value is read.
+    """
+    if misplaced_answers not in MISPLACED_ANSWERS:
+        raise ValueError(f"misplaced_answers must be one of {', '.join(MISPLACED_ANSWERS)}. "
+                         f"Received: {misplaced_answers}")
+    notes, ids = ReadingNotes() if notes is None else notes, set()
+    for place, paragraph in _raw_paragraphs(input_file):
+        context, examples = _field(paragraph, "context", str, place), []
+        for i, question in enumerate(_field(paragraph, "qas", list, place)):
+            example = _example(question, context, f"{place}.qas[{i}]", is_training)
+            if example.qas_id in ids:
+                raise ValueError(f"{place}.qas[{i}]: another question has the same id, {example.qas_id!r}")
+            ids.add(example.qas_id)
+            notes.questions += 1
+            if not context.strip() or not example.question_text.strip():
+                notes.note("empty", f"question {example.qas_id}: the context or the question is empty")
+            if not is_training or _has_place(example, misplaced_answers, notes):
+                examples.append(example)
+        if examples:
+            yield examples
+    _check_not_empty(input_file, articles=1, questions=len(ids))
+
+
+class Survey(NamedTuple):
+    """A summary of a file.
+
+    Args:
+      version: "1.1" or "2.0", from the file; if the file has no version, "2.0" if any question has is_impossible.
+      questions: number of questions.
+      has_answers: whether any question has an answer, so that predictions can be scored.
+      dataset: if survey was called with with_answers, a "data" list for tasks/squad_metrics.py. It has only what scores
+        depend on: the ids of the questions and the texts of their answers.
+    """
+
+    version: str
+    questions: int
+    has_answers: bool
+    dataset: Sequence[dict] = ()
+
+
+def survey(input_file: str, with_answers: bool = False) -> Survey:
+    """Summarizes a file.
+
+    Args:
+      input_file: path of the JSON file.
+      with_answers: whether to return the ids and answers that scores depend on.
+
+    Raises:
+      ValueError: the file is not a SQuAD file or has no questions, or an answer has no text.
+    """
+    said, article, questions, has_is_impossible, has_answers, scored = None, 0, 0, False, False, []
+    for key, value in stream_array(input_file, "data"):
+        if key == "version":
+            said = str(value).lstrip("v")
+        elif key == "data":
+            for place, paragraph in _paragraphs_of(value, f"{input_file}: data[{article}]"):
+                for i, question in enumerate(_field(paragraph, "qas", list, place)):
+                    questions += 1
+                    fields = question if isinstance(question, dict) else {}  # read_paragraphs reports the error
+                    texts = _answer_texts(fields, f"{place}.qas[{i}]")
+                    has_is_impossible |= "is_impossible" in fields
+                    has_answers |= bool(texts)
+                    if with_answers:
+                        answers = [dict(text=text) for text in dict.fromkeys(texts)]
+                        scored.append(dict(id=fields.get("id"), answers=answers))
+            article += 1
+    _check_not_empty(input_file, article, questions)
+    version = said if said in VERSIONS else "2.0" if has_is_impossible else "1.1"
+    dataset = (dict(paragraphs=[dict(qas=scored)]),) if with_answers else ()
+    return Survey(version, questions, has_answers, dataset)
+
+
+def _raw_paragraphs(input_file: str) -> Iterator[tuple[str, dict]]:
+    """The paragraphs, each with its path in the file (for error messages)."""
+    article = 0
+    for key, value in stream_array(input_file, "data"):
+        if key == "data":
+            yield from _paragraphs_of(value, f"{input_file}: data[{article}]")
+            article += 1
+    _check_not_empty(input_file, article)
+
+
+def _check_not_empty(input_file: str, articles: int, questions: int | None = None) -> None:
+    if not articles:
+        raise ValueError(f"{input_file} is not a SQuAD file: it has no articles in \"data\"")
+    if questions == 0:
+        raise ValueError(f"{input_file} has no questions")
+
+
+def _paragraphs_of(article: Any, place: str) -> Iterator[tuple[str, dict]]:
+    for i, paragraph in enumerate(_field(article, "paragraphs", list, place)):
+        yield f"{place}.paragraphs[{i}]", paragraph
+
+
+def _answer_texts(question: dict, place: str) -> list[str]:
+    """The texts of a question's answers. Malformed answers raise here, before training, and not when it is over."""
+    if question.get("answers") is None:
+        return []
+    return [_field(answer, "text", str, f"{place}.answers[{i}]")
+            for i, answer in enumerate(_field(question, "answers", list, place))]
+
+
+def _example(question: Any, context: str, place: str, is_training: bool) -> SquadExample:
+    qas_id, text = _field(question, "id", str, place), _field(question, "question", str, place)
+    example = SquadExample(qas_id, text, context)
+    if not is_training:
+        return example
+    if "is_impossible" in question and _field(question, "is_impossible", bool, place):
+        return dataclasses.replace(example, orig_answer_text="", start_position=-1, is_impossible=True)
+    answers = _field(question, "answers", list, place)
+    if not answers:
+        raise ValueError(f"{place}: no answer to train on; a question without an answer needs \"is_impossible\": true")
+    answer, start = (_field(answers[0], name, kind, f"{place}.answers[0]")
+                     for name, kind in (("text", str), ("answer_start", int)))
+    return dataclasses.replace(example, orig_answer_text=answer, start_position=start)
+
+
+def _has_place(example: SquadExample, misplaced_answers: str, notes: ReadingNotes) -> bool:
+    """Whether the question can be used. A misplaced answer is moved to its nearest occurrence ("find")."""
+    (answer, start), context = example.answer, example.paragraph_text
+    if example.is_impossible:
+        return True
+    if answer and start >= 0 and context.startswith(answer, start):
+        return True
+    problem = f"question {example.qas_id}: {answer!r} is not at answer_start {start}"
+    start = max(0, min(start, len(context)))
+    before, after = context.rfind(answer, 0, start + len(answer)), context.find(answer, start)
+    places = [place for place in (before, after) if place >= 0]
+    if misplaced_answers == "leave_out" or not places or not answer:
+        notes.note("left_out", f"{problem}: left out")
+        return False
+    example.start_position = min(places, key=lambda place: abs(place - start))
+    notes.note("found_nearby", f"{problem}: found at {example.start_position}")
+    return True
+
+
+def _field(value: Any, name: str, kind: type, place: str) -> Any:
+    field = value.get(name) if isinstance(value, dict) else None
+    if type(field) is not kind:  # not isinstance: true is not a whole number
+        names = {str: "a string", list: "a list", int: "a whole number", bool: "true or false"}
+        raise ValueError(f"{place}: {name!r} must be {names[kind]}. Received: {str(field)[:40]!r}")
+    if isinstance(field, str):
+        check_characters(field, f"{place}: {name!r}")
+    return field

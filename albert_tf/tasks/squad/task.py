@@ -1,0 +1,78 @@
+"""SQuAD: the losses of both heads, and the candidates for answers (release: squad_utils.py)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.training.task import Batch, MeanLossTask, Tensors
+
+
+class SpanTask(MeanLossTask):
+    """SQuAD 1.1. Batches have start_positions and end_positions, int32 [batch], in training.
+
+    Args:
+      model: the model to train.
+      n_best_size: the number of starts, and of ends, that are candidates in each feature.
+    """
+
+    def __init__(self, model: AlbertSpan, n_best_size: int = 20):
+        super().__init__(model)
+        self._n_best_size = n_best_size
+
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the loss: the mean of the cross entropies of start and end."""
+        start, end = (tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[positions], outputs[logits]))
+                      / normalizers["examples"]
+                      for positions, logits in (("start_positions", "start_logits"), ("end_positions", "end_logits")))
+        return (start + end) / 2.0, dict(start_loss=start, end_loss=end)
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """The best starts and the best ends, independently, best first: [batch, n_best_size]. On a tie, the first wins.
+
+        As in the release, the log_probs are logits here.
+        """
+        candidates = {}
+        for name in ("start", "end"):
+            logits = outputs[f"{name}_logits"]
+            seq = logits.shape[1]  # None in a graph for any length
+            count = min(self._n_best_size, seq) if seq else tf.minimum(self._n_best_size, tf.shape(logits)[1])
+            values, index = tf.math.top_k(logits, count)
+            candidates.update({f"{name}_top_log_probs": values, f"{name}_top_index": index})
+        return candidates
+
+
+class ConditionalSpanTask(MeanLossTask):
+    """SQuAD 2.0.
+
+    Batches have p_mask, int32 [batch, seq], and in training start_positions, end_positions and is_impossible, int32
+    [batch].
+
+    Args:
+      model: the model to train.
+    """
+
+    def __init__(self, model: AlbertConditionalSpan):
+        super().__init__(model)
+
+    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the loss.
+
+        The loss is the mean of the cross entropies of start and end, plus half the sigmoid cross entropy of
+        answerability.
+        """
+        start, end = (-tf.reduce_sum(tf.gather(outputs[log_probs], batch[positions], batch_dims=1))
+                      / normalizers["examples"]
+                      for positions, log_probs in (("start_positions", "start_log_probs"),
+                                                   ("end_positions", "end_log_probs")))
+        is_impossible = tf.cast(batch["is_impossible"], tf.float32)
+        answerability = tf.nn.sigmoid_cross_entropy_with_logits(is_impossible, outputs["cls_logits"])  # [batch]
+        regression = tf.reduce_sum(answerability) / normalizers["examples"]
+        parts = dict(start_loss=start, end_loss=end, regression_loss=regression)
+        return (start + end) / 2.0 + 0.5 * regression, parts
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """The beam (starts, best first, and the ends of each), and the logit that there is no answer."""
+        names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
+        return {name: outputs[name] for name in names}

@@ -1,0 +1,193 @@
+"""Reads and writes files of tagged words: one word and its tag per line, and a blank line between sentences.
+
+    Redondo   B-location
+    Beach     I-location
+
+Columns are separated by tabs, or by spaces in a line without tabs. CoNLL-2003 has more columns, and a line that begins
+with -DOCSTART- starts a document. In a .conllu file, comments (#), multiword tokens (1-2) and empty nodes (1.1) are
+skipped, and the tag is the universal part of speech (UPOS) unless other columns are chosen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Iterator, NamedTuple, Sequence
+
+from albert_tf.data.tables import existing_lines
+from albert_tf.text.lines import uncompressed_name
+from albert_tf.utils.files import write_text
+
+_DOCUMENT_START = "-DOCSTART-"
+_UNSPECIFIED = "_"  # of CoNLL-U
+
+
+class Columns(NamedTuple):
+    """The column indices of word and tag, from 0; negative indices count from the end of the line."""
+
+    word: int = 0
+    tag: int = -1
+
+
+FIRST_AND_LAST, FORM_AND_UPOS = Columns(), Columns(1, 3)
+
+
+class Sentence(NamedTuple):
+    """A sentence of a file.
+
+    Args:
+      words: the words as in the file.
+      tags: one tag per word; None if the file has no tags.
+      lines: the number of each word's line, from 1.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    lines: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedText:
+    """The content of a file of tagged words.
+
+    Args:
+      path: path of the file.
+      columns: the columns of word and tag.
+      lines: all lines of the file.
+      sentences: the sentences in order, at least one.
+    """
+
+    path: str
+    columns: Columns
+    lines: tuple[str, ...]
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether the words have tags. Either all words of a file have one, or none."""
+        return self.sentences[0].tags is not None
+
+    @property
+    def num_words(self) -> int:
+        """The number of words in all sentences."""
+        return sum(len(sentence.words) for sentence in self.sentences)
+
+    @property
+    def tags(self) -> list[tuple[str, ...]]:
+        """The tags of each sentence; an empty list if the file has no tags."""
+        return [sentence.tags for sentence in self.sentences if sentence.tags is not None]
+
+    def check_has_tags(self) -> None:
+        """Raises ValueError if the file has no tags."""
+        if not self.has_tags:
+            raise ValueError(f"{self.path} has no tags: each line must have a word and its tag")
+
+    def write_with_tags(self, path: str, tags: Sequence[Sequence[str]]) -> None:
+        """Writes a copy of the file with other tags, or with tags added if it has none.
+
+        Args:
+          path: path of the copy.
+          tags: the tags of each sentence.
+        """
+        lines = list(self.lines)
+        for sentence, of_sentence in zip(self.sentences, tags):
+            for line, tag in zip(sentence.lines, of_sentence):
+                lines[line - 1] = _with_tag(lines[line - 1], tag, self.columns)
+        write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_tagged_text(path: str, columns: Columns | None = None) -> TaggedText:
+    """Reads a file of tagged words.
+
+    Args:
+      path: the file, which may be compressed (.gz, .bz2).
+      columns: the columns of word and tag. A line with a single column is a word without a tag. Default: form and UPOS
+        in a .conllu file, or the first and the last column in other files. A .conllu file in which all tags are "_" has
+        no tags.
+
+    Raises:
+      ValueError: the file is missing or has no words, a line has too few columns, or some words have tags and others
+        do not; file and line are named.
+    """
+    lines = tuple(existing_lines(path))
+    is_conllu = uncompressed_name(path).endswith(".conllu")
+    columns = columns or (FORM_AND_UPOS if is_conllu else FIRST_AND_LAST)
+    words = (_word(path, number, line, columns, is_conllu) for number, line in enumerate(lines, start=1))
+    groups = itertools.groupby(words, key=lambda word: word is _BOUNDARY)
+    sentences = [_sentence(path, [word for word in group if isinstance(word, _Word)])
+                 for is_boundary, group in groups if not is_boundary]
+    sentences = [sentence for sentence in sentences if sentence.words]
+    if not sentences:
+        raise ValueError(f"{path} has no words")
+    if is_conllu and {tag for sentence in sentences for tag in sentence.tags or ()} == {_UNSPECIFIED}:
+        sentences = [sentence._replace(tags=None) for sentence in sentences]
+    other = next((each for each in sentences if (each.tags is None) != (sentences[0].tags is None)), None)
+    if other is not None:
+        raise ValueError(_mixed(path, other.lines[0], other.tags is not None, sentences[0].lines[0]))
+    return TaggedText(path, columns, lines, tuple(sentences))
+
+
+class _Word(NamedTuple):
+    line: int
+    word: str
+    tag: str | None
+
+
+_BOUNDARY, _NO_WORD = object(), object()
+
+
+def _word(path: str, number: int, line: str, columns: Columns, is_conllu: bool) -> object:
+    """The _Word of a line, or _BOUNDARY or _NO_WORD for a line without one."""
+    fields = _fields(line)
+    if not line.strip() or fields[0] == _DOCUMENT_START:
+        return _BOUNDARY
+    if is_conllu and not fields[0].isdigit():
+        return _NO_WORD
+    if len(fields) == 1:
+        return _Word(number, fields[0], None)
+    needed = max(place + 1 if place >= 0 else -place for place in columns)
+    if len(fields) < needed:
+        raise ValueError(f"{path} line {number}: expected at least {needed} columns, got {len(fields)}")
+    word, tag = (fields[place].strip(" ") for place in columns)
+    if not word or not tag:
+        raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")
+    return _Word(number, word, tag)
+
+
+def _sentence(path: str, words: list[_Word]) -> Sentence:
+    tags = tuple(word.tag for word in words if word.tag is not None)
+    if tags and len(tags) < len(words):
+        other = next(word for word in words if (word.tag is None) != (words[0].tag is None))
+        raise ValueError(_mixed(path, other.line, other.tag is not None, words[0].line))
+    return Sentence(tuple(word.word for word in words), tags or None, tuple(word.line for word in words))
+
+
+def _mixed(path: str, line: int, has_tag: bool, other_line: int) -> str:
+    return (f"{path} line {line}: this word has {'a' if has_tag else 'no'} tag, but the word of line {other_line} has "
+            f"{'none' if has_tag else 'one'}")
+
+
+def _fields(line: str) -> list[str]:
+    """The columns of a line. A no-break space and other white space than tabs and spaces are part of a word."""
+    return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
+
+
+def _with_tag(line: str, tag: str, columns: Columns) -> str:
+    fields, separator = _fields(line), "\t" if "\t" in line else " "
+    if len(fields) == 1:
+        return f"{fields[0]}\t{tag}"
+    fields[columns.tag] = tag
+    return separator.join(fields)
+
+
+def label_names(texts: Sequence[TaggedText]) -> tuple[str, ...]:
+    """The distinct tags of all files, sorted."""
+    return tuple(sorted({tag for text in texts for tags in text.tags for tag in tags}))
+
+
+def share_of_words_with_capitals(text: TaggedText) -> float:
+    """The share of words that lower-casing changes."""
+    def words() -> Iterator[str]:
+        return (word for sentence in text.sentences for word in sentence.words)
+
+    return sum(word != word.lower() for word in words()) / text.num_words

@@ -1,0 +1,1 @@
+"""The same as albert_tf.text, as TensorFlow operations."""

@@ -1,0 +1,78 @@
+"""GraphTokenizer: FullTokenizer.encode as tensorflow-text ops, for SavedModels that take text."""
+
+from __future__ import annotations
+
+import functools
+
+import tensorflow as tf
+
+from albert_tf.text.graph.normalization import GraphNormalization
+from albert_tf.text.graph.sentencepieces import GraphSentencePieces
+from albert_tf.text.graph.wordpiece import GraphWordPieces
+from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.wordpiece import basic_tokens
+
+
+class GraphTokenizer(tf.Module):
+    """Converts raw text to ids in a graph. The ids are those of FullTokenizer.encode.
+
+    In a text that is not valid UTF-8, each invalid byte sequence is read as U+FFFD. An empty text has no pieces. The
+    ops have no XLA kernels, so they do not work in an XLA-compiled function.
+
+    One result can differ: in a text of over 16,000 bytes, if two segmentations of a word have scores that differ by a
+    rounding error only, this class may choose the other one. (FullTokenizer compares scores in float32 with
+    sentencepiece 0.2.2 and later, as the release did.)
+
+    Args:
+      tokenizer: the tokenizer whose results are reproduced.
+
+    Example::
+
+      tokenizer = GraphTokenizer(FullTokenizer(spm_model_file="30k-clean.model"))
+      ids, starts, ends = tokenizer.tokenize_with_offsets(["Hello, World"])
+    """
+
+    def __init__(self, tokenizer: FullTokenizer):
+        super().__init__()
+        self.cls_id, self.sep_id, self.mask_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
+        self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
+        self._is_sentencepiece = tokenizer.sp_model is not None
+        self._normalization = _normalization(self._is_sentencepiece, tokenizer.do_lower_case, tokenizer.keep_accents)
+        self._model = (GraphSentencePieces(tokenizer.sp_model) if self._is_sentencepiece
+                       else GraphWordPieces(tokenizer.vocab))
+
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
+        """FullTokenizer.preprocess for texts, string [texts].
+
+        Runs of spaces are kept; the SentencePiece model treats them as one space.
+        """
+        return tf.strings.strip(self._normalization(texts).texts) if self._is_sentencepiece else texts
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Texts, string [texts], to ids, int32 [texts, (pieces)]."""
+        return self.tokenize_with_offsets(texts)[0]
+
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Converts texts to ids, and to the byte span of each piece in its text.
+
+        Args:
+          texts: string [texts], UTF-8.
+
+        Returns:
+          ids, int32 [texts, (pieces)]; starts and ends, int64 of the same shape: the first byte of each piece and one
+          past its last, in the raw text before any normalisation. The space in front of a word is not included, so a
+          piece that is only a word-start mark has no bytes.
+        """
+        normalized = self._normalization(tf.convert_to_tensor(texts))
+        ids, begins, ends = self._model.pieces(normalized)
+        starts = tf.gather(normalized.starts, begins)
+        ends = tf.where(begins == ends, starts, tf.gather(normalized.ends, tf.maximum(ends - 1, 0)))
+        return ids, ids.with_values(starts), ids.with_values(ends)
+
+
+@functools.lru_cache(maxsize=None)
+def _normalization(has_sentencepiece_model: bool, lower: bool, keep_accents: bool) -> GraphNormalization:
+    if has_sentencepiece_model:
+        return GraphNormalization(lambda text: preprocess_text(text, lower=lower, keep_accents=keep_accents))
+    return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower, keep_accents)))

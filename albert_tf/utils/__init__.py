@@ -1,0 +1,1 @@
+"""What knows nothing of models: files, JSON, manifests, validation, progress."""

@@ -1,0 +1,264 @@
+"""Writes files so that none is ever half written under its final name, and reads files with errors that name them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import reprlib
+import stat
+from typing import Iterator
+
+from albert_tf.utils.lazy import tensorflow as tf
+from albert_tf.utils.paths import is_remote, local_place, make_directory, written_path
+from albert_tf.utils.temporary_files import temporary_file, temporary_folder
+
+# The name of a file in each folder that folder_written_whole has written.
+_MARK = ".written_by_albert_tf"
+# Each attempt fails only if another process has put its folder there within a few microseconds.
+_RENAMING_ATTEMPTS = 100
+
+
+@contextlib.contextmanager
+def written_whole(path: str) -> Iterator[str]:
+    """Yields a temporary path next to `path`, and renames it to `path` when the block ends without an error.
+
+    There is an empty file at the temporary path. On an error it is removed, and a file at `path` is not changed. Paths
+    can be local ones or those that tf.io.gfile supports (gs://). If `path` is a symbolic link, its target is replaced.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    path = written_path(path)
+    with temporary_file(path) as temporary:
+        yield temporary
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+@contextlib.contextmanager
+def folder_written_whole(path: str) -> Iterator[str]:
+    """Yields a temporary folder next to `path`, and renames it to `path` when the block ends without an error.
+
+    For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
+    If `path` is a symbolic link, its target is replaced.
+
+    Raises:
+      ValueError: there is a file at `path`, or a non-empty folder that this function did not write.
+      OSError: the folder cannot be written.
+    """
+    path = written_path(path.rstrip("/"))
+    check_export(path)
+    with temporary_folder(local_place(path), output=path) as temporary:
+        yield temporary
+        write_text(os.path.join(temporary, _MARK), "")
+        if is_remote(path):  # an object store has no folders that could be renamed
+            if tf.io.gfile.exists(path):
+                tf.io.gfile.rmtree(path)
+            _copy_folder(temporary, path)
+        else:
+            _share_permissions(temporary)
+            _replace_folder(path, temporary)
+
+
+def _share_permissions(folder: str) -> None:
+    """Gives all inner folders the permissions of the folder, since TensorFlow makes them for their owner alone."""
+    mode = os.stat(folder).st_mode
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            os.chmod(os.path.join(parent, name), stat.S_IMODE(mode))
+
+
+def _replace_folder(path: str, new: str) -> None:
+    """Renames `new` to `path`. An earlier export is removed only then, and on an error it is put back.
+
+    Other processes may export to the same path at the same time: the last one's folder stays.
+    """
+    for _ in range(_RENAMING_ATTEMPTS):
+        check_export(path)
+        with temporary_folder(path) as place:
+            earlier = os.path.join(place, "earlier")
+            with contextlib.suppress(FileNotFoundError):  # there is no earlier export, or another process took it
+                os.rename(path, earlier)
+            try:
+                os.rename(new, path)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    _put_back(earlier, path)
+                    raise
+            except BaseException:
+                _put_back(earlier, path)
+                raise
+    raise ValueError(f"other processes write to {path} all the time: choose another path")
+
+
+def _put_back(earlier: str, path: str) -> None:
+    if os.path.exists(earlier):
+        os.rename(earlier, path)
+
+
+def check_export(*paths: str | None) -> None:
+    """Checks that folder_written_whole may write folders. Scripts call it before they start their work.
+
+    Args:
+      *paths: paths of the folders; None is ignored.
+
+    Raises:
+      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export.
+    """
+    for path in filter(None, paths):
+        check_directory(os.path.dirname(path.rstrip("/")))
+        if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
+            continue
+        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
+            raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+
+
+def check_no_wildcard(directory: str) -> None:
+    """Raises ValueError if the name of a directory for checkpoints has * ? or [, which TensorFlow would interpret."""
+    if glob.has_magic(directory):
+        raise ValueError("the name of output_dir must not have * ? or [, since TensorFlow could not read checkpoints "
+                         f"from it. Received: {directory}")
+
+
+def check_name(name: str, what: str) -> None:
+    """Checks that a name can be part of a file's name.
+
+    Args:
+      name: the name.
+      what: description of the name for the error message: "the name of a task".
+
+    Raises:
+      ValueError: the name is empty or a path.
+    """
+    if name in ("", os.curdir, os.pardir) or any(mark in name for mark in "/\\\0"):
+        raise ValueError(f"{what} must be a plain file name, without a folder. Received: {name!r}")
+
+
+def check_one_line(text: str, what: str) -> None:
+    """Raises ValueError if a text has a line break, so that it cannot be a line of a file.
+
+    Args:
+      text: the text.
+      what: description of the text for the error message: "a label's name".
+    """
+    if "\n" in text or "\r" in text:
+        raise ValueError(f"{what} must not have a line break. Received: {reprlib.repr(text)}")
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes `text` to `path` as UTF-8. The file is never left half written."""
+    with written_whole(path) as temporary:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(text)
+
+
+def write_or_remove(path: str, text: str | None) -> None:
+    """Writes `text` to `path` as write_text does. If it is None, a file at `path` is removed."""
+    if text is not None:
+        write_text(path, text)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes `content` to `path`. The file is never left half written."""
+    with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(content)
+
+
+def expand_globs(patterns: str) -> list[str]:
+    """The files of a comma-separated list of paths and globs, in order and without repetitions.
+
+    Raises:
+      ValueError: a path does not exist or is a directory, or a glob matches no file; the message names it.
+    """
+    files: dict[str, None] = {}
+    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
+        if glob.has_magic(pattern) and not tf.io.gfile.exists(pattern):
+            matches = [path for path in sorted(tf.io.gfile.glob(pattern)) if not tf.io.gfile.isdir(path)]
+            if not matches:
+                raise ValueError(f"no file matches {pattern}")
+        else:
+            check_is_file(pattern)
+            matches = [pattern]
+        files.update(dict.fromkeys(matches))
+    if not files:
+        raise ValueError(f"expected at least one file. Received: {patterns!r}")
+    return list(files)
+
+
+def check_is_file(path: str, kind: str = "file") -> None:
+    """Raises ValueError if there is no file at the path.
+
+    Args:
+      path: a local path, or one that tf.io.gfile supports.
+      kind: kind of the file for the error message: "config file".
+    """
+    paths = tf.io.gfile if is_remote(path) else os.path
+    if not paths.exists(path):
+        raise ValueError(f"no such {kind}: {path}")
+    if paths.isdir(path):
+        raise ValueError(f"{path} is a directory, but must be a {kind}")
+
+
+def listed(paths: list[str]) -> str:
+    """A short list of paths for a message: "a.txt, b.txt, c.txt and 7 more"."""
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more
+
+
+def read_bytes(path: str, kind: str = "file") -> bytes:
+    """The content of a file. A local one is read without TensorFlow, so that a tokenizer needs no TensorFlow.
+
+    Args:
+      path, kind: see check_is_file.
+
+    Raises:
+      ValueError: there is no file at the path.
+    """
+    check_is_file(path, kind)
+    with tf.io.gfile.GFile(path, "rb") if is_remote(path) else open(path, "rb") as file:
+        return file.read()
+
+
+def check_directory(path: str) -> None:
+    """Raises ValueError if a directory cannot be made at a local path, since the path or a parent of it is a file."""
+    if is_remote(path):  # an object store has no directories
+        return
+    while path and not tf.io.gfile.exists(path):
+        path = os.path.dirname(path)
+    if path and not tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a file, but must be a directory")
+
+
+def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
+    """Decodes the bytes of a file, or of some of its lines.
+
+    Args:
+      content: the bytes.
+      path, first_line: the file, and the number of the first line, for the error message.
+
+    Raises:
+      ValueError: the bytes are not UTF-8; the message has file and line.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + content.count(b"\n", 0, error.start)
+        raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason})") from error
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Copies a local folder to a remote one.
+
+    _MARK is copied first, so that the incomplete folder of a killed run can be replaced. saved_model.pb is copied last,
+    since a folder without it is not a SavedModel.
+    """
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+    order = {_MARK: 0, "saved_model.pb": 2}
+    for path in sorted(paths, key=lambda path: order.get(os.path.basename(path), 1)):
+        copy = os.path.join(target, os.path.relpath(path, source))
+        make_directory(os.path.dirname(copy))
+        tf.io.gfile.copy(path, copy, overwrite=True)

@@ -1,0 +1,189 @@
+"""The registry of models with heads, for from_pretrained, conversion, Hugging Face and ONNX.
+
+To add a head, add a class to albert_tf/modeling and an entry here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+from albert_tf.export.onnx import heads as onnx_heads
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pooling import SentencePooling
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.tasks.multiple_choice.race import NUM_CHOICES
+from albert_tf.weights.source import Source
+
+# The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
+DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A kind of model of albert_tf.modeling: the encoder alone or with one head.
+
+    Args:
+      name: its name in from_pretrained and --model.
+      model: its class.
+      add_to_onnx: function that adds the model to an ONNX graph; see albert_tf/export/onnx/heads.py.
+      variables: prefixes of release names that only this model's checkpoints have, most specific first; empty if
+        another model has the same ones.
+      architectures: Hugging Face's classes of this model, without "Albert" or "Bert"; the first one is written. Empty
+        if Hugging Face has no such model.
+      layers: for each model type, the head's layers by the release's scope: Hugging Face's name of the layer, and the
+        release's names of its weight and bias.
+      has_pooler: whether Hugging Face's model has the pooler.
+      uses_pooler: whether the head's own outputs depend on the pooler.
+      pipeline_tag: Hugging Face's name of the head's task, for model cards.
+      task: the name of its task in messages.
+      arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
+        Every model also has config and max_seq_length.
+    """
+
+    name: str
+    model: type
+    add_to_onnx: Callable[..., dict[str, str]]
+    variables: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
+    has_pooler: bool = True
+    uses_pooler: bool = False
+    pipeline_tag: str = "feature-extraction"
+    task: str = "encoding"
+    arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
+
+
+def _num_labels(kernel: str) -> Callable[[Source], int]:
+    """The number of labels of the classifier whose kernel has a release name."""
+    def read(source: Source) -> int:
+        num_labels = source.num_labels(kernel)
+        if num_labels is None:
+            raise ValueError(f"{source.path} has no classifier: set num_labels")
+        return num_labels
+
+    return read
+
+
+def _same_for_both(scope: str, layer: str) -> dict:
+    return {model_type: {scope: (layer, OUTPUT)} for model_type in ("albert", "bert")}
+
+
+def _pooling(name: str) -> Callable[[Source], Any]:
+    """An argument of AlbertSentenceEncoder, as stored with the weights."""
+    return lambda source: getattr(source.settings.sentence_pooling or SentencePooling(), name)
+
+
+HEADS = (
+    Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
+    Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
+         ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
+         dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),
+                      "cls/predictions/transform/dense": ("predictions.dense", DENSE),
+                      "cls/predictions/transform/LayerNorm": ("predictions.LayerNorm", LAYER_NORM),
+                      "cls/seq_relationship": ("sop_classifier.classifier", OUTPUT)},
+              bert={"cls/predictions": ("cls.predictions", (None, "output_bias")),
+                    "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
+                    "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
+                    "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
+         uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
+    Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
+         _same_for_both("", "classifier"),
+         arguments=dict(num_labels=_num_labels("output_weights"),
+                        label_names=lambda source: source.settings.label_names,
+                        window_pooling=lambda source: source.settings.long_texts.pooling,
+                        max_windows=lambda source: source.settings.long_texts.max_windows,
+                        doc_stride=lambda source: source.settings.long_texts.doc_stride),
+         uses_pooler=True, pipeline_tag="text-classification", task="classification"),
+    Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
+         ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
+         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
+                        label_names=lambda source: source.settings.label_names,
+                        label_all_pieces=lambda source: source.settings.label_all_pieces),
+         pipeline_tag="token-classification", task="tagging"),
+    Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
+         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
+         task="SQuAD 1.1"),
+    Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",),
+         pipeline_tag="question-answering", task="SQuAD 2.0"),
+    Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
+         _same_for_both("", "classifier"),
+         arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
+         uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
+    Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
+         arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
+         pipeline_tag="sentence-similarity", task="sentence vectors"),
+)
+MODELS = {head.name: head.model for head in HEADS}
+_BY_NAME = {head.name: head for head in HEADS}
+
+
+def head_named(name: str) -> Head:
+    """The entry with the name `model` of from_pretrained.
+
+    Raises:
+      ValueError: there is no such entry; the message lists the names.
+    """
+    if name not in _BY_NAME:
+        raise ValueError(f"model must be one of {', '.join(_BY_NAME)}. Received: {name!r}")
+    return _BY_NAME[name]
+
+
+def head_of(model) -> Head:
+    """The entry of a model's class.
+
+    Raises:
+      ValueError: it is not a model of albert_tf.modeling.
+    """
+    for head in HEADS:
+        if type(model) is head.model:
+            return head
+    raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+
+
+def encoder_of(model):
+    """The encoder of a model of albert_tf.modeling: the model itself if it has no head."""
+    return getattr(model, "albert", model)
+
+
+def has_only_random_pooled_output(model) -> bool:
+    """Whether the pooler is random and nothing but pooled_output depends on it, so that an export can leave it out."""
+    if not getattr(encoder_of(model), "has_random_pooler", False):
+        return False
+    return not head_of(model).uses_pooler and getattr(model, "pooling", None) != "pooler"
+
+
+def head_of_variables(names) -> Head:
+    """The entry of the model to which variables with these release names belong.
+
+    Heads of tasks take precedence over those of pre-training, which fine-tuned checkpoints may still have. Without any
+    head it is the encoder.
+    """
+    candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")
+    return next((head for head in candidates if any(name.startswith(head.variables) for name in names)),
+                _BY_NAME["encoder"])
+
+
+def heads_of_source(source: Source) -> set[str]:
+    """The names of the heads that stored weights may have been trained with; empty if nothing tells it.
+
+    Earlier versions did not store the head: regression and multiple choice have the same variables, and a sentence
+    encoder has none of its own.
+    """
+    stored = source.settings.head or source.model
+    if stored:
+        return {stored}
+    if source.settings.sentence_pooling:
+        return {"sentence_encoder"}
+    if source.settings.num_choices:
+        return {"multiple_choice"}
+    head = head_of_variables(source.shapes).name
+    if head == "classifier" and source.num_labels() == 1:
+        return {"classifier", "multiple_choice"}
+    return set() if head == "encoder" else {head}

@@ -1,0 +1,132 @@
+"""Converts between Hugging Face's config.json and AlbertConfig, and rejects what one of the two cannot express."""
+
+from __future__ import annotations
+
+import os
+import reprlib
+from typing import Sequence
+
+from absl import logging
+
+from albert_tf.config import AlbertConfig
+from albert_tf.utils.files import check_one_line
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.weights.heads import HEADS, Head
+
+CONFIG = "config.json"
+_CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
+# The kind of model (see from_pretrained) of each of Hugging Face's classes.
+MODELS = {prefix + architecture: head.name
+          for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
+_SEVERAL_LABELS = "multi_label_classification"
+# The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.
+_THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
+
+
+def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
+    """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from.
+
+    The class is "" if the folder does not name it.
+
+    Raises:
+      ValueError: the config is missing, or that of a model that is not supported.
+    """
+    path = os.path.join(folder, CONFIG)
+    config = AlbertConfig.from_json_file(path)
+    values = read_json_object(path)
+    architectures = values.get("architectures") or [""]
+    if not isinstance(architectures, list) or not isinstance(architectures[0], str):
+        raise ValueError(f"{path}: architectures must be a list of class names. "
+                         f"Received: {reprlib.repr(architectures)}")
+    if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
+        raise ValueError(f"{path}: only tied word embeddings and absolute positions are supported")
+    if values.get("problem_type") == _SEVERAL_LABELS:
+        logging.warning("%s: a text can have several labels (problem_type is %s). Here a classifier gives "
+                        "probabilities that add up to 1: apply a sigmoid to the logits instead", path, _SEVERAL_LABELS)
+    model_type = values.get("model_type", "albert")
+    if model_type == "albert" and _their_groups(config) != _our_groups(config):
+        if config.num_hidden_groups != config.num_hidden_layers:
+            raise ValueError(f"{path}: {config.num_hidden_layers} layers are assigned to {config.num_hidden_groups} "
+                             "groups differently than in the release")
+        config = config.replace(num_hidden_groups=1, cross_layer_sharing="none")
+    return config, model_type, architectures[0]
+
+
+def read_label_names(folder: str) -> tuple[str, ...] | None:
+    """The names of a classifier's labels in config.json; None if they are LABEL_0, LABEL_1, ... or missing.
+
+    Raises:
+      ValueError: the labels are not numbered from 0, or a name has a line break.
+    """
+    path = os.path.join(folder, CONFIG)
+    names = read_json_object(path).get("id2label") or {}
+    if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
+        raise ValueError(f"{path}: id2label must have a name for each number from 0. Received: {reprlib.repr(names)}")
+    ordered = tuple(str(names[str(label)]) for label in range(len(names)))
+    for name in ordered:
+        check_one_line(name, f"{path}: a name in id2label")
+    return None if ordered == _numbered(len(ordered)) else ordered
+
+
+def _numbered(num_labels: int) -> tuple[str, ...]:
+    """Hugging Face's names of labels without names."""
+    return tuple(f"LABEL_{label}" for label in range(num_labels))
+
+
+def model_type_of(config: AlbertConfig) -> str:
+    """Hugging Face's model type of a config."""
+    return "bert" if config.is_bert else "albert"
+
+
+def architecture_of(head: Head, model_type: str) -> str:
+    """Hugging Face's class of a model, "AlbertForPreTraining".
+
+    Raises:
+      ValueError: there is no such class.
+    """
+    if not head.architectures:
+        raise ValueError(f"Hugging Face has no model for {head.model.__name__}")
+    return _CLASS_PREFIXES[model_type] + head.architectures[0]
+
+
+def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None,
+                  label_names: Sequence[str] | None = None) -> dict:
+    """The content of config.json for a model.
+
+    Args:
+      config: the model's config.
+      architecture: the result of architecture_of.
+      num_labels: number of labels of a classifier; None for other models.
+      label_names: the names of the labels; None if they have no names.
+
+    Raises:
+      ValueError: Hugging Face has no such model.
+    """
+    if config.cross_layer_sharing in ("attention", "ffn"):
+        raise ValueError("Hugging Face's ALBERT cannot share only attention or only feed-forward blocks. "
+                         f"Received: cross_layer_sharing={config.cross_layer_sharing!r}")
+    model_type, ours, config = model_type_of(config), _our_groups(config), config.in_groups()
+    if _their_groups(config) != ours:
+        raise ValueError(f"Hugging Face assigns {config.num_hidden_layers} layers to {config.num_hidden_groups} groups "
+                         "differently than the release")
+    values = config.to_bert_dict() if model_type == "bert" else config.to_dict()
+    values.pop("cross_layer_sharing", None)
+    values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
+                  hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
+    if num_labels is not None:
+        label_names = label_names or _numbered(num_labels)
+        values["id2label"] = {str(label): name for label, name in enumerate(label_names)}
+        values["label2id"] = {name: label for label, name in enumerate(label_names)}
+    if num_labels == 1:  # without this, the pipeline of transformers applies a sigmoid
+        values["problem_type"] = "regression"
+    return values
+
+
+def _our_groups(config: AlbertConfig) -> list[int]:
+    return [blocks[0] // config.inner_group_num for blocks in config.attention_blocks]
+
+
+def _their_groups(config: AlbertConfig) -> list[int]:
+    """The groups by Hugging Face's expression. In floating point, its results can differ from the release's."""
+    layers_of_a_group = config.num_hidden_layers / config.num_hidden_groups
+    return [int(layer / layers_of_a_group) for layer in range(config.num_hidden_layers)]

@@ -1,0 +1,88 @@
+"""Reads a Hugging Face folder as a Source."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.weights.hugging_face.configs import CONFIG, MODELS, read_config, read_label_names
+from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
+from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+from albert_tf.weights.pickles import refuse_pickles_in
+from albert_tf.weights.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
+from albert_tf.weights.sentence_transformers import MODULES, pooling_in, transformer_folder
+from albert_tf.weights.settings import settings_in
+from albert_tf.weights.source import Source
+from albert_tf.weights.vocabulary_files import vocabulary_in
+
+_PICKLE = "pytorch_model.bin"
+_MAPPING = "bert/encoder/embedding_hidden_mapping_in"
+# Copies of the word table and its bias, and the numbers 0, 1, 2, ..., which older files have too.
+_COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings.position_ids")
+# The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
+_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
+
+
+def is_hugging_face(path: str) -> bool:
+    """Whether a folder is a Hugging Face folder, or one of sentence-transformers."""
+    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE, MODULES))
+
+
+def hugging_face_source(folder: str) -> Source:
+    """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written.
+
+    Raises:
+      ValueError: the config is that of a model that is not supported; the weights are a pickle, or cannot be read.
+    """
+    sentence_pooling = pooling_in(folder)
+    folder = transformer_folder(folder) if sentence_pooling else folder
+    _check_weights(folder)
+    config, model_type, architecture = read_config(folder)
+    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], MODELS.get(architecture))
+    if model_type == "albert" and config.embedding_size == config.hidden_size:
+        _leave_out_the_identity(folder, tensors, config.hidden_size)
+    shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
+    vocabulary, settings = vocabulary_in(folder) or vocabulary_of_tokenizer_json(folder), settings_in(folder)
+    length = settings.max_seq_length
+    settings = dataclasses.replace(
+        settings, label_names=read_label_names(folder), sentence_pooling=sentence_pooling,
+        max_seq_length=length if length and length <= config.max_position_embeddings else None)
+    return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
+                  vocabulary, settings, "sentence_encoder" if sentence_pooling else MODELS.get(architecture))
+
+
+def _check_weights(folder: str) -> None:
+    if any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
+        return
+    refuse_pickles_in(folder)
+    raise ValueError(f"{folder} has no {WEIGHTS}")
+
+
+def _by_release_name(
+    tensors: dict[str, StoredTensor], names: NameTable, head: str | None
+) -> dict[str, StoredTensor]:
+    """The tensors by the release's names. A tensor without one keeps its key, and is reported as not used."""
+    named = {}
+    for key, tensor in tensors.items():
+        full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
+        stem, dot, ending = full.rpartition(".")
+        full = stem + _OLD_ENDINGS.get(dot + ending, dot + ending)
+        if not full.endswith(_COPIES):
+            named[names.ours(full, head) or key] = tensor
+    return named
+
+
+def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor], size: int) -> None:
+    """Removes the projection of the embedding, which Hugging Face has even if E == H, and the release does not.
+
+    Raises:
+      ValueError: the mapping is not the identity.
+    """
+    kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
+    is_identity = kernel is None or kernel.shape == (size, size) and np.array_equal(kernel.read(), np.eye(size))
+    if not is_identity or bias and (bias.shape != (size,) or np.any(bias.read())):
+        raise ValueError(f"{folder}: embedding_size equals hidden_size, but embedding_hidden_mapping_in is not the "
+                         "identity: the release has no such model")

@@ -1,0 +1,98 @@
+"""Writes a model as a Hugging Face folder, which transformers loads without a missing or an unexpected key."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from albert_tf import keras
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.utils.files import write_text
+from albert_tf.utils.local_copies import written_locally
+from albert_tf.weights.heads import Head, head_of
+from albert_tf.weights.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
+from albert_tf.weights.hugging_face.names import NAMES, is_transposed
+from albert_tf.weights.hugging_face.tokenizer_writing import write_tokenizer
+from albert_tf.weights.restoring import release_name
+from albert_tf.weights.safetensors_folder import WEIGHTS
+from albert_tf.weights.sentence_transformers import check_pooling_of_sentence_transformers
+from albert_tf.weights.settings import settings_of, write_input_settings
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+# The data types of weights, by Hugging Face's names.
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+
+def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
+                      dtype: str = "float32") -> None:
+    """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is that of a BERT.
+
+    An AlbertSentenceEncoder is written as a folder of sentence-transformers.
+
+    Args:
+      model: any model of albert_tf.modeling except AlbertConditionalSpan.
+      folder: folder of the files, which is made if it does not exist.
+      vocabulary: the model's vocabulary.
+      dtype: one of DTYPES, to which the values are rounded.
+
+    Raises:
+      ValueError: Hugging Face has no such model, or the dtype is unknown.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
+    head, model_type = head_of(model), model_type_of(model.config)
+    architecture = architecture_of(head, model_type)
+    settings = settings_of(model)
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names)
+    if dtype != "float32":
+        values["torch_dtype"] = dtype
+    tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}
+    if isinstance(model, AlbertSentenceEncoder):
+        check_pooling_of_sentence_transformers(model.pooling)
+    write_input_settings(settings, model.config, folder)
+    write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
+    write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
+    path = os.path.join(folder, WEIGHTS)
+    with written_locally(path) as temporary:
+        mode = os.stat(temporary).st_mode
+        try:
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # also of a full disk
+            raise OSError(f"{path}: {error}") from error
+        os.chmod(temporary, mode)  # safetensors 0.8 writes files that only their owner can read
+
+
+def class_of_hugging_face(model: keras.Model) -> str:
+    """The class that loads what save_hugging_face writes: SentenceTransformer, or a class of transformers.
+
+    Raises:
+      ValueError: Hugging Face has no such model.
+    """
+    if isinstance(model, AlbertSentenceEncoder):
+        return "SentenceTransformer"
+    return architecture_of(head_of(model), model_type_of(model.config))
+
+
+def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.ndarray]:
+    tensors, names = {}, NAMES[model_type]
+    for variable in model.weights:
+        name = release_name(variable)
+        value, key = variable.numpy(), names.theirs(name)
+        if key is None:
+            raise ValueError(f"Hugging Face has no name for the variable {name} of a model of type {model_type}")
+        tensors[key] = np.ascontiguousarray(value.T) if is_transposed(name) else value
+    config = model.config
+    if model_type == "albert" and config.embedding_size == config.hidden_size:  # the release has no mapping there
+        mapping = "albert.encoder.embedding_hidden_mapping_in"
+        tensors[f"{mapping}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
+        tensors[f"{mapping}.bias"] = np.zeros(config.hidden_size, np.float32)
+    if not head.has_pooler:
+        tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{names.prefix}pooler.")}
+    if head.architectures[0] == "Model" and model_type != "albert":  # keras-hub wants ALBERT's prefix in every folder
+        tensors = {key[len(names.prefix):]: value for key, value in tensors.items()}
+    return tensors

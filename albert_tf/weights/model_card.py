@@ -1,0 +1,226 @@
+"""Writes model cards: README.md next to weights, with the YAML header of Hugging Face's model hub.
+
+A card lists what the weights were made from and their scores. The user adds the license.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import platform
+import re
+from typing import Collection, Mapping
+
+import tensorflow as tf
+from absl import logging
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.training.checkpoints import best_or_latest
+from albert_tf.utils.files import write_text
+from albert_tf.weights.download import is_url
+from albert_tf.weights.heads import Head
+from albert_tf.weights.shipped_models import shipped_model
+
+CARD = "README.md"
+# A card without this line is the user's and is not replaced.
+_MARK = "<!-- Written by albert_tf, which replaces this file. Remove this line to keep your changes. -->"
+# Fields of the header that a user may fill in. They are kept when the card is written again.
+_OF_THE_USER = ("license", "language")
+# Fields that describe the weights in every format.
+_OF_THE_WEIGHTS = ("license", "language", "datasets", "metrics", "model-index")
+# A line of Python that uses a model and its tokenizer, by the name of the head.
+_USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
+            classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
+_PLACEHOLDERS = dict(license="# license: to be chosen by you", language="# language: that of the text, for example en")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCard:
+    """The content of a model card.
+
+    Args:
+      head: the model's entry in the registry of heads.
+      config: the model's config.
+      base_model: path of the weights that training started from or that were converted; None if there are none.
+      is_conversion: whether the weights are those of base_model, in another format.
+      facts: rows of the table "Made from", such as the recipe and the seed. None and "" are left out.
+      datasets: what each file of training and evaluation data was made from, by the file's name: its manifest's
+        "made_from", or {}.
+      command: the command that made the weights and measured the scores; None if there is none.
+      scores: the scores by name. They may include global_step.
+      loaded_by: the class of transformers or sentence-transformers that loads the weights; None if they are not in
+        Hugging Face's format.
+    """
+
+    head: Head
+    config: AlbertConfig
+    base_model: str | None = None
+    is_conversion: bool = False
+    facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    datasets: Mapping[str, dict] = dataclasses.field(default_factory=dict)
+    command: str | None = None
+    scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    loaded_by: str | None = None
+
+    def text(self, name: str, fields: Mapping[str, str] | None = None, more_sections: str = "") -> str:
+        """The card as Markdown.
+
+        Args:
+          name: name of the model, for the title.
+          fields: lines of YAML by field, which replace the card's own.
+          more_sections: Markdown for the end of the card.
+        """
+        header = {**self._fields(name), **(fields or {})}
+        sections = [*self._introduction(name), "", *self._origin(), *self._scores(), *more_sections.splitlines()]
+        return "\n".join(["---", *header.values(), "---", "", f"# {name}", "", _MARK, "", *sections, ""])
+
+    def _fields(self, name: str) -> dict[str, str]:
+        """Lines of YAML by field. Values are written as JSON, which is valid YAML."""
+        task = self.head.pipeline_tag
+        library = _library_of(self.loaded_by) if self.loaded_by else "albert_tf"
+        fields = dict(_PLACEHOLDERS, library_name=f"library_name: {library}", pipeline_tag=f"pipeline_tag: {task}",
+                      tags="tags: [albert, tensorflow]")
+        if self.base_model:
+            fields["base_model"] = f"base_model: {_json(model_name(self.base_model))}"
+        if self.datasets:
+            fields["datasets"] = f"datasets: {_json(list(self.datasets))}"
+        scores = {metric: value for metric, value in self._finite_scores().items() if metric != "global_step"}
+        if scores:
+            metrics = [dict(type=metric, name=metric, value=value) for metric, value in scores.items()]
+            result = dict(task=dict(type=task), dataset=dict(name=", ".join(self.datasets) or "unknown", type="file"),
+                          metrics=metrics)
+            fields["metrics"] = f"metrics: {_json(list(scores))}"
+            fields["model-index"] = f"model-index:\n- {_json(dict(name=name, results=[result]))}"
+        return fields
+
+    def _introduction(self, name: str) -> list[str]:
+        config = self.config
+        lines = [f"{'A BERT' if config.is_bert else 'An ALBERT'} with {config.num_hidden_layers} layers, hidden size "
+                 f"{config.hidden_size}, embedding size {config.embedding_size} and a vocabulary of "
+                 f"{config.vocab_size:,} pieces."]
+        folder = _json(name)
+        if self.loaded_by:
+            lines += ["", "```python", *_loading(self.loaded_by, folder), "```", "", "With albert_tf:"]
+        use = [_USE[self.head.name]] if self.head.name in _USE else []
+        return [*lines, "", "```python", "import albert_tf", "",
+                f"model = albert_tf.from_pretrained({folder}, model={_json(self.head.name)})",
+                f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]
+
+    def _origin(self) -> list[str]:
+        rows = dict(weights=model_name(self.base_model) if self.base_model else None, data=", ".join(self.datasets),
+                    **self.facts)
+        rows["versions"] = (f"albert_tf {albert_tf.__version__}, TensorFlow {tf.__version__}, "
+                            f"Python {platform.python_version()}")
+        lines = ["## Made from", "", *_table(rows)]
+        if self.command:
+            lines += ["", "```bash", self.command, "```"]
+        manifests = {dataset: made_from for dataset, made_from in self.datasets.items() if made_from}
+        if manifests:
+            lines += ["", "What the data was made from, by its manifests:", "", "```json",
+                      json.dumps(manifests, indent=2, sort_keys=True, ensure_ascii=False), "```"]
+        return lines
+
+    def _scores(self) -> list[str]:
+        rows = {name: f"{value:.4f}" if isinstance(value, float) else value
+                for name, value in self._finite_scores().items()}
+        measured = ["Measured by the command above.", ""] if self.command else []
+        return ["", "## Scores", "", *measured, *_table(rows)] if rows else []
+
+    def _finite_scores(self) -> dict[str, float]:
+        return {name: value for name, value in sorted(self.scores.items()) if math.isfinite(value)}
+
+
+def write_model_card(directory: str, card: ModelCard) -> None:
+    """Writes README.md to a directory of weights, unless there is a README.md that albert_tf did not write.
+
+    A card that is replaced keeps its license and language. A new card has the language of the base model's card, and
+    after a conversion also the other fields that describe the weights and their origin.
+
+    Args:
+      directory: the directory of the weights, which must exist.
+      card: the content of the card.
+    """
+    path = os.path.join(directory, CARD)
+    present = _read(path)
+    if present and _MARK not in present:
+        logging.info("%s is not a card of albert_tf and is not replaced", path)
+        return
+    base = _card_of(card.base_model) if card.base_model else ""
+    fields = {**_fields_of(base, _OF_THE_WEIGHTS if card.is_conversion else ["language"]),
+              **_fields_of(present, _OF_THE_USER)}
+    if "model-index" not in fields and card.is_conversion:
+        fields.pop("metrics", None)  # names without values
+    more = _sections_of(base, model_name(card.base_model)) if card.is_conversion and card.base_model else ""
+    write_text(path, card.text(os.path.basename(os.path.abspath(directory)), fields, more))
+
+
+def model_name(path: str) -> str:
+    """The name of weights in a card: their URL, or the name of a directory, an archive or a checkpoint."""
+    if is_url(path):
+        return path
+    if not _is_checkpoint(path):
+        return os.path.basename(os.path.abspath(path))
+    directory, checkpoint = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.basename(directory), checkpoint)
+
+
+def _card_of(weights: str) -> str:
+    """The text of the card of weights; "" if there is none, or if it describes another checkpoint in the directory."""
+    if is_url(weights):
+        return ""
+    if not _is_checkpoint(weights):
+        return _read(os.path.join(shipped_model(weights) or weights, CARD))
+    directory = os.path.dirname(weights)
+    return _read(os.path.join(directory, CARD)) if best_or_latest(directory) in (weights, None) else ""
+
+
+def _is_checkpoint(path: str) -> bool:
+    """Whether a path is the prefix of a checkpoint."""
+    return tf.io.gfile.exists(f"{path}.index")
+
+
+def _fields_of(card: str, names: Collection[str]) -> dict[str, str]:
+    """The lines of some fields in a card's header, by name."""
+    header = re.match(r"---\n(.*?\n)---\n", card, re.DOTALL)
+    # Lines that are indented or are elements of a list continue a field.
+    fields = re.findall(r"^([\w-]+):(.*\n(?:[ -].*\n)*)", header[1], re.MULTILINE) if header else []
+    return {name: f"{name}:{value}".rstrip() for name, value in fields if name in names and value.strip()}
+
+
+def _sections_of(card: str, name: str) -> str:
+    """The sections of a card that albert_tf wrote, with the model's name in their headings."""
+    sections = card[card.find("\n## "):] if _MARK in card and "\n## " in card else ""
+    return re.sub(r"^## ", f"## {name}: ", sections, flags=re.MULTILINE).rstrip("\n")
+
+
+def _read(path: str) -> str:
+    """The text of a card; "" if there is none."""
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        return ""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read().decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _table(rows: Mapping[str, object]) -> list[str]:
+    cells = {name: " ".join(str(value).split()).replace("|", "\\|") for name, value in rows.items()
+             if value not in (None, "")}
+    return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells.items())]
+
+
+def _library_of(loaded_by: str) -> str:
+    return "sentence-transformers" if loaded_by == "SentenceTransformer" else "transformers"
+
+
+def _loading(loaded_by: str, folder: str) -> list[str]:
+    """Lines of Python that load a folder in Hugging Face's format with a class of its libraries."""
+    if loaded_by == "SentenceTransformer":
+        return ["import sentence_transformers", "", f"model = sentence_transformers.SentenceTransformer({folder})"]
+    return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",
+            f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
+
+
+def _json(value) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,341 @@
+"""ResolvedModel: the model of a command, found once: path, config, vocabulary, settings and head.
+
+A training script looks for the model in this order:
+
+    with --do_train     the run in --output_dir, which is continued with its own config; else the flags and the initial
+                        weights
+    without --do_train  the run in --output_dir; else --ensemble_checkpoints; else --init_checkpoint
+
+A run keeps what it was trained with. If a flag contradicts it, training ends with an error, since the weights would get
+another meaning; evaluation, prediction and export use the run's value and log a warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+from typing import Any, Callable, Collection, Mapping, TypeVar
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import keras
+from albert_tf.config import CONFIG_NAME, AlbertConfig, described
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.training.checkpoints import numbered
+from albert_tf.training.several_runs import checkpoint_of
+from albert_tf.utils.files import read_bytes
+from albert_tf.weights.download import is_url
+from albert_tf.weights.from_pretrained import build, warn_of_random_parts
+from albert_tf.weights.heads import head_named, head_of_variables, heads_of_source
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.restoring import RestoreReport
+from albert_tf.weights.settings import Settings, settings_in
+from albert_tf.weights.source import Source, config_of
+from albert_tf.weights.unsharing import unshared_config
+from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
+from albert_tf.weights.weights_reader import WeightsReader
+
+Value = TypeVar("Value")
+# What members of an ensemble must agree in, if it is known of both.
+_READING = ("label_names", "max_seq_length", "long_texts", "label_all_pieces", "num_choices", "doc_stride",
+            "max_query_length", "max_qa_length", "sentence_pooling")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRequest:
+    """What the flags say about the model.
+
+    Args:
+      init_checkpoint: path of the initial weights; None for random weights.
+      module: the path of a TF-Hub module that may run its own graph; it is the same as init_checkpoint then.
+      config_file: path of a config, or the name of a published size; None for the config of the weights.
+      unshare_layers: whether each layer gets its own copy of the weights that the layers of init_checkpoint share.
+      dropout: the dropout rates that replace those of the config, by their names in the config.
+      vocabulary: the vocabulary and the options that flags set.
+      output_dir: the directory of a training script's runs; None for scripts that do not train.
+      do_train: whether the script trains now; None for scripts that never train.
+      ensemble: paths of checkpoints whose predictions are averaged.
+    """
+
+    init_checkpoint: str | None = None
+    module: str | None = None
+    config_file: str | None = None
+    unshare_layers: bool = False
+    dropout: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    vocabulary: VocabularyFiles = VocabularyFiles()
+    output_dir: str | None = None
+    do_train: bool | None = None
+    ensemble: tuple[str, ...] = ()
+
+
+class ResolvedModel:
+    """The model of a command. Sources are opened when they are first needed, and only once.
+
+    Args:
+      request: what the flags say.
+      heads: the names of the heads (see heads.py) that the command can use; empty for any.
+
+    Raises:
+      ValueError: the run in output_dir is that of another task; it is to be continued and the flags contradict it; or
+        members of the ensemble read texts in different ways. Nothing has been written then.
+    """
+
+    def __init__(self, request: ModelRequest, heads: Collection[str] = ()):
+        self.request = request
+        path = checkpoint_of(request.output_dir) if request.output_dir else None
+        self.run: Source | None = self._open_run(path) if path else None
+        self.members = tuple(map(self.open, request.ensemble))
+        if heads:
+            self.check_head(heads)
+        _check_members([*([self.run] if self.run and not request.do_train else []), *self.members])
+        if self.run:
+            self._check_flags()
+
+    def open(self, path: str) -> Source:
+        """Opens weights. Only the path that the user trusts may be a module that runs its own graph."""
+        return open_source(path, path == self.request.module)
+
+    def reader(self, init_from_group0: bool = False) -> WeightsReader:
+        """A reader of weights, which unshares the layers of the initial weights if the flags say so."""
+        request = self.request
+        return WeightsReader(request.module, init_from_group0,
+                             request.init_checkpoint if request.unshare_layers else None)
+
+    @functools.cached_property
+    def initial(self) -> Source | None:
+        """The initial weights; None if there are none."""
+        return self.open(self.request.init_checkpoint) if self.request.init_checkpoint else None
+
+    @property
+    def stored(self) -> Source | None:
+        """The stored model that has config, vocabulary and settings; None for a new model."""
+        if self.run or self.request.do_train:
+            return self.run or self.initial
+        return self.members[0] if self.members else self.initial
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a run is used as it is, because nothing is trained."""
+        return self.run is not None and not self.request.do_train
+
+    @functools.cached_property
+    def config(self) -> AlbertConfig:
+        """The model's config: that of the run, or the one that the flags and the initial weights give.
+
+        Raises:
+          ValueError: there is no model, or its config cannot be read.
+        """
+        config = self._run_config or self._new_config()
+        return config if self.is_kept else config.replace(**self.request.dropout)
+
+    @functools.cached_property
+    def vocabulary(self) -> VocabularyFiles:
+        """The vocabulary of the run, with the user's options where nothing is stored; or that of the flags or weights.
+
+        It is empty if there is none.
+        """
+        user = self.request.vocabulary
+        if self.run and self.run.vocabulary:
+            stored = self.run.vocabulary
+            return dataclasses.replace(stored, **stored.options.completed_by(user.options)._asdict())
+        others = self.initial if self.run else self.stored
+        return (others.vocabulary if others else VocabularyFiles()).replaced_by(user)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that are stored with the run, or with the weights that predict.
+
+        Those of initial weights to train do not count, since they are those of another task.
+        """
+        source = self.run or (None if self.request.do_train else self.stored)
+        return source.settings if source else Settings()
+
+    @property
+    def head(self) -> str | None:
+        """The name of the head of the stored weights, by their variables; None without weights."""
+        source = self.run or self.stored
+        return head_of_variables(source.shapes).name if source else None
+
+    def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
+        """The value of a setting: the run's if nothing is trained, or the user's, or the stored one.
+
+        It logs a warning if the run's value is used and the user wants another one.
+
+        Args:
+          name: the name of the setting (see Settings).
+          requested: the user's value; None if no flag sets it.
+          flag: the name of the flag; None for `name`.
+
+        Returns:
+          The value; None if the user sets none and none is stored.
+        """
+        stored: Value | None = getattr(self.settings, name)
+        if requested is None or stored is None or stored == requested:
+            return stored if requested is None else requested
+        if self.is_kept:
+            self._warn(f"{name} is {_shown(stored)} in the run and {_shown(requested)} in --{flag or name}")
+            return stored
+        return requested
+
+    def check_head(self, heads: Collection[str]) -> None:
+        """Raises ValueError, which names the task of the run in output_dir, if the run has none of these heads."""
+        of_run = heads_of_source(self.run) if self.run else set()
+        if of_run and not of_run & set(heads):
+            tasks = " or ".join(head_named(name).task for name in sorted(of_run))
+            wanted = " or ".join(head_named(name).task for name in heads)
+            raise ValueError(f"--output_dir={self.request.output_dir} has a run of {tasks}, and this is {wanted}: "
+                             "choose another --output_dir")
+
+    def pretrained(self, model: str, **arguments) -> keras.Model:
+        """The model with the initial weights. Warns of parts with random values.
+
+        Args:
+          model, arguments: see from_pretrained.
+
+        Raises:
+          ValueError: there are no initial weights; or see from_pretrained.
+        """
+        built, report = self._pretrained(model, **arguments)
+        warn_of_random_parts(model, report, str(self.request.init_checkpoint))
+        return built
+
+    def pretrained_masked_lm(self) -> AlbertPretrainer:
+        """The pretrainer with the initial weights, for scripts that need its masked-LM head.
+
+        Raises:
+          ValueError: the weights have no masked-LM head, whose predictions would be random.
+        """
+        model, report = self._pretrained("pretrainer")
+        missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
+        if missing:
+            raise ValueError(f"{self.request.init_checkpoint} has no masked-LM head: {', '.join(missing)} are missing")
+        return model
+
+    def _pretrained(self, model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
+        if not self.initial:
+            raise ValueError("--init_checkpoint is missing")
+        return build(self.initial, model, self.config if self.request.config_file else None, **arguments)
+
+    def _open_run(self, path: str) -> Source:
+        """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
+        directory = os.path.dirname(path)
+        for prefix in (path, *reversed(numbered(directory))):
+            with contextlib.suppress(ValueError):
+                return self.open(prefix)
+        return Source(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
+            os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory), settings_in(directory))
+
+    @functools.cached_property
+    def _run_config(self) -> AlbertConfig | None:
+        """The config of the run; None if there is no run, or a run without a config."""
+        has_config = self.run and tf.io.gfile.exists(os.path.join(os.path.dirname(self.run.path), CONFIG_NAME))
+        return self.run.config if self.run and has_config else None
+
+    def _new_config(self) -> AlbertConfig:
+        """The config of the flags or the stored weights."""
+        request, stored = self.request, self.initial or self.run if self.run else self.stored
+        if request.config_file:
+            config = AlbertConfig.from_file_or_preset(request.config_file)
+        elif stored:
+            config = stored.config
+        else:
+            raise ValueError(self._no_model())
+        return unshared_config(config) if request.unshare_layers else config
+
+    def _no_model(self) -> str:
+        """The error message if neither flags nor a run tell the model."""
+        weights, request = "set --init_checkpoint to weights, for example albert_tiny_en", self.request
+        if request.do_train is None:
+            return f"the model is missing: {weights}"
+        if request.do_train:
+            return f"the model is missing: {weights}, or --albert_config_file to start from random weights"
+        return (f"there is no checkpoint in --output_dir={request.output_dir}: set it to the directory of a run, or "
+                "set --init_checkpoint to weights that were trained for this task")
+
+    def _check_flags(self) -> None:
+        """Compares the config and the vocabulary of the flags with those of the run."""
+        differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
+        if not differences:
+            return
+        if self.request.do_train:
+            raise ValueError(f"the run in --output_dir={self.request.output_dir} cannot be continued with these flags: "
+                             f"{'; '.join(differences)}. Set the values of the run, or another --output_dir")
+        for difference in differences:
+            self._warn(difference)
+
+    def _warn(self, difference: str) -> None:
+        logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference, self.request.output_dir)
+
+    def _config_difference(self) -> str | None:
+        """In which values the config of the flags differs from that of the run; None if it does not."""
+        request = self.request
+        of_run = self._run_config
+        if of_run is None:
+            return None
+        flag, config = "--unshare_layers", of_run if request.unshare_layers else None
+        if request.config_file:
+            flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(request.config_file)
+        elif request.init_checkpoint and not is_url(request.init_checkpoint):
+            flag, config = "--init_checkpoint", self._initial_config()
+        if config and request.unshare_layers:
+            config = unshared_config(config)
+        return described(of_run.differences(config), "the run", flag) or None if config else None
+
+    def _initial_config(self) -> AlbertConfig | None:
+        """The config of the initial weights, which a run that exists does not need; None if it cannot be read."""
+        try:
+            source = self.initial
+        except ValueError as error:
+            logging.warning("%s; the run in --output_dir=%s does not need it", error, self.request.output_dir)
+            return None
+        return None if source is None or source.module else config_of(source)
+
+    def _vocabulary_differences(self) -> list[str]:
+        user, stored = self.request.vocabulary, self.run.vocabulary if self.run else VocabularyFiles()
+        differences = []
+        if stored and user and tf.io.gfile.exists(user.path) and read_bytes(user.path) != read_bytes(stored.path):
+            flag = "spm_model_file" if user.spm_model_file else "vocab_file"
+            differences.append(f"the vocabulary is {stored.path} in the run and {user.path} in --{flag}")
+        for name, of_run in stored.options._asdict().items():
+            value = getattr(user, name)
+            if None not in (value, of_run) and value != of_run:
+                differences.append(f"{name} is {of_run} in the run and {value} in --{name}")
+        return differences
+
+
+def _check_members(sources: list[Source]) -> None:
+    """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
+    for first, second in itertools.combinations(sources, 2):
+        for name, read in {**{name: _setting(name) for name in _READING}, "number of labels": _num_labels,
+                           "vocabulary": _vocabulary}.items():
+            values = read(first), read(second)
+            if None not in values and values[0] != values[1]:
+                what = "they have other vocabularies" if name == "vocabulary" else (
+                    f"{name} is {_shown(values[0])} in the first and {_shown(values[1])} in the second")
+                raise ValueError(f"the predictions of {first.path} and {second.path} cannot be averaged: {what}")
+
+
+def _setting(name: str) -> Callable[[Source], Any]:
+    return lambda source: getattr(source.settings, name)
+
+
+def _num_labels(source: Source) -> int | None:
+    return source.num_labels() or source.num_labels("cls/tokens/output_weights")
+
+
+def _vocabulary(source: Source) -> tuple | None:
+    """The content and the options of a vocabulary; None if there is none."""
+    vocabulary = source.vocabulary
+    return (read_bytes(vocabulary.path), vocabulary.do_lower_case is not False,
+            bool(vocabulary.keep_accents)) if vocabulary else None
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: names without quotes, and the fields of a dataclass."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return " ".join(f"{name}={of_field}" for name, of_field in dataclasses.asdict(value).items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

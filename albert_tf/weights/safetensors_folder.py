@@ -1,0 +1,138 @@
+"""Reads the tensors of a folder's model.safetensors (one file or several), each only when it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+from typing import IO
+
+import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
+import numpy as np
+import tensorflow as tf
+from safetensors import SafetensorError, safe_open
+
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.local_copies import local_copy
+from albert_tf.weights.pickles import refuse_pickle
+
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+_TYPES = ("F64", "F32", "F16", "BF16")
+_LONGEST_HEADER = 100_000_000  # as in the safetensors library
+# The library maps a file into memory, and the pages that were read stay there until the file is closed.
+_BYTES_AT_ONCE = 32 * 1024 * 1024
+# TensorFlow uses memory that begins at a multiple of this without a copy.
+_ALIGNMENT = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a safetensors file.
+
+    Args:
+      path: path of the file.
+      key: key in the file.
+      shape: shape in the file.
+      dtype: name of the data type in the file: "F32".
+    """
+
+    path: str
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def read(self, transpose: bool = False) -> tf.Tensor:
+        """The values as float32, without a second copy in memory.
+
+        Args:
+          transpose: whether to transpose the values, which must be a matrix.
+
+        Raises:
+          ValueError: the values are not floating-point numbers, or cannot be read.
+        """
+        if self.dtype not in _TYPES:
+            raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
+        values = _aligned(self.shape[::-1] if transpose else self.shape)
+        rows = values.T if transpose else values
+        at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
+        for first in range(0, len(rows), at_once):
+            part = slice(first, min(first + at_once, len(rows)))
+            with _opened(self.path) as file:
+                rows[part] = file.get_slice(self.key)[part]
+        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())  # convert_to_tensor would copy, twice
+
+
+def stored_tensors(folder: str) -> dict[str, StoredTensor]:
+    """The tensors of a folder, by key.
+
+    Raises:
+      ValueError: a file is missing, is not a safetensors file or is a pickle; or the index names a file outside the
+        folder.
+    """
+    index = os.path.join(folder, INDEX)
+    if not tf.io.gfile.exists(index):
+        return _tensors_of(os.path.join(folder, WEIGHTS))
+    tensors = {}
+    for name in _shards(index):
+        tensors.update(_tensors_of(os.path.join(folder, name)))
+    return tensors
+
+
+def declared_bytes(path: str, file: IO[bytes]) -> int:
+    """The size of a safetensors file according to its header: the header's length (8 bytes), the header, the tensors.
+
+    Args:
+      path: name of the file for error messages.
+      file: the file, at its start.
+
+    Raises:
+      ValueError: the file has no valid header.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"{path} is not a safetensors file: its header would have {length:,} bytes")
+    try:
+        header = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+        return 8 + length + int(max(ends, default=0))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{path} is not a safetensors file: its header cannot be read") from error
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """An uninitialized float32 array at an aligned address."""
+    size = 4 * math.prod(shape)
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(np.float32).reshape(shape)
+
+
+def _shards(index: str) -> list[str]:
+    weight_map = read_json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{index} has no weight_map from keys to safetensors files")
+    for name in weight_map.values():
+        if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
+            raise ValueError(f"{index} names {name!r}, but must name .safetensors files in its own folder")
+    return sorted(set(weight_map.values()))
+
+
+def _tensors_of(path: str) -> dict[str, StoredTensor]:
+    with _opened(path) as file:
+        slices = {key: file.get_slice(key) for key in file.keys()}
+        return {key: StoredTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
+
+
+@contextlib.contextmanager
+def _opened(path: str):
+    try:
+        with safe_open(local_copy(path), framework="np") as file:
+            yield file
+    except (FileNotFoundError, tf.errors.NotFoundError) as error:
+        raise ValueError(f"no such file: {path}") from error
+    except (SafetensorError, OSError) as error:
+        refuse_pickle(path)
+        raise ValueError(f"{path} is not a safetensors file: {error}") from error

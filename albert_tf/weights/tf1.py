@@ -1,0 +1,109 @@
+"""Reads and writes the release's checkpoints, by the names of their variables."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from typing import Callable, Collection
+
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.utils.checkpoint_files import written_checkpoint
+from albert_tf.weights.restoring import release_name
+from albert_tf.weights.settings import settings_in
+from albert_tf.weights.source import Source
+from albert_tf.weights.vocabulary_files import vocabulary_in
+
+# The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
+_MODULE = re.compile(r"^module(_\d+)?/")
+
+# The largest size of strings in a checkpoint, such as the object graph of tf.train.Checkpoint.
+_STRING_BYTES = 64 << 20
+
+
+def tf1_source(prefix: str) -> Source:
+    """A checkpoint of the release, with the albert_config.json and the vocabulary next to it.
+
+    Args:
+      prefix: path of the checkpoint without ".index".
+
+    Raises:
+      ValueError: it cannot be read. `read` can raise it later, too.
+    """
+    with clear_errors(prefix):
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    _check_sizes(prefix, shapes, types)
+    keys = {_MODULE.sub("", key): key for key in shapes}
+
+    def read(name: str) -> tf.Tensor:
+        key = keys[name]
+        with clear_errors(prefix):  # not with the reader, which makes a copy
+            value, = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[types[key]])
+            return tf.cast(value, tf.float32)
+
+    directory = os.path.dirname(prefix)
+    return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
+                  lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory),
+                  settings_in(directory))
+
+
+def declared_bytes(prefix: str) -> int:
+    """The largest size of a checkpoint's data according to its index, with 64 MB for strings, whose size is not there.
+
+    Raises:
+      ValueError: the index cannot be read.
+    """
+    with clear_errors(prefix):
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    types = reader.get_variable_to_dtype_map()
+    sizes = [math.prod(shape) * types[key].size
+             for key, shape in reader.get_variable_to_shape_map().items() if types[key] != tf.string]
+    return sum(sizes) + _STRING_BYTES
+
+
+def save_tf1_checkpoint(
+    model: keras.Model, prefix: str, global_step: int | None = None, left_out: Collection[str] = (),
+    name_of: Callable[[str], str] = str,
+) -> None:
+    """Writes a model as a checkpoint of the release: the variables with their names, without optimizer slots.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      prefix: path of the checkpoint without ".index".
+      global_step: value of the variable global_step; None for no such variable.
+      left_out: release names of variables that are not written.
+      name_of: function from a release name to the name that is written.
+    """
+    values = {release_name(variable): variable for variable in model.weights}
+    values = {name_of(name): variable.read_value() for name, variable in values.items() if name not in left_out}
+    if global_step is not None:
+        values["global_step"] = tf.constant(global_step, tf.int64)
+    names = sorted(values)
+    with written_checkpoint(prefix) as temporary:
+        tf.raw_ops.SaveV2(prefix=temporary, tensor_names=names, shape_and_slices=[""] * len(names),
+                          tensors=[values[name] for name in names])
+
+
+def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.DType]) -> None:
+    """Raises ValueError if the index describes more values than the data files have, since shapes are not trusted."""
+    directory, name = os.path.split(prefix)
+    files = [file for file in tf.io.gfile.listdir(directory or ".") if file.startswith(f"{name}.data-")]
+    stored = sum(tf.io.gfile.stat(os.path.join(directory, file)).length for file in files)
+    described = sum(math.prod(shape) * types[key].size for key, shape in shapes.items() if types[key] != tf.string)
+    if described > stored:
+        raise ValueError(f"{prefix} cannot be read as a checkpoint: its index describes {described:,} bytes of values, "
+                         f"but its data files have {stored:,}")
+
+
+@contextlib.contextmanager
+def clear_errors(prefix: str):
+    """Turns TensorFlow's errors of reading a checkpoint into a ValueError."""
+    try:
+        yield
+    except (tf.errors.OpError, ValueError, RuntimeError, LookupError) as error:
+        raise ValueError(f"{prefix} cannot be read as a checkpoint: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,232 @@
+"""The vocabulary files next to weights, and what is stored with them: casing, accents, and the length of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import os
+import reprlib
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.config import AlbertConfig
+from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils import bounds
+from albert_tf.utils.files import read_bytes, write_or_remove, written_whole
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.manifests import read_manifest
+from albert_tf.weights.error_paths import errors_naming
+
+# The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
+_SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
+_WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
+VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
+# Hugging Face's file with casing and accents. Fine-tuning also writes the length of rows to it, as max_seq_length.
+TOKENIZER_CONFIG = "tokenizer_config.json"
+STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
+LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
+
+
+class TokenizerOptions(NamedTuple):
+    """The options of a FullTokenizer; None if nothing is stored."""
+
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+
+    def completed_by(self, other: TokenizerOptions) -> TokenizerOptions:
+        """These options, and those of `other` where nothing is stored here."""
+        return TokenizerOptions(*(theirs if own is None else own for own, theirs in zip(self, other)))
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyFiles:
+    """The arguments of FullTokenizer that are stored with weights.
+
+    Args:
+      spm_model_file: path of a SentencePiece model, or None.
+      vocab_file: path of a WordPiece vocabulary, or None.
+      do_lower_case: whether to lower-case text; None if nothing is stored.
+      keep_accents: whether texts keep their accents; None if nothing is stored.
+      archive: path of the archive from which the files were unpacked, for messages; None if there is none.
+      made_from: path of the tokenizer.json of which the file was made, for messages; None if there is none.
+    """
+
+    spm_model_file: str | None = None
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+    archive: str | None = None
+    made_from: str | None = None
+
+    def __bool__(self):
+        return bool(self.path)
+
+    @property
+    def path(self) -> str:
+        """The path of the SentencePiece model or the WordPiece vocabulary; "" if there is neither."""
+        return self.spm_model_file or self.vocab_file or ""
+
+    @property
+    def options(self) -> TokenizerOptions:
+        """do_lower_case and keep_accents."""
+        return TokenizerOptions(self.do_lower_case, self.keep_accents)
+
+    @classmethod
+    def of(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
+        """The file and the options of a tokenizer."""
+        path = tokenizer.vocabulary_file
+        return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
+                   tokenizer.do_lower_case, tokenizer.keep_accents)
+
+    def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
+        """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
+
+        Options that neither has are those that are stored beside the user's file.
+        """
+        if self and user and _differ(self.path, user.path):
+            logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
+                            self.made_from or self.archive or self.path)
+        options = user.options.completed_by(self.options)
+        if user:
+            options = options.completed_by(options_beside(user.path))
+        return dataclasses.replace(user if user else self, **options._asdict())
+
+    def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
+        """The tokenizer of these files. Options that are not stored have their defaults: lower case, no accents.
+
+        Args:
+          config: config of the model that the tokenizer is for; None if it is not known.
+
+        Raises:
+          ValueError: there is no vocabulary, it cannot be read, or it has more pieces than the model.
+        """
+        if not self:
+            raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
+                             "--vocab_file, or in Python pass a FullTokenizer")
+        directory = os.path.dirname(self.path)
+        named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
+        with errors_naming(*named):
+            tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
+                                      bool(self.keep_accents))
+        if config is not None:
+            check_vocabulary(tokenizer, config)
+        return tokenizer
+
+
+def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
+    """Raises ValueError if a tokenizer has more pieces than the model."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, but the config's "
+                         f"vocab_size is {config.vocab_size:,}: they belong to different models")
+
+
+def vocabulary_in(directory: str) -> VocabularyFiles:
+    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension.
+
+    Raises:
+      ValueError: tokenizer_config.json is not a JSON object, or an option has a wrong value.
+    """
+    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options_in(directory))
+
+
+def copy_vocabulary(
+    files: VocabularyFiles, directory: str, name: str | None = None, max_seq_length: int | None = None
+) -> None:
+    """Copies a vocabulary to the directory of weights, and writes its options and length to tokenizer_config.json.
+
+    Args:
+      files: the vocabulary. If it is empty, an earlier tokenizer_config.json keeps all but the length.
+      directory: the directory, which is made if it does not exist.
+      name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
+      max_seq_length: the largest number of tokens of a row that the weights are trained with; None if it is not stored.
+    """
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    values = {} if files else _stored(path)
+    if files:
+        target = os.path.join(directory, name or _name_of_copy(files))
+        with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
+            tf.io.gfile.copy(files.path, temporary, overwrite=True)
+    values.update({name: value for name, value in files.options._asdict().items() if value is not None})
+    values.update({LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
+    values = {key: value for key, value in values.items() if value is not None}
+    write_or_remove(path, json.dumps(values) if values else None)
+
+
+def _name_of_copy(files: VocabularyFiles) -> str:
+    name = os.path.basename(files.path)
+    patterns, usual = (_SENTENCEPIECE, "spiece.model") if files.spm_model_file else (_WORDPIECE, "vocab.txt")
+    return name if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) else usual
+
+
+def options_beside(vocabulary_file: str) -> TokenizerOptions:
+    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary.
+
+    Raises:
+      ValueError: see options_in.
+    """
+    made_from = (read_manifest(vocabulary_file) or {}).get("made_from", {})
+    of_training = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
+    return options_in(os.path.dirname(vocabulary_file)).completed_by(of_training)
+
+
+def options_in(directory: str) -> TokenizerOptions:
+    """The options in a directory's tokenizer_config.json.
+
+    Warns if accents are to be removed from text that is not lower-cased: only Hugging Face's BERT can do this.
+
+    Raises:
+      ValueError: tokenizer_config.json is not a JSON object, or an option is neither true nor false.
+    """
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    stored = _stored(path)
+    for name in (*TokenizerOptions._fields, STRIP_ACCENTS):
+        if not isinstance(stored.get(name), (bool, type(None))):
+            raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
+    lower, keep_accents, strip_accents = map(stored.get, (*TokenizerOptions._fields, STRIP_ACCENTS))
+    if strip_accents and lower is False:
+        logging.warning("%s: %s is true, but accents are kept here, since text is not lower-cased", path, STRIP_ACCENTS)
+    if keep_accents is None and strip_accents is not None:
+        keep_accents = not strip_accents
+    return TokenizerOptions(lower, keep_accents)
+
+
+def length_in(directory: str) -> int | None:
+    """The length of rows in a directory's tokenizer_config.json: max_seq_length, or Hugging Face's model_max_length.
+
+    None if there is neither, or if max_seq_length is null: then the weights were not fine-tuned, and model_max_length
+    is the number of positions. transformers writes a huge number for "no limit", which is None too.
+
+    Raises:
+      ValueError: max_seq_length, which this package writes, has no valid value.
+    """
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    stored, bound = _stored(path), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
+    if LENGTH in stored:
+        length = stored[LENGTH]
+        if length is not None:
+            bound.check(f"{path}: {LENGTH}", length)
+        return length
+    theirs = stored.get(LENGTH_OF_HUGGING_FACE)
+    return theirs if isinstance(theirs, int) and bound.lower <= theirs <= bound.upper else None
+
+
+def _stored(path: str) -> dict[str, Any]:
+    """The content of a tokenizer_config.json; empty if the file does not exist."""
+    return read_json_object(path) if tf.io.gfile.exists(path) else {}
+
+
+def _differ(path: str, other: str) -> bool:
+    return all(map(tf.io.gfile.exists, (path, other))) and read_bytes(path) != read_bytes(other)
+
+
+def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
+    names = tf.io.gfile.listdir(directory or ".") if tf.io.gfile.isdir(directory or ".") else []
+    for pattern in patterns:
+        matches = fnmatch.filter(names, pattern)
+        if len(matches) == 1:
+            return os.path.join(directory, matches[0])
+    return None
