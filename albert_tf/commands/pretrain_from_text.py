@@ -1,6 +1,6 @@
 """Pre-trains a model from raw text by a recipe: vocabulary, records, stages of training, and the model as a folder.
 
-    python pretrain_from_text.py --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
+    python -m albert_tf pretrain_from_text --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
 
 A recipe is a JSON file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an
 earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir.
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
@@ -31,22 +29,28 @@ from albert_tf.utils.line_charts import Curve, Panel, write_charts
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
-define_required("text", "Path of the text to train on, with one sentence per line and a blank line between documents.")
-define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
-define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
-flags.DEFINE_string("init_checkpoint", None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a "
-                    "folder, or a checkpoint. They must have a SentencePiece model.")
-flags.DEFINE_string("earlier_text", None, "Path of a text like the one that --init_checkpoint was trained on, and as "
-                    "long as --text, for the recipe `continued`.")
-flags.DEFINE_string("earlier_dev_text", None, "Path of a text to evaluate on, of the same kind as --earlier_text, for "
-                    "the recipe `continued`.")
-flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a "
-                    "JSON file.")
 FLAGS = flags.FLAGS
 PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_required("text", "Path of the text to train on, with one sentence per line and a blank line between "
+                    "documents.")
+    define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
+    define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
+    flags.DEFINE_string("init_checkpoint", None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a "
+                        "folder, or a checkpoint. They must have a SentencePiece model.")
+    flags.DEFINE_string("earlier_text", None, "Path of a text like the one that --init_checkpoint was trained on, and "
+                        "as long as --text, for the recipe `continued`.")
+    flags.DEFINE_string("earlier_dev_text", None, "Path of a text to evaluate on, of the same kind as --earlier_text, "
+                        "for the recipe `continued`.")
+    flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path "
+                        "of a JSON file.")
+
+
+def main() -> None:
+    """Runs the command."""
     places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
     configs, recipe = read_recipe(FLAGS.recipe)
     for name in placeholders([run.flags for run in recipe.values()]):
@@ -105,7 +109,3 @@ def draw_training(directories: list[str], path: str) -> None:
         Panel(title, [Curve([(row["step"], row[metric]) for row in rows], name.replace("_", " "))
                       for name, rows in histories.items() if rows and metric in rows[0]], "steps")
         for metric, title in metrics.items()])
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -1,14 +1,12 @@
 """Finds the lines of a file that are nearest to a query, by the cosine of their sentence vectors.
 
-    python search_sentences.py --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt --query="Who sold the boat?"
+    python -m albert_tf search_sentences --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt --query="Who sold the boat?"
 
 prints the nearest lines of each query, each with its cosine and its line number in the file. The file is read in
 blocks, and only the vectors of one block are in memory.
 """
 
 import dataclasses
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
@@ -20,23 +18,29 @@ from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
 
-model_flags.define_source_flags()
-model_flags.define_vocabulary_flags()
-model_flags.define_pooling_flags(with_normalize=False)
-define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
-flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
-                          "lines of standard input that are not empty.")
-flags.DEFINE_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
-flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. Default: "
-                     "the number stored with the weights, or the model's max_position_embeddings if none is stored.",
-                     *bounds.SEQ_LENGTH.at_least(3))
-flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-flags.DEFINE_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.", *bounds.BATCH_SIZE)
-shared.define_precision_flag()
 FLAGS = flags.FLAGS
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    model_flags.define_vocabulary_flags()
+    model_flags.define_pooling_flags(with_normalize=False)
+    define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
+    flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
+                              "lines of standard input that are not empty.")
+    flags.DEFINE_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
+    flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
+                         "Default: the number stored with the weights, or the model's max_position_embeddings if none "
+                         "is stored.", *bounds.SEQ_LENGTH.at_least(3))
+    flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    flags.DEFINE_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.",
+                         *bounds.BATCH_SIZE)
+    shared.define_precision_flag()
+
+
+def main() -> None:
+    """Runs the command."""
     for query in FLAGS.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
@@ -52,7 +56,3 @@ def main():
         print(query)
         for neighbour in neighbours:
             print(f"    {neighbour.cosine:.4f}  {neighbour.line}  {neighbour.text}")
-
-
-if __name__ == "__main__":
-    cli.run(main)

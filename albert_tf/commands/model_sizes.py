@@ -2,20 +2,14 @@
 
 (Lan et al., 2020, tables 1, 3 and 4.)
 
-    python model_sizes.py                                      all named sizes, and base with other E and sharing
-    python model_sizes.py --albert_config_file=my_config.json  the same figures for another config
+    python -m albert_tf model_sizes                                      all named sizes, and base with other E and sharing
+    python -m albert_tf model_sizes --albert_config_file=my_config.json  the same figures for another config
 """
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import sizes
-
-flags.DEFINE_string("albert_config_file", None, "Path of a config, or the name of a published size "
-                    "(albert_base_v2), whose figures are printed. Default: all named sizes, and base with other E and "
-                    "sharing.")
 
 LEGEND = f"""\
 compute   number of weights that a token is multiplied with; shared weights count once per layer
@@ -23,7 +17,15 @@ x tokens  times {sizes.PRETRAINING_TOKENS:.1e} tokens (125,000 steps of 4,096 x 
 FLOPs     6 per weight and token, forward and backward"""
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    flags.DEFINE_string("albert_config_file", None, "Path of a config, or the name of a published size "
+                        "(albert_base_v2), whose figures are printed. Default: all named sizes, and base with other E "
+                        "and sharing.")
+
+
+def main() -> None:
+    """Runs the command."""
     config_file = flags.FLAGS.albert_config_file
     if config_file:
         print(sizes.table([("this config", AlbertConfig.from_file_or_preset(config_file), "-")]))
@@ -31,7 +33,3 @@ def main():
         print(sizes.table(sizes.published(sizes.NAMED_SIZES)), sizes.table(sizes.published(sizes.BASE_VARIANTS)),
               sep="\n\n")
     print(f"\n{LEGEND}")
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -8,8 +8,6 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
     python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
 """
 
-from albert_tf.commands import app as cli  # isort: split
-
 from absl import flags
 
 from albert_tf.commands import model_flags
@@ -17,25 +15,30 @@ from albert_tf.export.conversion import FORMATS, convert
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.hugging_face.writing import DTYPES
 
-model_flags.define_model_flags()
-model_flags.define_vocabulary_flags()
-model_flags.define_pooling_flags()
-flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
-                  "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or a "
-                  "TF-Hub module.")
-flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
-flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides which head is converted. Default: "
-                  "inferred from the names of the variables.")
-flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
-                    "--init_checkpoint replaces it and --checkpoint_name).")
-model_flags.define_checkpoint_name_flag()
-flags.DEFINE_string("export_path", None, "The release's name for --output_dir. There it is the path of a checkpoint "
-                    "without its endings, here it is a directory.")
 FLAGS = flags.FLAGS
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_model_flags()
+    model_flags.define_vocabulary_flags()
+    model_flags.define_pooling_flags()
+    flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
+                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or "
+                      "a TF-Hub module.")
+    flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
+    flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
+    flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides which head is converted. Default: "
+                      "inferred from the names of the variables.")
+    flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
+                        "--init_checkpoint replaces it and --checkpoint_name).")
+    model_flags.define_checkpoint_name_flag()
+    flags.DEFINE_string("export_path", None, "The release's name for --output_dir. There it is the path of a "
+                        "checkpoint without its endings, here it is a directory.")
+
+
+def main() -> None:
+    """Runs the command."""
     for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
         if FLAGS[ours].value and FLAGS[releases].value:
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
@@ -50,7 +53,3 @@ def main():
         vocabulary.tokenizer(config)  # raises if they belong to different models
     convert(selected.reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
             **model_flags.pooling_arguments(selected, FLAGS.model))
-
-
-if __name__ == "__main__":
-    cli.run(main)

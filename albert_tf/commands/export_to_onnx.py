@@ -1,6 +1,6 @@
 """Exports an ALBERT as ONNX models: float32, float16 and int8.
 
-    python export_to_onnx.py --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=onnx
+    python -m albert_tf export_to_onnx --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=onnx
 
 writes onnx/pretrainer_float32.onnx and so on, and prints the size of each and the largest difference between its
 outputs in ONNX Runtime and the model's. The files take batches of any size and length. Weights that layers share are
@@ -8,8 +8,6 @@ stored once. It needs the packages onnx and onnxruntime (requirements.txt has th
 """
 
 import os
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
@@ -21,20 +19,25 @@ from albert_tf.export.outputs import write_and_compare
 from albert_tf.utils.files import check_directory
 from albert_tf.weights.heads import MODELS
 
-model_flags.define_source_flags()
-flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "
-                  "of a task, which the weights must have.")
-model_flags.define_pooling_flags()
-define_required("output_dir", "Directory of the ONNX files.")
-flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS,
-                        "Precision of the weights. One file is written for each. Repeat the flag for several values.")
 FLAGS = flags.FLAGS
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the "
+                      "head of a task, which the weights must have.")
+    model_flags.define_pooling_flags()
+    define_required("output_dir", "Directory of the ONNX files.")
+    flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written "
+                            "for each. Repeat the flag for several values.")
+
+
+def main() -> None:
+    """Runs the command."""
     check_directory(FLAGS.output_dir)
     selected = model_flags.resolve()
     model = selected.pretrained(FLAGS.model, **model_flags.pooling_arguments(selected, FLAGS.model))
@@ -44,7 +47,3 @@ def main():
         length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
         write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.onnx"), content,
                           differences(content, model, length, _COMPARED_PREDICTIONS))
-
-
-if __name__ == "__main__":
-    cli.run(main)

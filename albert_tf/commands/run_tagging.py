@@ -1,6 +1,6 @@
 """Fine-tunes ALBERT to tag words (named entities, parts of speech, chunks), evaluates it, predicts and exports.
 
-    python run_tagging.py --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
+    python -m albert_tf run_tagging --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
         --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict
 
 albert_tf/tasks/tagging/reading.py describes the files. If the script is started again with the same flags, training
@@ -13,8 +13,6 @@ import dataclasses
 import functools
 import os
 from typing import Sequence
-
-from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
@@ -45,29 +43,34 @@ from albert_tf.utils.files import check_export
 from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
-model_flags.define_model_flags()
-model_flags.define_vocabulary_flags()
-shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
-tuning.define_finetuning_flags(max_seq_length=128)
-shared.define_device_flags()
-flags.DEFINE_string("train_file", None, "Path of the sentences to train on: one word and its tag per line, and a blank "
-                    "line between sentences. The tags in this file are the labels of the model.")
-flags.DEFINE_string("eval_file", None, "Path of the sentences that --do_eval evaluates, in the same format as "
-                    "--train_file.")
-flags.DEFINE_string("predict_file", None, "Path of the sentences that --do_predict tags, in the same format as "
-                    "--train_file or without tags.")
-flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from the "
-                  "end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
-flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, for "
-                     "sentences of more than --max_seq_length tokens. 0: half a window.",
-                     *bounds.SEQ_LENGTH.at_least(0))
-flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
-                  "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, or "
-                  "as in the model's training if nothing is trained.")
-define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
-tuning.define_step_flags(train_step=1000, warmup_step=100)
-shared.define_export_flags("raw text, words, ids, or serialized tf.Examples")
 FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_model_flags()
+    model_flags.define_vocabulary_flags()
+    shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
+    tuning.define_finetuning_flags(max_seq_length=128)
+    shared.define_device_flags()
+    flags.DEFINE_string("train_file", None, "Path of the sentences to train on: one word and its tag per line, and a "
+                        "blank line between sentences. The tags in this file are the labels of the model.")
+    flags.DEFINE_string("eval_file", None, "Path of the sentences that --do_eval evaluates, in the same format as "
+                        "--train_file.")
+    flags.DEFINE_string("predict_file", None, "Path of the sentences that --do_predict tags, in the same format as "
+                        "--train_file or without tags.")
+    flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
+                      "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
+    flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, for "
+                         "sentences of more than --max_seq_length tokens. 0: half a window.",
+                         *bounds.SEQ_LENGTH.at_least(0))
+    flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
+                      "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
+                      "or as in the model's training if nothing is trained.")
+    define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0,
+                 1.0)
+    tuning.define_step_flags(train_step=1000, warmup_step=100)
+    shared.define_export_flags("raw text, words, ids, or serialized tf.Examples")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +127,8 @@ class Data:
     label_names: tuple[str, ...]
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     strategy = start.set_up()
     data = read_data(options)
@@ -197,7 +201,3 @@ def answer(options: Options, data: Data, probabilities: np.ndarray, step: int) -
         results = tagging_answers.evaluate(data.test, probabilities, data.label_names)
         logging.info("%s", shown(results))
         write_results(options.output_dir, dict(results, global_step=step), "predict_results")
-
-
-if __name__ == "__main__":
-    cli.run(main)

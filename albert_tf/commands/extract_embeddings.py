@@ -1,6 +1,6 @@
 """Converts lines of text to vectors of a pre-trained ALBERT.
 
-    python extract_embeddings.py --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_file=vectors.npy
+    python -m albert_tf extract_embeddings --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_file=vectors.npy
 
 writes the vector of each line, float32 [lines, hidden_size]: by default ALBERT's pooled output, or the pooling of a
 folder of sentence-transformers. With --per_token, vectors.npy has the sequence output of all lines one after the other,
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-
-from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
@@ -36,27 +34,33 @@ from albert_tf.utils.manifests import check_output, move_with_manifest
 from albert_tf.utils.progress import progress
 from albert_tf.utils.temporary_files import temporary_folder
 
-model_flags.define_source_flags()
-model_flags.define_vocabulary_flags()
-model_flags.define_pooling_flags(default="pooler")
-define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a comma-separated list "
-                "of paths and globs.")
-define_required("output_file", "Path of the vectors' file, which must end in .npy.")
-flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. "
-                  "--pooling and --normalize must not be set then.")
-flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. Default: "
-                     "the number stored with the weights, or 512 if none is stored.", *bounds.SEQ_LENGTH.at_least(3))
-flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-define_engine_flags("Number of processes of Beam's local runner.")
-flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
-                     "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
-shared.define_precision_flag()
 FLAGS = flags.FLAGS
 _MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "per_token", "precision")
 _DEFAULT_LENGTH = 512  # tokens
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    model_flags.define_vocabulary_flags()
+    model_flags.define_pooling_flags(default="pooler")
+    define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a comma-separated "
+                    "list of paths and globs.")
+    define_required("output_file", "Path of the vectors' file, which must end in .npy.")
+    flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling "
+                      "and --normalize must not be set then.")
+    flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. "
+                         "Default: the number stored with the weights, or 512 if none is stored.",
+                         *bounds.SEQ_LENGTH.at_least(3))
+    flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    define_engine_flags("Number of processes of Beam's local runner.")
+    flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
+                         "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
+    shared.define_precision_flag()
+
+
+def main() -> None:
+    """Runs the command."""
     if os.path.splitext(FLAGS.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
     output_files = shard_paths(FLAGS.output_file, FLAGS.num_shards)
@@ -113,7 +117,3 @@ def write_vectors(
     if per_token:
         vector_files.write_token_files(path, lengths, np.concatenate(rows))
     return height
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -1,6 +1,6 @@
 """Fine-tunes sentence vectors, evaluates them by Spearman's correlation of cosines and STS-B's scores, and exports.
 
-    python run_sentence_embeddings.py --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
+    python -m albert_tf run_sentence_embeddings --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
         --output_dir=sentences --do_train --do_eval
 
 --objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file), and
@@ -13,8 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-
-from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
@@ -42,27 +40,31 @@ from albert_tf.weights.resolved_model import ResolvedModel
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
 
-model_flags.define_model_flags()
-model_flags.define_vocabulary_flags()
-model_flags.define_pooling_flags()
-shared.define_training_flags(optimizer="adamw", learning_rate=3e-5, train_batch_size=64, save_checkpoints_steps=100)
-tuning.define_finetuning_flags(max_seq_length=128)
-shared.define_device_flags()
-flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two "
-                  "texts predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their "
-                  "batch. simcse: like pairs, with each line and the same line under another dropout mask "
-                  f"(of the rate {DROPOUT} if the config has no dropout).")
-flags.DEFINE_string("train_file", None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file "
-                    "with two columns and no header, or JSON lines with text_a and text_b. For --objective=simcse it "
-                    "is UTF-8 text, one text on each line.")
-flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
-flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to use "
-                    "instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
-define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
-define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
-tuning.define_step_flags(train_step=1000, warmup_step=100)
-shared.define_export_flags()
 FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_model_flags()
+    model_flags.define_vocabulary_flags()
+    model_flags.define_pooling_flags()
+    shared.define_training_flags(optimizer="adamw", learning_rate=3e-5, train_batch_size=64, save_checkpoints_steps=100)
+    tuning.define_finetuning_flags(max_seq_length=128)
+    shared.define_device_flags()
+    flags.DEFINE_enum("objective", "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two "
+                      "texts predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their "
+                      "batch. simcse: like pairs, with each line and the same line under another dropout mask "
+                      f"(of the rate {DROPOUT} if the config has no dropout).")
+    flags.DEFINE_string("train_file", None, "Path of the training data. For --objective=pairs it is a .tsv or .csv "
+                        "file with two columns and no header, or JSON lines with text_a and text_b. For "
+                        "--objective=simcse it is UTF-8 text, one text on each line.")
+    flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
+    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
+                        "use instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
+    define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
+    define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
+    tuning.define_step_flags(train_step=1000, warmup_step=100)
+    shared.define_export_flags()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +106,8 @@ def options_from_flags() -> Options:
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     strategy = start.set_up()
     config = options.model.config
@@ -174,7 +177,3 @@ def answer(options: Options, cosines: np.ndarray) -> None:
     guids = [example.guid for example in read_examples(options.scored, options.data_dir, "test")]
     write_answers(options.output_dir, options.scored, guids, options.best_score * cosines[:, None])
     logging.info("%s: %s answered in %s", options.scored.name, count_of(len(guids), "test example"), options.output_dir)
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -14,12 +14,10 @@ import dataclasses
 import os
 import sys
 
-from albert_tf.commands import app as cli  # isort: split
-
+import run_classifier
 import tensorflow as tf
 from absl import flags, logging
 
-import run_classifier
 from albert_tf.commands import shared_flags as shared
 from albert_tf.commands.required_flags import require
 from albert_tf.tasks.classification.glue_tasks import TASKS
@@ -28,7 +26,6 @@ from albert_tf.training.several_runs import checkpoint_of
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.processes import run_to_end
 
-require("data_dir")
 FLAGS = flags.FLAGS
 # MNLI comes first, since other tasks start from its checkpoint.
 COLUMNS = ("mnli", "qnli", "qqp", "rte", "sst-2", "mrpc", "cola", "sts-b", "wnli")
@@ -44,6 +41,11 @@ PAPER = {
 # The flags that this script sets for each task.
 _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_checkpoint", "albert_hub_module_handle",
               "recipe", "do_train", "do_eval")
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    require("data_dir")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +71,8 @@ def options_from_flags() -> Options:
                              for_all_tasks=list(dict.fromkeys(flag.serialize() for flag in present)))
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     tasks = [name for name in COLUMNS if has_files(options, name)]
     if not tasks:
@@ -118,7 +121,3 @@ def table(scores: dict) -> str:
     lines += [f"{who:28}" + "".join(f"{value:8.1f}" for value in values) for who, values in PAPER.items()]
     ours = "".join(f"{scores[name]:8.1f}" if name in scores else f"{'-':>8}" for name in COLUMNS)
     return "\n".join([*lines, f"{'this run':28}{ours}"])
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -1,7 +1,7 @@
 """Scores sentences by their pseudo-log-likelihood, or computes the accuracy on minimal pairs such as BLiMP's.
 
-    python score_sentences.py --init_checkpoint=model_dir --input_file=sentences.txt
-    python score_sentences.py --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
+    python -m albert_tf score_sentences --init_checkpoint=model_dir --input_file=sentences.txt
+    python -m albert_tf score_sentences --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
 
 The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs whose
 grammatical sentence has the higher score, by file, by field and over all pairs. The manifest next to --output_file
@@ -13,8 +13,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from typing import TYPE_CHECKING
-
-from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 import tensorflow as tf
@@ -37,25 +35,29 @@ from albert_tf.utils.progress import progress
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-model_flags.define_source_flags()
-model_flags.define_vocabulary_flags()
-flags.DEFINE_string("input_file", None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam "
-                    "a comma-separated list of paths and globs. Default: standard input.")
-flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, globs and folders with minimal pairs. "
-                    "Each line has sentence_good, sentence_bad and, for accuracies by field, field.")
-flags.DEFINE_string("output_file", None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the "
-                    "lines, or with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are "
-                    "only printed.")
-flags.DEFINE_bool("within_word_l2r", False, "Whether to also mask the pieces to the right of the scored one in the "
-                  "same word. Without this flag, the scores of words of several pieces are too high.")
-flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens in a batch of masked copies of "
-                     "sentences.", *bounds.TOKENS)
-define_engine_flags("Number of processes of Beam's local runner.")
-flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
-                     "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
-shared.define_precision_flag()
 FLAGS = flags.FLAGS
 _MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    model_flags.define_vocabulary_flags()
+    flags.DEFINE_string("input_file", None, "Path of a UTF-8 text file to score, one sentence per line; with "
+                        "--engine=beam a comma-separated list of paths and globs. Default: standard input.")
+    flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, globs and folders with minimal "
+                        "pairs. Each line has sentence_good, sentence_bad and, for accuracies by field, field.")
+    flags.DEFINE_string("output_file", None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of "
+                        "the lines, or with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: "
+                        "results are only printed.")
+    flags.DEFINE_bool("within_word_l2r", False, "Whether to also mask the pieces to the right of the scored one in the "
+                      "same word. Without this flag, the scores of words of several pieces are too high.")
+    flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens in a batch of masked copies of sentences.",
+                         *bounds.TOKENS)
+    define_engine_flags("Number of processes of Beam's local runner.")
+    flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
+                         "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
+    shared.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,8 @@ def options_from_flags() -> Options:
                              made_from={name: FLAGS[name].value for name in _MADE_FROM})
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     for path in shard_paths(options.output_file, options.num_shards) if options.output_file else []:
         check_output(path)  # before the scores are computed
@@ -146,7 +149,3 @@ def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarr
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
                                done)
-
-
-if __name__ == "__main__":
-    cli.run(main)

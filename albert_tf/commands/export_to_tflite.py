@@ -1,6 +1,6 @@
 """Exports an ALBERT as TensorFlow Lite models: float32, float16 and int8.
 
-    python export_to_tflite.py --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=tflite
+    python -m albert_tf export_to_tflite --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=tflite
 
 writes output_dir/pretrainer_float32.tflite and so on, and prints the size of each and the largest difference between
 its outputs and the model's. int8 is TensorFlow Lite's dynamic range quantization: 8-bit weights, float32 inputs and
@@ -8,8 +8,6 @@ outputs.
 """
 
 import os
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags
 
@@ -21,21 +19,26 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
 from albert_tf.weights.heads import MODELS
 
-model_flags.define_source_flags()
-flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the head "
-                  "of a task, which the weights must have.")
-model_flags.define_pooling_flags()
-define_required("output_dir", "Directory of the .tflite files.")
-flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS,
-                        "Precision of the weights. One file is written for each. Repeat the flag for several values.")
-flags.DEFINE_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
-                     *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
-                     "--model=pretrainer.", *bounds.PREDICTIONS)
 FLAGS = flags.FLAGS
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the "
+                      "head of a task, which the weights must have.")
+    model_flags.define_pooling_flags()
+    define_required("output_dir", "Directory of the .tflite files.")
+    flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One "
+                            "file is written for each. Repeat the flag for several values.")
+    flags.DEFINE_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
+                         *bounds.SEQ_LENGTH)
+    flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
+                         "--model=pretrainer.", *bounds.PREDICTIONS)
+
+
+def main() -> None:
+    """Runs the command."""
     check_directory(FLAGS.output_dir)
     selected = model_flags.resolve()
     model = selected.pretrained(FLAGS.model, **model_flags.pooling_arguments(selected, FLAGS.model))
@@ -45,7 +48,3 @@ def main():
         flatbuffer = tflite.convert(model, precision, **shape)
         write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite"), flatbuffer,
                           tflite.differences(flatbuffer, model, **shape))
-
-
-if __name__ == "__main__":
-    cli.run(main)

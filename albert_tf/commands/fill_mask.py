@@ -1,16 +1,14 @@
 """Fills each [MASK] of a text with the most likely pieces.
 
-    python fill_mask.py --init_checkpoint=model_dir --text="the capital of [MASK] ."
+    python -m albert_tf fill_mask --init_checkpoint=model_dir --text="the capital of [MASK] ."
 
 A piece that continues a word is printed with ## before it ("##ing"). "\u2581" is a space that is a piece of its own.
 
 Without --text, texts are read from standard input, one per line. With --export_dir the model is written as a SavedModel
 that does the same with raw text, for processes that have only tensorflow and tensorflow_text:
 
-    python fill_mask.py --init_checkpoint=model_dir --export_dir=served
+    python -m albert_tf fill_mask --init_checkpoint=model_dir --export_dir=served
 """
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
@@ -23,20 +21,26 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_export
 from albert_tf.utils.json_files import check_characters
 
-model_flags.define_source_flags()
-model_flags.define_vocabulary_flags()
-flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. Default: "
-                          "the lines of standard input; no text with --export_dir.")
-flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-shared.define_export_flags()
-flags.DEFINE_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of --export_dir "
-                     "accepts besides text. Default: the model's max_position_embeddings.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
-                     "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
 FLAGS = flags.FLAGS
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    model_flags.define_vocabulary_flags()
+    flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
+                              "Default: the lines of standard input; no text with --export_dir.")
+    flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+    shared.define_export_flags()
+    flags.DEFINE_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
+                         "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
+                         *bounds.SEQ_LENGTH)
+    flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
+                         "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
+
+
+def main() -> None:
+    """Runs the command."""
     for text in FLAGS.text or ():
         check_characters(text, "--text")
     check_export(FLAGS.export_dir)
@@ -77,7 +81,3 @@ def print_filled(text: str, tokenizer, of_masks) -> None:
         pieces = readable_pieces(tokenizer, [filling.piece for filling in fillings])
         shown = (f"{piece} {filling.probability:.3f}" for piece, filling in zip(pieces, fillings))
         print("   ", "   ".join(shown))
-
-
-if __name__ == "__main__":
-    cli.run(main)

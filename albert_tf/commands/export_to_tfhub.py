@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.commands import app as cli  # isort: split
-
 from absl import flags, logging
 
 from albert_tf.commands import model_flags
@@ -33,25 +31,31 @@ from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source
 
-define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
-                "--init_checkpoint of the other scripts accepts.")
-model_flags.define_checkpoint_name_flag()
-flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one in --albert_directory.")
-flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
-flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
-                  "true if nothing is stored.")
-flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored in --albert_directory, or false "
-                  "if nothing is stored.")
-flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-model_flags.define_pooling_flags("pooler")
-define_required("export_path", "Directory of the encoder's module.")
-flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
-                    "--export_path with _preprocess appended.")
 FLAGS = flags.FLAGS
 _POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every module
 
 
-def main():
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
+                    "--init_checkpoint of the other scripts accepts.")
+    model_flags.define_checkpoint_name_flag()
+    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one in "
+                        "--albert_directory.")
+    flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
+    flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
+                      "true if nothing is stored.")
+    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored in --albert_directory, or "
+                      "false if nothing is stored.")
+    flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
+    model_flags.define_pooling_flags("pooler")
+    define_required("export_path", "Directory of the encoder's module.")
+    flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
+                        "--export_path with _preprocess appended.")
+
+
+def main() -> None:
+    """Runs the command."""
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
     source = open_source(model_flags.checkpoint_in(FLAGS.albert_directory))
@@ -76,7 +80,3 @@ def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPr
     if model.albert.has_random_pooler:
         logging.warning("%s has no pooler: the module has no pooled_output", source.path)
     return model.albert
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -1,6 +1,6 @@
 """Serves models on this machine: a page to try them on, and TensorFlow Serving's REST interface.
 
-    python serve.py --init_checkpoint=albert_base_v2 --init_checkpoint=squad
+    python -m albert_tf serve --init_checkpoint=albert_base_v2 --init_checkpoint=squad
 
 Then open http://127.0.0.1:8501/. What a model can do depends on its head: fill masks, predict the order of sentences,
 classify, answer questions about a text, choose, or tag. Every model can show the distance between each layer's input
@@ -11,8 +11,6 @@ and output. --saved_model serves a SavedModel that a script has exported (--expo
 from __future__ import annotations
 
 import dataclasses
-
-from albert_tf.commands import app as cli  # isort: split
 
 from absl import flags, logging
 
@@ -29,20 +27,23 @@ from albert_tf.weights.open_source import open_source
 from albert_tf.weights.tf_hub.reading import is_hub_module
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
-flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's "
-                          "directory, or a Hugging Face folder. Repeat the flag for several models.")
-flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir), or "
-                          "the folder of its numbered versions, of which the latest is served. Its graph runs, so use "
-                          "only SavedModels that you trust. Repeat the flag for several models.")
-flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which "
-                  "heads they have. Default: inferred from the names of the variables.")
-model_flags.define_vocabulary_flags()
-flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
-                    "only. There is no password: whoever reaches another address can use the models.")
-flags.DEFINE_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
-flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-flags.DEFINE_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
-flags.DEFINE_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a "
+                              "run's directory, or a Hugging Face folder. Repeat the flag for several models.")
+    flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir), "
+                              "or the folder of its numbered versions, of which the latest is served. Its graph runs, "
+                              "so use only SavedModels that you trust. Repeat the flag for several models.")
+    flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which "
+                      "heads they have. Default: inferred from the names of the variables.")
+    model_flags.define_vocabulary_flags()
+    flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
+                        "only. There is no password: whoever reaches another address can use the models.")
+    flags.DEFINE_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
+    flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+    flags.DEFINE_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
+    flags.DEFINE_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,8 @@ def options_from_flags() -> Options:
     return shared.from_flags(Options, vocabulary=model_flags.vocabulary_from_flags())
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     models = load(options)
     try:
@@ -107,7 +109,3 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k)
-
-
-if __name__ == "__main__":
-    cli.run(main)

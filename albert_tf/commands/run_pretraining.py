@@ -16,8 +16,6 @@ import os
 import re
 from typing import Callable
 
-from albert_tf.commands import app as cli  # isort: split
-
 from absl import flags, logging
 
 from albert_tf.commands import model_flags, setup as start, shared_flags as shared
@@ -42,44 +40,48 @@ from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.run_card import write_run_card
 from albert_tf.weights.settings import Settings, write_settings
 
-model_flags.define_model_flags()
-shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
-                             save_checkpoints_steps=5000)
-shared.define_device_flags()
-model_flags.define_vocabulary_flags()
-flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs of the training records.")
-flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that --do_eval "
-                          "evaluates. Repeat the flag for several sets: each set is evaluated on its own, and the "
-                          "first one decides which checkpoint is the best. Default: --input_file.")
-flags.DEFINE_integer("max_seq_length", 512, "Length of the examples in the records, with padding: the "
-                     "--max_seq_length with which they were made.", *bounds.SEQ_LENGTH)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the records, with "
-                     "padding: the --max_predictions_per_seq with which they were made, or twice that with "
-                     "--do_permutation.", *bounds.PREDICTIONS)
-flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by the "
-                  "rules with which the records were made.")
-define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
-             lower_bound=0.0)
-flags.DEFINE_bool("do_train", True, "Whether to train.")
-flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
-                  "saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint if "
-                  "there are none.")
-flags.DEFINE_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
-                     *bounds.BATCH_SIZE)
-flags.DEFINE_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are evaluated.",
-                     *bounds.STEPS.at_least(0))
-define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.", lower_bound=0.0)
-flags.DEFINE_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
-flags.DEFINE_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to its "
-                     "peak.", *bounds.STEPS.at_least(0))
-flags.DEFINE_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
-                     *bounds.STEPS.at_least(0))
-flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"],
-                  "The sentence objective: sop or nsp for a sentence loss, none for no sentence loss. Default: the "
-                  "objective with which the records were made.")
-flags.DEFINE_bool("init_from_group0", False, "Whether to initialize the weights of every layer group from group 0 of "
-                  "--init_checkpoint.")
 FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_model_flags()
+    shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
+                                 save_checkpoints_steps=5000)
+    shared.define_device_flags()
+    model_flags.define_vocabulary_flags()
+    flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs of the training records.")
+    flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that "
+                              "--do_eval evaluates. Repeat the flag for several sets: each set is evaluated on its "
+                              "own, and the first one decides which checkpoint is the best. Default: --input_file.")
+    flags.DEFINE_integer("max_seq_length", 512, "Length of the examples in the records, with padding: the "
+                         "--max_seq_length with which they were made.", *bounds.SEQ_LENGTH)
+    flags.DEFINE_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the records, with "
+                         "padding: the --max_predictions_per_seq with which they were made, or twice that with "
+                         "--do_permutation.", *bounds.PREDICTIONS)
+    flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by "
+                      "the rules with which the records were made.")
+    define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
+                 lower_bound=0.0)
+    flags.DEFINE_bool("do_train", True, "Whether to train.")
+    flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
+                      "saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint if there "
+                      "are none.")
+    flags.DEFINE_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
+                         *bounds.BATCH_SIZE)
+    flags.DEFINE_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are "
+                         "evaluated.", *bounds.STEPS.at_least(0))
+    define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.", lower_bound=0.0)
+    flags.DEFINE_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
+    flags.DEFINE_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to its "
+                         "peak.", *bounds.STEPS.at_least(0))
+    flags.DEFINE_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
+                         *bounds.STEPS.at_least(0))
+    flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a "
+                      "sentence loss, none for no sentence loss. Default: the objective with which the records were "
+                      "made.")
+    flags.DEFINE_bool("init_from_group0", False, "Whether to initialize the weights of every layer group from group 0 "
+                      "of --init_checkpoint.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +114,8 @@ def options_from_flags() -> Options:
         dynamic_masking=FLAGS.dynamic_masking or FLAGS.masked_lm_budget > 0)
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     strategy = start.set_up()
     config, vocabulary = options.model.config, options.model.vocabulary
@@ -270,7 +273,3 @@ def evaluate_checkpoints(options: Options, checkpoints, evaluator, evaluated: li
     else:
         logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_checkpoint)
         evaluator.report(0)
-
-
-if __name__ == "__main__":
-    cli.run(main)

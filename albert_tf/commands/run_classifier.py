@@ -12,8 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from albert_tf.commands import app as cli  # isort: split
-
 import numpy as np
 from absl import flags, logging
 
@@ -38,32 +36,38 @@ from albert_tf.utils.files import check_export
 from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
-model_flags.define_model_flags()
-model_flags.define_vocabulary_flags()
-shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=1000)
-tuning.define_finetuning_flags(max_seq_length=512)
-shared.define_device_flags()
-flags.DEFINE_string("data_dir", None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
-                    "--task_config. An export does not read it.")
-flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, "
-                    "wnli or ax.")
-flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
-                    "--task_name: its files, columns, labels and metrics (docs/fine_tuning.md shows one).")
-flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "Handling of texts of more than "
-                  "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
-                  "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If the "
-                  "flag is not set and nothing is trained, texts are handled as in the model's training.")
-flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start of "
-                     "the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
-flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
-                     "windows.", *bounds.CANDIDATES.at_least(2))
-define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
-tuning.define_step_flags(train_step=1000, warmup_step=0)
-shared.define_export_flags()
-flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
-define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its predictions, for "
-             "clients that compare probabilities with it. Default: none.")
 FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_model_flags()
+    model_flags.define_vocabulary_flags()
+    shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32,
+                                 save_checkpoints_steps=1000)
+    tuning.define_finetuning_flags(max_seq_length=512)
+    shared.define_device_flags()
+    flags.DEFINE_string("data_dir", None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
+                        "--task_config. An export does not read it.")
+    flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, "
+                        "qnli, wnli or ax.")
+    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
+                        "--task_name: its files, columns, labels and metrics (docs/fine_tuning.md shows one).")
+    flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "Handling of texts of more than "
+                      "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
+                      "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If "
+                      "the flag is not set and nothing is trained, texts are handled as in the model's training.")
+    flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start "
+                         "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
+    flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
+                         "windows.", *bounds.CANDIDATES.at_least(2))
+    define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0,
+                 1.0)
+    tuning.define_step_flags(train_step=1000, warmup_step=0)
+    shared.define_export_flags()
+    flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
+    define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its predictions, for "
+                 "clients that compare probabilities with it. Default: none.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +110,8 @@ def options_from_flags() -> Options:
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     task = options.task
     strategy = start.set_up()
@@ -163,7 +168,3 @@ def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
     write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
     path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
     logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
-
-
-if __name__ == "__main__":
-    cli.run(main)

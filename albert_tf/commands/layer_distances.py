@@ -1,6 +1,6 @@
 """Measures distance and angle between each layer's input and output, as in figure 1 of Lan et al. (2020).
 
-    python layer_distances.py --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_dir=distances \\
+    python -m albert_tf layer_distances --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_dir=distances \\
         --compare_with=uncased_L-12_H-768_A-12
 
 prints the L2 distance and the angle in degrees between the input and the output of each layer, averaged over all tokens
@@ -14,8 +14,6 @@ import csv
 import dataclasses
 import io
 import os
-
-from albert_tf.commands import app as cli  # isort: split
 
 import numpy as np
 from absl import flags, logging
@@ -34,17 +32,21 @@ from albert_tf.utils.line_charts import Curve, Panel, write_charts
 from albert_tf.utils.paths import make_directory
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
-model_flags.define_source_flags()
-model_flags.define_vocabulary_flags()
-define_required("input_file", "Path of a UTF-8 text file, one text per line.")
-define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
-flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
-                          "--init_checkpoint accepts. Repeat the flag for several models.")
-flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
-                     *bounds.SEQ_LENGTH.at_least(3))
-flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-shared.define_precision_flag()
 FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_source_flags()
+    model_flags.define_vocabulary_flags()
+    define_required("input_file", "Path of a UTF-8 text file, one text per line.")
+    define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
+    flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
+                              "--init_checkpoint accepts. Repeat the flag for several models.")
+    flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
+                         *bounds.SEQ_LENGTH.at_least(3))
+    flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    shared.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Row:
     angle: float
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     check_directory(FLAGS.output_dir)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]
@@ -111,7 +114,3 @@ def write_results(directory: str, rows: list[Row]) -> None:
                             for model in models], "layer")
               for title, field in (("L2 distance", "distance"), ("angle, degrees", "angle"))]
     write_charts(os.path.join(directory, "layer_distances.svg"), panels)
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -14,8 +14,6 @@ import dataclasses
 import functools
 from typing import Sequence
 
-from albert_tf.commands import app as cli  # isort: split
-
 import numpy as np
 from absl import flags, logging
 
@@ -38,32 +36,37 @@ from albert_tf.utils.files import check_export
 from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
-model_flags.define_model_flags()
-model_flags.define_vocabulary_flags()
-shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_size=32, save_checkpoints_steps=100)
-tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
-shared.define_device_flags()
-flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
-flags.DEFINE_string("data_dir", None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An "
-                    "export of a model of RACE does not need it.")
-flags.DEFINE_enum("data_format", "race", FORMATS, "race: RACE in its original or the release's layout. jsonl: the "
-                  "files train.jsonl, dev.jsonl and test.jsonl with one question per line.")
-flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
-flags.DEFINE_string("train_file", None, "Path of the cached training features. Default: a file in --cached_dir.")
-flags.DEFINE_string("eval_file", None, "Path of the cached features of the dev set. Default: a file in --cached_dir.")
-flags.DEFINE_string("predict_file", None, "Path of the cached features of --predict_split. Default: a file in "
-                    "--cached_dir.")
-flags.DEFINE_enum("predict_split", "test", SPLITS, "The split that --do_predict predicts. It is also scored if it has "
-                  "answers.")
-flags.DEFINE_bool("high_only", False, "Whether to use only RACE's questions for high schools.")
-flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions for middle schools.")
-flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. If there "
-                     "are more, only the last tokens are kept. If the flag is not set, a run in --output_dir keeps its "
-                     "own.", *bounds.SEQ_LENGTH)
-define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
-tuning.define_step_flags(train_step=12000, warmup_step=1000)
-shared.define_export_flags()
 FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    model_flags.define_model_flags()
+    model_flags.define_vocabulary_flags()
+    shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_size=32, save_checkpoints_steps=100)
+    tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
+    shared.define_device_flags()
+    flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
+    flags.DEFINE_string("data_dir", None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An "
+                        "export of a model of RACE does not need it.")
+    flags.DEFINE_enum("data_format", "race", FORMATS, "race: RACE in its original or the release's layout. jsonl: the "
+                      "files train.jsonl, dev.jsonl and test.jsonl with one question per line.")
+    flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
+    flags.DEFINE_string("train_file", None, "Path of the cached training features. Default: a file in --cached_dir.")
+    flags.DEFINE_string("eval_file", None, "Path of the cached features of the dev set. Default: a file in "
+                        "--cached_dir.")
+    flags.DEFINE_string("predict_file", None, "Path of the cached features of --predict_split. Default: a file in "
+                        "--cached_dir.")
+    flags.DEFINE_enum("predict_split", "test", SPLITS, "The split that --do_predict predicts. It is also scored if it "
+                      "has answers.")
+    flags.DEFINE_bool("high_only", False, "Whether to use only RACE's questions for high schools.")
+    flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions for middle schools.")
+    flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. If there are "
+                         "more, only the last tokens are kept. If the flag is not set, a run in --output_dir keeps its "
+                         "own.", *bounds.SEQ_LENGTH)
+    define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
+    tuning.define_step_flags(train_step=12000, warmup_step=1000)
+    shared.define_export_flags()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +104,8 @@ def options_from_flags() -> Options:
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
 
-def main():
+def main() -> None:
+    """Runs the command."""
     options = options_from_flags()
     strategy = start.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
@@ -152,7 +156,3 @@ def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabil
         results = choice_answers.evaluate(examples, probabilities)
         logging.info("%s", shown(results))
         write_results(options.output_dir, dict(results, global_step=step), "predict_results")
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -1,0 +1,107 @@
+"""Makes pre-training records from text: sentence-order pairs with n-gram masks.
+
+    python create_pretraining_data.py --input_file='text/*.txt' --output_file=data/train.tfrecord \\
+        --spm_model_file=30k-clean.model --max_seq_length=512 --max_predictions_per_seq=77
+
+The text has one sentence per line and a blank line between documents. With --split_lines=en, a line may have any number
+of sentences.
+"""
+
+import signal
+import sys
+
+from absl import flags, logging
+
+from albert_tf.commands.engine import beam_options, define_engine_flags
+from albert_tf.commands.required_flags import define_required
+from albert_tf.data.records import shard_paths
+from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
+from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
+from albert_tf.utils import bounds
+from albert_tf.utils.counts import count_of
+from albert_tf.utils.files import expand_globs
+from albert_tf.utils.finite import define_float
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end in .gz "
+                    "or .bz2 are decompressed.")
+    define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over all "
+                    "files.")
+    flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece "
+                        "model.")
+    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If it is set, --vocab_file is "
+                        "ignored.")
+    flags.DEFINE_string("split_lines", None, "Code of the text's language, such as en or zh: each line is split into "
+                        "sentences by the rules of that language. It needs the package sentencex. Default: each line "
+                        "is a sentence, and what is longer than --max_seq_length is lost.")
+    flags.DEFINE_string("input_file_mode", "r", "Has no effect: text is always read as UTF-8. Scripts for the release "
+                        "can set it.")
+    flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case the text. Default: as stored beside the "
+                      "vocabulary, or true if nothing is stored.")
+    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents, which the release removes. Default: as stored "
+                      "beside the vocabulary, or false if nothing is stored.")
+    flags.DEFINE_bool("do_whole_word_mask", True, "Whether to mask whole words. If false, each piece counts as a word.")
+    flags.DEFINE_bool("do_permutation", False, "Whether to choose a second set of n-grams in each example, whose "
+                      "tokens are permuted at random and predicted too.")
+    flags.DEFINE_bool("favor_shorter_ngram", True, "Whether an n-gram of n words is drawn with a probability "
+                      "proportional to 1/n. If false, the probabilities are reversed and the longest n-gram is most "
+                      "likely.")
+    flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
+    flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "The sentence label of an example: whether the segments "
+                      "are swapped (sop), whether the second one is from another document (nsp), or no label (none).")
+    flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of an example, including special tokens.",
+                         *MAX_SEQ_LENGTH)
+    flags.DEFINE_integer("ngram", 3, "The longest n-gram to mask, in words.", *bounds.NGRAM)
+    flags.DEFINE_integer("max_predictions_per_seq", 20, "Largest number of masked tokens of an example.",
+                         *bounds.PREDICTIONS)
+    flags.DEFINE_integer("random_seed", 12345, "Seed of all random numbers. The examples do not depend on the number "
+                         "of workers.", *bounds.SEED)
+    flags.DEFINE_integer("dupe_factor", 40, "Number of passes over the text, each with other segments and masks.",
+                         *bounds.DUPE_FACTOR)
+    define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
+    define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
+                 "--max_seq_length.", 0.0, 1.0)
+    define_engine_flags("Number of processes.")
+    flags.DEFINE_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
+                         "x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
+    flags.DEFINE_bool("release_compatible", False, "Whether to reproduce three errors of the release: a chunk of one "
+                      "sentence is paired with a random document, the short length is drawn once per document, and a "
+                      "segment may begin inside a word.")
+
+
+def main() -> None:
+    """Runs the command."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
+    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise ValueError("--spm_model_file or --vocab_file is missing")
+    given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
+    tokenizer = VocabularyFiles().replaced_by(given).tokenizer()
+    objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
+    segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
+    masking = MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram,
+                             FLAGS.favor_shorter_ngram, FLAGS.do_whole_word_mask, FLAGS.do_permutation)
+    options = CreationOptions(segments, masking, FLAGS.dupe_factor, FLAGS.random_seed, FLAGS.split_lines)
+    input_files = expand_globs(FLAGS.input_file)
+    outputs = list(filter(None, map(str.strip, FLAGS.output_file.split(","))))
+    if not outputs:
+        raise ValueError(f"--output_file must name at least one file. Received: {FLAGS.output_file}")
+    output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
+    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(output_files), 'record file')}"
+    if pipeline_options:
+        from albert_tf.beam import creation
+
+        logging.info("%s, on Apache Beam", files)
+        statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options)
+    else:
+        logging.info("%s, %s", files, count_of(FLAGS.num_workers, "worker"))
+        statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
+    logging.info(summary(statistics))
+    if message := warning(statistics, options):
+        logging.warning(message)

@@ -1,0 +1,32 @@
+"""Trains a SentencePiece vocabulary with the release's settings.
+
+    python -m albert_tf train_vocabulary --input_file='text/*.txt' --model_prefix=my_vocabulary --vocab_size=30000
+
+writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab, a list of the pieces.
+"""
+
+from absl import flags, logging
+
+from albert_tf.commands.required_flags import define_required
+from albert_tf.text.vocabulary import train_vocabulary
+from albert_tf.utils import bounds
+from albert_tf.utils.files import expand_globs
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per line.")
+    define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are written.")
+    flags.DEFINE_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
+                         *bounds.VOCAB_SIZE.at_least(20))
+    flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
+    flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")
+
+
+def main() -> None:
+    """Runs the command."""
+    train_vocabulary(expand_globs(FLAGS.input_file), FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case,
+                     FLAGS.keep_accents)
+    logging.info("%s.model: %d pieces", FLAGS.model_prefix, FLAGS.vocab_size)
