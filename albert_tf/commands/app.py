@@ -1,7 +1,6 @@
-"""Starts a script: parses its flags with absl, and turns a user's error into one line.
+"""Starts a command: parses its flags with absl, and turns a user's error into one line.
 
-A script imports this module before any module that may load TensorFlow, since this one sets environment variables.
-"isort: split" keeps the import in its place.
+This module sets environment variables of TensorFlow, so it is imported before any module that may load TensorFlow.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import importlib
 import logging as python_logging
 import os
 import re
@@ -19,7 +19,7 @@ from typing import Callable, Iterator, NoReturn
 
 from absl import app, flags, logging
 
-from albert_tf.commands import console, flag_errors, help_text as help
+from albert_tf.commands import flag_errors, help_text, names
 from albert_tf.utils import quiet
 
 # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
@@ -40,6 +40,17 @@ _LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(line
 _AROUND_THE_REASON = re.compile(
     r"""\{\{function_node [^}]*\}\}\s | \s\[Op:\w+\]
         | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
+
+
+def run_command(name: str) -> None:
+    """Runs a command of albert_tf.commands with the flags in sys.argv.
+
+    Args:
+      name: the name of its module.
+    """
+    module = importlib.import_module(f"albert_tf.commands.{name}")
+    module.define_flags()
+    run(module.main)
 
 
 def run(main: Callable[..., None], operands: int = 0) -> None:
@@ -79,10 +90,10 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             sys.exit(128 + signal.SIGINT)
 
     # absl's usage errors print the docstring, too.
-    description = main.__globals__["__doc__"] = console.with_commands(main.__globals__["__doc__"], sys.argv[0])
-    if help.is_requested(sys.argv[1:]):
+    description = main.__globals__["__doc__"] = names.as_started(main.__globals__["__doc__"])
+    if help_text.is_requested(sys.argv[1:]):
         with _ending_with_the_reader():
-            print(help.help_text(description, sys.argv[0]))
+            print(help_text.help_text(description, main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parsed)
@@ -97,7 +108,7 @@ def _parsed(argv: list[str]) -> list[str]:
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:
-    print(f"{console.program(argv[0])}: error: {reason}", file=sys.stderr)
+    print(f"{names.program_in_errors()}: error: {reason}", file=sys.stderr)
     sys.exit(1)
 
 

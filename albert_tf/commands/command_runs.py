@@ -18,6 +18,7 @@ from typing import Any, Sequence
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.commands import names
 from albert_tf.commands.input_files import changed_file, read_files, versions
 from albert_tf.data.tables import read_json_lines
 from albert_tf.utils.files import write_text
@@ -30,7 +31,7 @@ FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a script and its flags, which may have placeholders: {NAME}."""
+    """A run of a command and its flags, which may have placeholders: {NAME}."""
 
     script: str
     flags: dict[str, Any]
@@ -110,17 +111,32 @@ def run_script(script: str, **flag_values) -> None:
     """Prints a command and runs it in a new process.
 
     Args:
-      script: name of the script without ".py".
+      script: name of the command, such as "run_pretraining".
       **flag_values: see `arguments`.
 
     Raises:
-      ValueError: there is no such script, or it failed; it has then printed the reason.
+      ValueError: there is no such command, or it failed; it has then printed the reason.
     """
-    path, command = script_path(script), arguments(flag_values)
-    print(f"\n$ python {script}.py {shlex.join(command)}", flush=True)
-    status = run_to_end([sys.executable, path, *command])
+    command = process_of(script, arguments(flag_values))
+    print(f"\n$ {names.starter()} {script} {shlex.join(arguments(flag_values))}", flush=True)
+    status = run_to_end(command, importing_this_package())
     if status:
-        raise ValueError(f"{script}.py ended with status {status}")
+        raise ValueError(f"{script} ended with status {status}")
+
+
+def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
+    """The program and arguments of a process that runs a command.
+
+    Raises:
+      ValueError: there is no such command.
+    """
+    return [sys.executable, "-m", "albert_tf", names.find(script), *command_line_flags]
+
+
+def importing_this_package() -> dict[str, str]:
+    """The environment of a process that imports the same albert_tf as this one, from any working directory."""
+    paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class ScriptRuns:
@@ -158,9 +174,9 @@ class ScriptRuns:
         if earlier is not None:
             changed = changed_file(earlier.get("files", {}))
             if changed:
-                raise ValueError(f"{changed} has changed since {script}.py read it, and {self._directory} "
+                raise ValueError(f"{changed} has changed since {script} read it, and {self._directory} "
                                  "has results of the earlier file: use another directory, or restore the file")
-            logging.info("has finished before: %s.py %s", script, shlex.join(command))
+            logging.info("has finished before: %s %s", script, shlex.join(command))
             return False
         run, before, start = dict(script=script, arguments=command), versions(command), time.monotonic()
         try:

@@ -33,7 +33,7 @@ from albert_tf.weights.settings import LABEL_NAMES, settings_in, settings_of, wr
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 FLAGS = flags.FLAGS
-RECIPES = pathlib.Path(__file__).parent / "recipes"
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 
 @help.group("Runs")

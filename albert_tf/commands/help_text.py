@@ -9,10 +9,12 @@ Flags that the script itself defines come first. Only --helpfull lists the flags
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Callable, Iterator
 
 from absl import flags
 
+_OWN = "This command"
 GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
 _GROUP_OF: dict[str, str] = {}  # by the flag's name
 # absl answers --helpshort without the flags of the package, which are most of them.
@@ -39,16 +41,16 @@ def is_requested(arguments: list[str]) -> bool:
     return not _REQUESTS.isdisjoint(arguments)
 
 
-def help_text(description: str, script: str) -> str:
+def help_text(description: str, module: str) -> str:
     """The text that --help prints.
 
     Args:
-      description: the script's docstring.
-      script: its path, as in sys.argv.
+      description: the command's docstring.
+      module: the name of its module.
     """
-    sections: dict[str, list[flags.Flag]] = {title: [] for title in ("This script", *GROUPS)}
-    for flag in _flags_of(script):
-        sections[_GROUP_OF.get(flag.name, "This script")].append(flag)
+    sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *GROUPS)}
+    for flag in _flags_of(module):
+        sections[_GROUP_OF.get(flag.name, _OWN)].append(flag)
     lines = [description.strip(), ""]
     for title, members in sections.items():
         if members:
@@ -56,13 +58,13 @@ def help_text(description: str, script: str) -> str:
     return "\n".join([*lines, "--helpfull also lists the flags of the libraries."])
 
 
-def _flags_of(script: str) -> Iterator[flags.Flag]:
-    """The flags that a script, the scripts that it imports, and albert_tf define, in this order."""
-    modules = flags.FLAGS.flags_by_module_dict()
-    of_package = [module for module in modules if module.startswith("albert_tf.")]
-    of_scripts = [module for module in modules if module == script or "." not in module]
-    for module in (*of_scripts, *of_package):
-        yield from modules[module]
+def _flags_of(module: str) -> Iterator[flags.Flag]:
+    """The flags that a command, albert_tf and a program such as `python -m studies` define, in this order."""
+    by_module = flags.FLAGS.flags_by_module_dict()
+    of_package = [name for name in by_module if name.startswith("albert_tf.") and name != module]
+    of_program = [name for name in by_module if name == sys.argv[0]]
+    for name in dict.fromkeys((module, *of_program, *of_package)):
+        yield from by_module.get(name, [])
 
 
 def _described(flag: flags.Flag) -> str:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 
-import run_classifier
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import run_classifier, shared_flags as shared
+from albert_tf.commands.command_runs import importing_this_package, process_of
 from albert_tf.commands.required_flags import require
 from albert_tf.tasks.classification.glue_tasks import TASKS
 from albert_tf.training.evaluation import RESULTS
@@ -45,6 +44,7 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
 
 def define_flags() -> None:
     """Defines the flags of this command."""
+    run_classifier.define_flags()
     require("data_dir")
 
 
@@ -90,7 +90,7 @@ def has_files(options: Options, name: str) -> bool:
 
 def run_task(options: Options, name: str) -> None:
     """Runs run_classifier.py. Raises ValueError if it fails; it has then printed the reason."""
-    status = run_to_end([sys.executable, run_classifier.__file__, *arguments(options, name)])
+    status = run_to_end(process_of("run_classifier", arguments(options, name)), importing_this_package())
     if status:
         raise ValueError(f"{name} ended with status {status}")
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from absl import flags
 
-from albert_tf.commands import console, help_text as help
+from albert_tf.commands import help_text as help, names
 from albert_tf.commands.required_flags import define_required
 from albert_tf.commands.setup import cpu_parts
 from albert_tf.export.precision import SERVED_PRECISIONS
@@ -127,9 +127,8 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
 
 
 def command_line() -> str:
-    """The command line that started this script."""
-    program = console.program(sys.argv[0])
-    return shlex.join([*(["python"] if program.endswith(".py") else []), program, *sys.argv[1:]])
+    """The command line that started this command."""
+    return f"{names.program()} {shlex.join(sys.argv[1:])}".rstrip()
 
 
 def trainer_options(**values) -> TrainerOptions:

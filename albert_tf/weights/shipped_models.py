@@ -1,17 +1,15 @@
-"""The models that come with the package: models/ in a checkout, albert_tf/models/ in an installed package."""
+"""The models that come with the package, in albert_tf/models/."""
 
 from __future__ import annotations
 
 import pathlib
 
-_PACKAGE = pathlib.Path(__file__).parents[1]
-FOLDERS = (_PACKAGE / "models", _PACKAGE.parent / "models")
+FOLDER = pathlib.Path(__file__).parents[1] / "models"
 
 
 def shipped_models() -> list[str]:
     """The names of the models that come with the package."""
-    folder = next(filter(pathlib.Path.is_dir, FOLDERS))
-    return sorted(model.name for model in folder.iterdir() if model.is_dir())
+    return sorted(model.name for model in FOLDER.iterdir() if model.is_dir())
 
 
 def shipped_model(path: str) -> str | None:
@@ -22,4 +20,4 @@ def shipped_model(path: str) -> str | None:
     """
     if not path.isidentifier() or pathlib.Path(path).exists():
         return None
-    return next((str(folder / path) for folder in FOLDERS if (folder / path).is_dir()), None)
+    return str(FOLDER / path) if (FOLDER / path).is_dir() else None

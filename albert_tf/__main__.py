@@ -1,0 +1,25 @@
+"""`python -m albert_tf` lists the commands; `python -m albert_tf COMMAND --flag=value ...` runs one."""
+
+import sys
+
+from albert_tf.commands import names
+
+
+def main() -> None:
+    """Runs the command that the first argument names. Without one, lists the commands."""
+    _, *arguments = sys.argv
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(names.listing())
+        return
+    try:
+        command = names.find(arguments[0])
+    except ValueError as error:
+        sys.exit(f"{names.starter()}: error: {error}")
+    sys.argv[:2] = [f"{names.starter()} {command}"]
+    from albert_tf.commands import app  # it imports TensorFlow
+
+    app.run_command(command)
+
+
+if __name__ == "__main__":
+    main()
