@@ -1,4 +1,4 @@
-"""Converts a model, with its head, to a TF1 checkpoint of the release, one of ours, a Hugging Face folder or TF-Hub.
+"""Converts a model and its head between the release's, Hugging Face's and our formats.
 
     python convert_checkpoint.py --init_checkpoint=albert_base_v2.tar.gz --to=hugging_face --output_dir=albert_hf
     python convert_checkpoint.py --init_checkpoint=model_dir --to=tf1 --output_dir=released

@@ -1,4 +1,4 @@
-"""Exports a pre-trained ALBERT as TF-Hub modules: the encoder, and the preprocessing that makes its inputs from text.
+"""Exports a pre-trained ALBERT as TF-Hub modules: encoder and preprocessing.
 
     python export_to_tfhub.py --albert_directory=albert_base_v2 --export_path=albert_hub
 

@@ -1,4 +1,4 @@
-"""Fine-tunes and evaluates on every GLUE task in a folder, and prints the results below the paper's table.
+"""Fine-tunes and evaluates on every GLUE task in a folder; prints the paper's table.
 
     python run_glue.py --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
 

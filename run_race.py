@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on RACE or another set of multiple-choice questions, evaluates it, predicts and exports.
+"""Fine-tunes ALBERT on RACE or other multiple choice; evaluates, predicts, exports.
 
     python run_race.py --data_dir=data --init_checkpoint=albert_base_v2 --output_dir=race --recipe=race_v2 --do_predict
 

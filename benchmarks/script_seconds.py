@@ -10,14 +10,13 @@ import functools
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 
 from absl import flags
 
 from albert_tf.commands import app as cli
-from albert_tf.commands.command_runs import arguments, script_path
+from albert_tf.commands.command_runs import arguments, process_of
 from albert_tf.commands.required_flags import define_required
 from benchmarks.alternation import ROOT, in_turns
 from benchmarks.fine_tuning_settings import SETTINGS
@@ -48,10 +47,10 @@ def main():
 
 
 def our_command(steps, settings, folder):
-    return [sys.executable, script_path("run_classifier"), *arguments(dict(
+    return process_of("run_classifier", arguments(dict(
         task_name=TASK, data_dir=os.path.join(FLAGS.data, "glue"), init_checkpoint=FLAGS.model, output_dir=folder,
         do_train=True, max_seq_length=settings.length, train_batch_size=settings.batch,
-        learning_rate=settings.learning_rate, train_step=steps, precision="mixed_bfloat16", verbosity=-1))]
+        learning_rate=settings.learning_rate, train_step=steps, precision="mixed_bfloat16", verbosity=-1)))
 
 
 def hugging_face_command(steps, settings, folder):

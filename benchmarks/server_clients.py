@@ -1,4 +1,4 @@
-"""Requests a second that serve.py answers, with one client and with many, and the CPU time and memory of its process.
+"""Requests a second that serve answers, with one client and with many, and the CPU time and memory of its process.
 
     python -m benchmarks.server_clients --text_file=novels.txt
 

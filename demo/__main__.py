@@ -23,6 +23,7 @@ from albert_tf.data.feature_cache import digest, fingerprint
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import write_text
 from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.processes import run_to_end
 from albert_tf.weights.shipped_models import shipped_model
 from demo import python_docs, word_order_task
 from demo.baselines import baselines
@@ -88,14 +89,18 @@ def main() -> None:
     heading("5. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
-    run_script("demo/ask", saved_model=served, text=questions)
+    ask = ["-m", "demo.ask", *arguments(dict(saved_model=served, text=questions))]
+    print(f"\n$ python {shlex.join(ask)}", flush=True)
+    if run_to_end([sys.executable, *ask]):
+        raise ValueError("demo.ask failed")
     print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
     print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
 
 
 def page_command(*models: str) -> str:
     """The command that serves models on a web page. It has the path of this Python, which has all packages."""
-    return shlex.join([os.path.relpath(sys.executable), "serve.py", *arguments(dict(init_checkpoint=models))])
+    python = os.path.relpath(sys.executable)
+    return shlex.join([python, "-m", "albert_tf", "serve", *arguments(dict(init_checkpoint=models))])
 
 
 def heading(text: str) -> None:

@@ -1,6 +1,6 @@
 """Fills masks with a SavedModel. As on a server, it needs tensorflow and tensorflow_text, but not albert_tf.
 
-    python demo/ask.py --saved_model=served --text="Return the [MASK] of the file."
+    python -m demo.ask --saved_model=served --text="Return the [MASK] of the file."
 """
 
 import argparse
@@ -15,7 +15,7 @@ WORD_START = "\u2581"
 
 
 def readable(piece):
-    """A piece that begins a word, without the mark of its start; another one with ##, as fill_mask.py prints them."""
+    """A piece that begins a word, without the mark of its start; another one with ##, as fill_mask prints them."""
     if piece == WORD_START or not piece.startswith(WORD_START):
         return piece if piece == WORD_START else f"##{piece}"
     return piece[len(WORD_START):]

@@ -48,7 +48,7 @@ flags.DEFINE_string("glue_dir", None, "Folder that has the folders of SST-2, RTE
                     "not measured.")
 flags.DEFINE_string("squad_dir", None, "Folder of SQuAD's train-v1.1.json and dev-v1.1.json. Default: SQuAD is not "
                     "measured.")
-flags.DEFINE_string("pairs", None, "Minimal pairs, in the format of --pairs of score_sentences.py. Default: BLiMP is "
+flags.DEFINE_string("pairs", None, "Minimal pairs, in the format of --pairs of score_sentences. Default: BLiMP is "
                     "not measured.")
 FLAGS = flags.FLAGS
 PLACES = ("text", "dev_text", "additional_text", "glue_dir", "squad_dir", "pairs")

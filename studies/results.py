@@ -83,7 +83,7 @@ def compare(row: Row, other: Row, column: str) -> Interval | None:
 
 
 def training_flops(run: PlannedRun, config: AlbertConfig) -> float:
-    """Operations of a pre-training run, by the formula of model_sizes.py with logits for masked tokens only."""
+    """Operations of a pre-training run, by the formula of model_sizes with logits for masked tokens only."""
     tokens, predictions = run.flags["max_seq_length"], run.flags["max_predictions_per_seq"]
     examples = run.flags["num_train_steps"] * run.flags["train_batch_size"]
     return 6 * compute_parameters(config, predictions / tokens) * tokens * examples

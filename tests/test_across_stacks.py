@@ -58,7 +58,7 @@ def resume(python, runs, source, step, target):
     (runs.folder / target).mkdir()
     for path in [runs.folder / source / CONFIG_NAME, *(runs.folder / source).glob(f"model.ckpt-{step}.*")]:
         shutil.copy(path, runs.folder / target)
-    run(python, TESTS.parent / "run_pretraining.py", *arguments_of(dict(runs.flags, output_dir=runs.folder / target)))
+    run(python, TESTS.parent / "run_pretraining", *arguments_of(dict(runs.flags, output_dir=runs.folder / target)))
 
 
 def test_a_run_is_resumed_on_the_other_stack_and_back(runs, other):
@@ -88,7 +88,7 @@ def served(tmp_path_factory, golden, other):
     save_tf1_checkpoint(AlbertPretrainer(config), str(folder / "model.ckpt-best"))
     exported = {sys.executable: folder / "here", other: folder / "there"}
     for python, target in exported.items():
-        run(python, TESTS.parent / "fill_mask.py", f"--init_checkpoint={folder}", f"--export_dir={target}")
+        run(python, TESTS.parent / "fill_mask", f"--init_checkpoint={folder}", f"--export_dir={target}")
     return exported
 
 

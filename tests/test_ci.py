@@ -15,12 +15,12 @@ BROWSER = dict(chromium="exit 1", chromedriver="exit 1")
     (dict(BROWSER, id="echo 0"), "installed before"),
     (dict(id="echo 0", **{"apt-get": INSTALLING}), "chromium installed"),
     (dict(id="echo 0", **{"apt-get": "echo no network >&2; exit 100"}),
-     "apt-get could not install chromium: the tests of serve.py's page are skipped"),
+     "apt-get could not install chromium: the tests of serve's page are skipped"),
     (dict(id="echo 0", **{"apt-get": "exit 0"}),
-     "apt-get could not install chromium: the tests of serve.py's page are skipped"),
+     "apt-get could not install chromium: the tests of serve's page are skipped"),
     (dict(id="echo 1000", **{"apt-get": INSTALLING}),
-     "none, and no apt-get as root: the tests of serve.py's page are skipped"),
-    (dict(id="echo 0"), "none, and no apt-get as root: the tests of serve.py's page are skipped")])
+     "none, and no apt-get as root: the tests of serve's page are skipped"),
+    (dict(id="echo 0"), "none, and no apt-get as root: the tests of serve's page are skipped")])
 def test_ci_installs_a_browser_if_it_can_and_continues_if_not(tmp_path, programs, message):
     for program in ("bash", "touch", "chmod"):
         pathlib.Path(tmp_path / program).symlink_to(shutil.which(program))

@@ -43,8 +43,8 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     monkeypatch.setattr(quiet, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
-    with loaded("run_race.py"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race.py", "--data_dir=race", "--output_dir=out"])
+    with loaded("run_race"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out"])
         assert start.set_up() is strategy
     assert compiled == [True] * (not tpu)
 
@@ -64,8 +64,8 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     monkeypatch.setattr(quiet, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
-    with loaded("run_race.py"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race.py", *arguments_of(dict(dict(
+    with loaded("run_race"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race", *arguments_of(dict(dict(
             data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
         start.set_up()
         assert shared.trainer_options().parts == (expected or [3])[0]
@@ -92,8 +92,8 @@ def asked(monkeypatch):
      TpuAddress(master="grpc://10.0.0.2:8470")),
     ({}, "one_device", TpuAddress())], ids=["name", "master", "none"])
 def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
-    with loaded("run_race.py"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race.py", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
+    with loaded("run_race"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
         start.set_up()
     assert asked == [(name, address)]
 
@@ -102,8 +102,8 @@ def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, addr
 @pytest.mark.parametrize("precision, compute, scaled", [
     ("float32", "float32", False), ("mixed_bfloat16", "bfloat16", False), ("mixed_float16", "float16", True)])
 def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):
-    with loaded("run_race.py"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race.py", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
+    with loaded("run_race"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
         start.set_up()
         assert keras.mixed_precision.global_policy().compute_dtype == compute
         assert shared.trainer_options().loss_scaling is scaled

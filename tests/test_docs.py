@@ -104,5 +104,5 @@ def test_answers_are_compared_by_the_digits_that_a_page_shows():
 def test_commands_of_a_block_have_their_variables():
     block = "A='--x=1 --y'  # a comment\n\nB=2 python run.py $A \\\n --z='$5 b'\n"
     assert commands(block) == [["B=2", "python", "run.py", "--x=1", "--y", "--z=$5 b"]]
-    assert script_commands(commands(block)[0]) == ["run.py", "--x=1", "--y", "--z=$5 b"]
+    assert script_commands(commands(block)[0]) == ["run", "--x=1", "--y", "--z=$5 b"]
     assert flags_of(["--x=1", "--y", "--x=a=b"]) == dict(x=["1", "a=b"], y=True)

@@ -18,7 +18,6 @@ except ModuleNotFoundError:  # Python 3.9 and 3.10
     from pip._vendor import tomli as tomllib
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
-SCRIPTS = sorted(path.stem for path in REPOSITORY.glob("*.py"))
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +31,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     shutil.copytree(REPOSITORY / "albert_tf", sources / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(REPOSITORY / "models", sources / "models")
-    for path in [*REPOSITORY.glob("*.py"), *(REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
+    for path in (REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE")):
         shutil.copy(path, sources)
     run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
     path, = folder.glob("*.whl")
@@ -46,12 +44,8 @@ def run_pip(*arguments):
     assert done.returncode == 0, done.stderr
 
 
-def test_every_script_is_a_command_and_every_package_is_named(project):
-    assert project["project"]["scripts"] == {f"albert-{name.replace('_', '-')}": f"albert_tf.commands.console:{name}"
-                                             for name in SCRIPTS}
-    packages = {".".join(path.parent.relative_to(REPOSITORY).parts)
-                for path in (REPOSITORY / "albert_tf").rglob("__init__.py")}
-    assert set(project["tool"]["setuptools"]["packages"]) == {*packages, "albert_tf.scripts", "albert_tf.models"}
+def test_one_command_starts_all(project):
+    assert project["project"]["scripts"] == {"albert-tf": "albert_tf.__main__:main"}
 
 
 def test_pytest_is_no_run_time_dependency_and_nothing_is_pinned(project):
@@ -64,8 +58,7 @@ def test_the_wheel_has_all_files_that_the_package_reads(wheel):
     assert wheel.name.startswith(f"albert_tf-{albert_tf.__version__}-")
     expected = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf").rglob("*")
                 if path.suffix in (".py", ".json", ".typed", ".html", ".css", ".js")}
-    expected |= {f"albert_tf/scripts/{name}.py" for name in SCRIPTS}
-    expected |= {f"albert_tf/{path.relative_to(REPOSITORY)}" for path in (REPOSITORY / "models").glob("*/*")}
+    expected |= {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf/models").glob("*/*")}
     assert {name for name in names if not name.split("/")[0].endswith(".dist-info")} == expected
 
 
@@ -76,22 +69,16 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     dependencies = sysconfig.get_paths()["purelib"]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(target), dependencies]))
 
-    def run(command, *flags):
-        return subprocess.run([sys.executable, str(target / "bin" / command), *flags], cwd=tmp_path, env=environment,
-                              capture_output=True, text=True)
+    def run(*arguments):
+        command = [sys.executable, str(target / "bin/albert-tf"), *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
-    sizes = run("albert-model-sizes", "--albert_config_file=albert_large_v2")
+    sizes = run("model_sizes", "--albert_config_file=albert_large_v2")
     assert sizes.returncode == 0 and "17,683,968" in sizes.stdout
-    wrong = run("albert-fill-mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
+    wrong = run("fill_mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
     assert wrong.returncode == 1, wrong.stderr
-    assert wrong.stderr.startswith("albert-fill-mask: error: no checkpoint at nowhere"), wrong.stderr
-    assert "    albert-fill-mask --init_checkpoint=model_dir" in run("albert-fill-mask", "--help").stdout
-    assert "--[no]do_lower_case" in run("albert-create-pretraining-data", "--helpshort").stdout
-    glue = run("albert-run-glue", "--help")  # a script that imports another one
+    assert wrong.stderr.startswith("fill_mask: error: no checkpoint at nowhere"), wrong.stderr
+    assert "    albert-tf fill_mask --init_checkpoint=model_dir" in run("fill_mask", "--help").stdout
+    assert "--[no]do_lower_case" in run("create_pretraining_data", "--helpshort").stdout
+    glue = run("run_glue", "--help")  # a script that imports another one
     assert glue.returncode == 0 and "--num_runs" in glue.stdout, glue.stderr
-
-
-def test_an_unknown_command_is_an_attribute_error():
-    from albert_tf.commands import console
-
-    assert not hasattr(console, "no_such_script")

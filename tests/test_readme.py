@@ -4,6 +4,8 @@ import pytest
 from documentation import SMALL, Page, check_printed, script_commands, write_reader_files
 from script_session import REPOSITORY, ScriptSession
 
+from albert_tf.commands.names import NAMES
+
 README = Page(REPOSITORY / "README.md")
 PAGES = [README, *map(Page, (REPOSITORY / "docs").glob("*.md"))]
 SLOW_SECTION = "Fine-tune"
@@ -47,7 +49,7 @@ def test_commands_and_snippets_of_fine_tuning_run_in_order(folder, monkeypatch):
 
 def test_every_script_is_shown_here_or_in_docs():
     shown = {script_commands(words)[0] for page in PAGES for words in page.commands() if script_commands(words)}
-    assert shown == {path.name for path in REPOSITORY.glob("*.py")}
+    assert shown == set(NAMES)
 
 
 def test_the_readme_is_a_first_screen():
@@ -55,6 +57,6 @@ def test_the_readme_is_a_first_screen():
 
 
 def test_small_settings_are_those_of_shown_commands_and_are_sizes():
-    assert set(SMALL) <= {path.name for path in REPOSITORY.glob("*.py")}
+    assert set(SMALL) <= set(NAMES)
     others = {name for settings in SMALL.values() for name, value in settings.items() if not isinstance(value, int)}
     assert others == {"albert_config_file"}

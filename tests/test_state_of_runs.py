@@ -32,7 +32,7 @@ def write_config(path, **changes):
 def script(golden, folder):
     flags = dict(task_name="rte", data_dir=golden / "glue", cached_dir=folder / "cached", train_batch_size=4,
                  train_step=1, learning_rate=0.01)
-    with ScriptSession("run_classifier.py", eagerly=True, **flags) as session:
+    with ScriptSession("run_classifier", eagerly=True, **flags) as session:
         yield session
 
 
@@ -174,20 +174,20 @@ def test_the_folder_of_several_runs_is_its_best_run(script, folder, new):
 
 
 @pytest.mark.parametrize("other, flags", [
-    ("run_tagging.py", dict(train_file="train.conll", do_train=True)),
-    ("run_race.py", dict(do_eval=False, do_train=True)),
-    ("run_squad.py", dict(train_file="train.json", do_train=True)),
-    ("run_sentence_embeddings.py", dict(do_train=True)),
-    ("run_pretraining.py", dict(input_file="records.tfrecord")),
-    ("run_sentence_embeddings.py", dict(do_predict=True)),
-    ("run_pretraining.py", dict(input_file="records.tfrecord", do_train=False, do_eval=True)),
+    ("run_tagging", dict(train_file="train.conll", do_train=True)),
+    ("run_race", dict(do_eval=False, do_train=True)),
+    ("run_squad", dict(train_file="train.json", do_train=True)),
+    ("run_sentence_embeddings", dict(do_train=True)),
+    ("run_pretraining", dict(input_file="records.tfrecord")),
+    ("run_sentence_embeddings", dict(do_predict=True)),
+    ("run_pretraining", dict(input_file="records.tfrecord", do_train=False, do_eval=True)),
 ])
 def test_a_run_of_another_task_is_named_before_anything_is_written(script, shared, folder, other, flags, golden):
     before = digests(shared)
     of_the_script = dict(task_name=None, cached_dir=folder / "cached_of_others", learning_rate=0.01)
-    if other == "run_pretraining.py":
+    if other == "run_pretraining":
         of_the_script.update(cached_dir=None, data_dir=None, train_step=None)
-    elif other in ("run_tagging.py", "run_squad.py"):
+    elif other in ("run_tagging", "run_squad"):
         of_the_script.update(data_dir=None)
     printed = script.run(expect=1, script=other, output_dir=shared, **of_the_script, **flags)
     (line,) = [line for line in printed.splitlines() if ": error: " in line]
@@ -202,7 +202,7 @@ def test_a_run_of_an_earlier_version_is_known_by_its_variables(script, shared, f
     (directory / "task.json").unlink()
     script.run(output_dir=directory, do_predict=True)
     np.testing.assert_array_equal(answers(directory), answers_of(script, shared))
-    printed = script.run(expect=1, script="run_tagging.py", task_name=None, data_dir=None, output_dir=directory,
+    printed = script.run(expect=1, script="run_tagging", task_name=None, data_dir=None, output_dir=directory,
                          do_train=True, train_file="train.conll")
     assert "has a run of classification, and this is tagging" in printed
 

@@ -108,7 +108,7 @@ def _parsed(argv: list[str]) -> list[str]:
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:
-    print(f"{names.program_in_errors()}: error: {reason}", file=sys.stderr)
+    print(f"{names.command(argv[0])}: error: {reason}", file=sys.stderr)
     sys.exit(1)
 
 

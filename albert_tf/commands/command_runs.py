@@ -1,6 +1,6 @@
 """Runs scripts one after the other, as a user would in a terminal.
 
-The recipes of pretrain_from_text.py and the scales of studies/ are JSON files of such runs.
+The recipes of pretrain_from_text and the scales of studies/ are JSON files of such runs.
 """
 
 from __future__ import annotations
@@ -64,22 +64,6 @@ def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()
         else:
             runs[name] = Run(**check_keys(run, of_run, dict(script=str, flags=dict)))
     return runs
-
-
-def script_path(script: str) -> str:
-    """The path of a script, which is next to the package in a checkout and inside the installed package.
-
-    Args:
-      script: name of the script without ".py".
-
-    Raises:
-      ValueError: there is no such script.
-    """
-    package = pathlib.Path(__file__).parent
-    for folder in (package / "scripts", package.parent):
-        if (folder / f"{script}.py").is_file():
-            return str(folder / f"{script}.py")
-    raise ValueError(f"there is no script {script!r}")
 
 
 def arguments(flag_values: dict) -> list[str]:

@@ -1,6 +1,7 @@
 """Converts lines of text to vectors of a pre-trained ALBERT.
 
-    python -m albert_tf extract_embeddings --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_file=vectors.npy
+    python -m albert_tf extract_embeddings --init_checkpoint=albert_base_v2 --input_file=lines.txt \\
+        --output_file=vectors.npy
 
 writes the vector of each line, float32 [lines, hidden_size]: by default ALBERT's pooled output, or the pooling of a
 folder of sentence-transformers. With --per_token, vectors.npy has the sequence output of all lines one after the other,

@@ -1,7 +1,7 @@
-"""Measures distance and angle between each layer's input and output, as in figure 1 of Lan et al. (2020).
+"""Measures distance and angle between each layer's input and output (figure 1).
 
-    python -m albert_tf layer_distances --init_checkpoint=albert_base_v2 --input_file=lines.txt --output_dir=distances \\
-        --compare_with=uncased_L-12_H-768_A-12
+    python -m albert_tf layer_distances --init_checkpoint=albert_base_v2 --input_file=lines.txt \\
+        --output_dir=distances --compare_with=uncased_L-12_H-768_A-12
 
 prints the L2 distance and the angle in degrees between the input and the output of each layer, averaged over all tokens
 of the text, and writes them to layer_distances.csv and layer_distances.svg. In the paper, both

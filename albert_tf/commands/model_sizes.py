@@ -1,9 +1,9 @@
-"""Prints the number of variables, the compute per token and the cost of pre-training of models, beside the paper's.
+"""Prints variables, compute and pre-training cost of models, beside the paper's figures.
 
 (Lan et al., 2020, tables 1, 3 and 4.)
 
-    python -m albert_tf model_sizes                                      all named sizes, and base with other E and sharing
-    python -m albert_tf model_sizes --albert_config_file=my_config.json  the same figures for another config
+    python -m albert_tf model_sizes                                      all sizes, and base with other E and sharing
+    python -m albert_tf model_sizes --albert_config_file=my_config.json  the figures of another config
 """
 
 from absl import flags

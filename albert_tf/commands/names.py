@@ -1,4 +1,7 @@
-"""The commands by group, and how a user has started one: python run_squad.py, python -m albert_tf serve, albert-tf serve."""
+"""The commands by group, and how a user has started one.
+
+    python run_squad.py    python -m albert_tf run_squad    albert-tf run_squad
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ def find(name: str) -> str:
     Raises:
       ValueError: there is no such command.
     """
-    command = name.replace("-", "_")
-    if command not in NAMES:
-        close = difflib.get_close_matches(command, NAMES, n=1)
+    found = name.replace("-", "_")
+    if found not in NAMES:
+        close = difflib.get_close_matches(found, NAMES, n=1)
         raise ValueError(f"there is no command {name!r}" + (f"; did you mean {close[0]}?" if close else "")
                          + f" `{starter()}` lists the commands")
-    return command
+    return found
 
 
 def summary(name: str) -> str:
@@ -55,19 +58,27 @@ def starter() -> str:
     return _INSTALLED if pathlib.Path(sys.argv[0]).name.split(" ")[0] == _INSTALLED else _MODULE
 
 
-def program() -> str:
-    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`."""
-    if " " in sys.argv[0]:  # set by albert_tf.__main__
-        return sys.argv[0]
-    path = pathlib.Path(sys.argv[0])
+def program(started: str) -> str:
+    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`.
+
+    Args:
+      started: sys.argv[0].
+    """
+    if " " in started:  # set by albert_tf.__main__
+        return started
+    path = pathlib.Path(started)
     if path.name == "__main__.py":
         return f"python -m {path.parent.name}"
     return f"python {path.name}" if path.suffix == ".py" else path.name
 
 
-def program_in_errors() -> str:
-    """`program` without python: the name at the start of an error message."""
-    return re.sub(r"^python (-m )?", "", program())
+def command(started: str) -> str:
+    """The name at the start of an error message: that of the command, such as "run_squad", or of another program.
+
+    Args:
+      started: sys.argv[0].
+    """
+    return program(started).split(" ")[-1].removesuffix(".py")
 
 
 def as_started(text: str) -> str:

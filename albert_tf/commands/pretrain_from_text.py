@@ -1,4 +1,4 @@
-"""Pre-trains a model from raw text by a recipe: vocabulary, records, stages of training, and the model as a folder.
+"""Pre-trains a model from raw text by a recipe: vocabulary, records, training, model.
 
     python -m albert_tf pretrain_from_text --recipe=albert_tiny_en --text=train.txt --dev_text=dev.txt --output_dir=tiny
 

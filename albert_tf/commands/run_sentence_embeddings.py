@@ -1,4 +1,4 @@
-"""Fine-tunes sentence vectors, evaluates them by Spearman's correlation of cosines and STS-B's scores, and exports.
+"""Fine-tunes sentence vectors; evaluates them by Spearman's correlation; exports.
 
     python -m albert_tf run_sentence_embeddings --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
         --output_dir=sentences --do_train --do_eval

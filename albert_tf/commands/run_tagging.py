@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT to tag words (named entities, parts of speech, chunks), evaluates it, predicts and exports.
+"""Fine-tunes ALBERT to tag words, such as names; evaluates, predicts, exports.
 
     python -m albert_tf run_tagging --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
         --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict

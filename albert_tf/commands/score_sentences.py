@@ -1,4 +1,4 @@
-"""Scores sentences by their pseudo-log-likelihood, or computes the accuracy on minimal pairs such as BLiMP's.
+"""Scores sentences by their pseudo-log-likelihood; accuracy on minimal pairs (BLiMP).
 
     python -m albert_tf score_sentences --init_checkpoint=model_dir --input_file=sentences.txt
     python -m albert_tf score_sentences --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json

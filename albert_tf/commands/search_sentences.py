@@ -1,6 +1,7 @@
-"""Finds the lines of a file that are nearest to a query, by the cosine of their sentence vectors.
+"""Finds the lines of a file that are nearest to a query, by sentence vectors.
 
-    python -m albert_tf search_sentences --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt --query="Who sold the boat?"
+    python -m albert_tf search_sentences --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt \\
+        --query="Who sold the boat?"
 
 prints the nearest lines of each query, each with its cosine and its line number in the file. The file is read in
 blocks, and only the vectors of one block are in memory.

@@ -1,4 +1,4 @@
-"""Serves models on this machine: a page to try them on, and TensorFlow Serving's REST interface.
+"""Serves models: a page to try them on, and TensorFlow Serving's REST interface.
 
     python -m albert_tf serve --init_checkpoint=albert_base_v2 --init_checkpoint=squad
 

@@ -128,7 +128,7 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
 
 def command_line() -> str:
     """The command line that started this command."""
-    return f"{names.program()} {shlex.join(sys.argv[1:])}".rstrip()
+    return f"{names.program(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
 
 
 def trainer_options(**values) -> TrainerOptions:

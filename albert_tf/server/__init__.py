@@ -1,1 +1,1 @@
-"""A small HTTP server for models, and the page on which to try them (serve.py)."""
+"""A small HTTP server for models, and the page on which to try them (serve)."""

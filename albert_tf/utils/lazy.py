@@ -1,4 +1,4 @@
-"""Imports modules when they are first used: `albert_tf.tasks.classification.features` after `import albert_tf`, and large packages."""
+"""Imports modules when they are first used: `albert_tf.text.lines` after `import albert_tf`, and large packages."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ def shards(tmp_path, ending, count=3):
 def test_shards_one_after_the_other_are_the_vectors_of_the_local_engine(model, text, tmp_path, per_token, pooling):
     flags = dict(model, input_file=text, per_token=per_token, batch_size=4, pooling=pooling,
                  normalize=bool(pooling) or None)
-    assert run("extract_embeddings.py", flags, output_file=tmp_path / "local.npy") == 0
-    assert run("extract_embeddings.py", flags, output_file=tmp_path / "beam.npy", engine="beam", num_shards=3) == 0
+    assert run("extract_embeddings", flags, output_file=tmp_path / "local.npy") == 0
+    assert run("extract_embeddings", flags, output_file=tmp_path / "beam.npy", engine="beam", num_shards=3) == 0
     made = [np.load(path) for path in shards(tmp_path, ".npy")]
     assert min(map(len, made)) > 0
     np.testing.assert_allclose(np.concatenate(made), np.load(tmp_path / "local.npy"), atol=1e-5)
@@ -69,14 +69,14 @@ def test_the_files_to_check_are_those_of_the_shards(model, text, tmp_path, capsy
     flags = dict(model, input_file=text, output_file=tmp_path / "beam.npy", engine="beam", num_shards=2)
     (tmp_path / "beam.npy").write_text("precious")
     (tmp_path / "beam.json").write_text("precious")
-    assert run("extract_embeddings.py", flags) == 0
-    assert run("score_sentences.py", dict(flags, output_file=tmp_path / "beam.json")) == 0
+    assert run("extract_embeddings", flags) == 0
+    assert run("score_sentences", dict(flags, output_file=tmp_path / "beam.json")) == 0
     for path in shards(tmp_path, ".npy.manifest.json", 2):
         path.unlink()
     for path in shards(tmp_path, ".npy", 2):
         path.unlink()
     (tmp_path / "beam-00001-of-00002.row_splits.npy").write_text("precious")
-    assert run("extract_embeddings.py", flags, per_token=True) == 1
+    assert run("extract_embeddings", flags, per_token=True) == 1
     assert "beam-00001-of-00002.row_splits.npy exists, and no" in capsys.readouterr().err
     assert all(path.read_text() == "precious" for path in (
         tmp_path / "beam.npy", tmp_path / "beam.json", tmp_path / "beam-00001-of-00002.row_splits.npy"))
@@ -85,8 +85,8 @@ def test_the_files_to_check_are_those_of_the_shards(model, text, tmp_path, capsy
 def test_scores_are_those_of_the_local_engine(model, text, tmp_path):
     compressed = tmp_path / "more.txt.gz"
     compressed.write_bytes(gzip.compress(text.read_bytes()))
-    assert run("score_sentences.py", model, input_file=text, output_file=tmp_path / "local.json") == 0
-    assert run("score_sentences.py", model, input_file=f"{text},{compressed}", output_file=tmp_path / "beam.json",
+    assert run("score_sentences", model, input_file=text, output_file=tmp_path / "local.json") == 0
+    assert run("score_sentences", model, input_file=f"{text},{compressed}", output_file=tmp_path / "beam.json",
                engine="beam", num_shards=3) == 0
     scores = [score for path in shards(tmp_path, ".json") for score in json.loads(path.read_text())["scores"]]
     expected = json.loads((tmp_path / "local.json").read_text())["scores"]
@@ -100,7 +100,7 @@ def test_scores_are_those_of_the_local_engine(model, text, tmp_path):
 ])
 def test_a_mistake_in_the_text_is_one_line_and_leaves_nothing(model, text, tmp_path, capsys, content, message):
     text.write_bytes(content)
-    assert run("score_sentences.py", model, input_file=text, output_file=tmp_path / "x.json", engine="beam") == 1
+    assert run("score_sentences", model, input_file=text, output_file=tmp_path / "x.json", engine="beam") == 1
     assert re.search(message, capsys.readouterr().err.splitlines()[-1])
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
@@ -115,7 +115,7 @@ def test_a_block_that_a_runner_loses_is_an_error(model, text, tmp_path, capsys, 
             lost.append(output)
 
     monkeypatch.setattr(prediction.ReadLines, "process", losing)
-    assert run("extract_embeddings.py", model, input_file=text, output_file=tmp_path / "x.npy", engine="beam") == 1
+    assert run("extract_embeddings", model, input_file=text, output_file=tmp_path / "x.npy", engine="beam") == 1
     assert "the runner lost or repeated elements" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
@@ -129,5 +129,5 @@ def test_a_block_that_a_runner_loses_is_an_error(model, text, tmp_path, capsys, 
 ])
 def test_flags_that_do_not_fit_are_refused(model, text, tmp_path, capsys, flags, message):
     flags = dict(dict(input_file=text, output_file=tmp_path / "x.json"), **flags)
-    assert run("score_sentences.py", model, **flags) == 1
+    assert run("score_sentences", model, **flags) == 1
     assert message in capsys.readouterr().err

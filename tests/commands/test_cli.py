@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
-from albert_tf.commands import app as cli, console
+from albert_tf.commands import app as cli, names
 from albert_tf.commands.shared_flags import command_line
 
 
@@ -51,31 +52,50 @@ def test_a_package_that_is_run_has_its_name_in_errors_and_may_take_an_operand(ru
         run(main, "script.py", "sharing")
 
 
-@pytest.fixture
-def installed(monkeypatch):
-    """The path of a script of an installed package."""
-    monkeypatch.setattr(console, "_SCRIPTS", Path("/lib/albert_tf/scripts"))
-    monkeypatch.setattr(sys, "argv", ["/lib/albert_tf/scripts/fill_mask.py", "--text=a [MASK]"])
-    return sys.argv[0]
-
-
-def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(run, installed, monkeypatch, capsys):
-    namespace = dict(__doc__="Fills.\n\n    python fill_mask.py --x\n    python run_squad.py\n\nSee run_race.py.")
+def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(run, monkeypatch, capsys):
+    namespace = dict(__name__="fill_mask", __doc__=(
+        "Fills.\n\n    python -m albert_tf fill_mask --x\n    python run_squad.py\n\nSee run_race."))
     exec("def main():\n    raise ValueError('no model')", namespace)
-    assert command_line() == "albert-fill-mask '--text=a [MASK]'"
-    assert run(namespace["main"], installed) == (1, "albert-fill-mask: error: no model\n")
-    monkeypatch.setattr(sys, "argv", [installed, "--help"])
-    monkeypatch.setitem(flags.FLAGS.flags_by_module_dict(), installed, [])
+    monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--text=a [MASK]"])
+    assert command_line() == "albert-tf fill_mask '--text=a [MASK]'"
+    assert run(namespace["main"], *sys.argv[:1]) == (1, "fill_mask: error: no model\n")
+    monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--help"])
     with pytest.raises(SystemExit):
         cli.run(namespace["main"])
     shown = capsys.readouterr().out
-    assert "\n    albert-fill-mask --x\n    albert-run-squad\n\nSee run_race.py.\n" in shown
+    assert "\n    albert-tf fill_mask --x\n    albert-tf run_squad\n\nSee run_race.\n" in shown
 
 
-def test_a_script_in_a_checkout_has_the_name_of_its_file(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/work/fill_mask.py", "--top_k=2"])
-    assert command_line() == "python fill_mask.py --top_k=2"
-    assert console.with_commands("python fill_mask.py", sys.argv[0]) == "python fill_mask.py"
+@pytest.mark.parametrize("argv, typed, command", [
+    ("/work/run_squad.py", "python run_squad.py", "run_squad"),
+    ("python -m albert_tf serve", "python -m albert_tf serve", "serve"),
+    ("/work/studies/__main__.py", "python -m studies", "studies")])
+def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
+    monkeypatch.setattr(sys, "argv", [argv, "--top_k=2"])
+    assert command_line() == f"{typed} --top_k=2"
+    assert names.command(argv) == command
+    assert names.as_started("python run_squad.py") == "python run_squad.py"
+
+
+def test_commands_are_listed_in_groups_with_one_line_each(capsys):
+    done = script_process.run("albert_tf/__main__.py", ["--help"])
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[0] == "Usage: python -m albert_tf COMMAND --flag=value ..."
+    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(names.NAMES)
+    assert all(len(line) <= 120 for line in lines)
+    assert f"  serve                    {names.summary('serve')}" in lines
+
+
+def test_each_module_of_the_commands_with_a_main_is_listed():
+    modules = pathlib.Path(names.__file__).parent.glob("*.py")
+    assert {path.stem for path in modules if "\ndef main() -> None:" in path.read_text()} == set(names.NAMES)
+
+
+def test_an_unknown_command_is_named_with_the_nearest_one():
+    done = script_process.run("albert_tf/__main__.py", ["run-squat"])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == ("python -m albert_tf: error: there is no command 'run-squat'; did you mean run_squad? "
+                           "`python -m albert_tf` lists the commands\n")
 
 
 def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):
@@ -83,7 +103,7 @@ def test_an_error_of_tensorflow_is_one_line_without_the_names_of_its_ops(run):
         raise tf.errors.OutOfRangeError(
             None, None, "{{function_node __wrapped__SaveV2_device_/job:a}} x.data;\nFile too large [Op:SaveV2]")
 
-    assert run(main) == (1, "script.py: error: x.data; File too large\n")
+    assert run(main) == (1, "script: error: x.data; File too large\n")
 
 
 @pytest.mark.parametrize("verbosity, printed", [(None, ["told"]), (-1, []), (1, ["hidden", "told"])])
@@ -159,8 +179,8 @@ def test_start_up_messages_are_dropped_and_all_else_is_kept(tmp_path, level, sta
     (tmp_path / "tensorflow.py").write_text(f"import os; os.write(2, {START_UP!r} + b'out of memory\\n')\n{end}")
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     environment.update(dict(PYTHONPATH=str(tmp_path)), **(dict(TF_CPP_MIN_LOG_LEVEL=level) if level else {}))
-    program = "from albert_tf import cli; import tensorflow"
-    run = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], env=environment,
+    program = "from albert_tf.commands import app; import tensorflow"
+    run = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], env=environment,
                          capture_output=True)
     assert run.stderr.startswith(start_up + b"out of memory\n")
     assert run.stderr.endswith(b"ImportError: no wheel\n" if end else b"out of memory\n")
@@ -196,7 +216,7 @@ def test_a_worker_that_is_lost_is_named_in_one_line(run, monkeypatch, error, nam
         raise error
 
     status, printed = run(main)
-    assert status == 1 and printed.startswith(f"script.py: error: {name} no longer answers: ")
+    assert status == 1 and printed.startswith(f"script: error: {name} no longer answers: ")
     assert printed.count("\n") == 1 and "Start all workers again" in printed
 
 
@@ -205,7 +225,7 @@ def test_other_errors_of_a_connection_keep_their_reason(run):
         raise tf.errors.UnavailableError(None, None, "Graph execution error:\n\nDetected at node Read defined at:\n"
                                          '  File "/a/b.py", line 1, in f\n\ngs://a/b cannot be reached')
 
-    assert run(main) == (1, "script.py: error: gs://a/b cannot be reached\n")
+    assert run(main) == (1, "script: error: gs://a/b cannot be reached\n")
 
 
 def test_log_lines_of_tensorflow_are_not_shown_as_ours(run, tmp_path, caplog):
@@ -219,7 +239,7 @@ def test_log_lines_of_tensorflow_are_not_shown_as_ours(run, tmp_path, caplog):
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_a_script_ends_quietly_when_the_reader_of_its_output_has_ended(arguments):
-    with script_process.start("model_sizes.py", arguments) as process:
+    with script_process.start("model_sizes", arguments) as process:
         process.close_stdout()
         _, printed = process.communicate()
         assert (process.returncode, printed) == (128 + 13, "")
@@ -229,29 +249,30 @@ def test_a_pipe_of_another_process_that_breaks_is_an_error(run):
     def main():
         raise BrokenPipeError(32, "Broken pipe")
 
-    assert run(main) == (1, "script.py: error: [Errno 32] Broken pipe\n")
+    assert run(main) == (1, "script: error: [Errno 32] Broken pipe\n")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("module", ["run_classifier", "run_pretraining"])
 def test_a_script_starts_without_the_packages_that_only_its_end_needs(module):
     # tf_keras itself imports some of them: what counts is what the script adds.
-    program = (f"import sys; from albert_tf import keras; keras.Model; of_keras = set(sys.modules); import {module}; "
+    program = ("import sys; from albert_tf import keras; keras.Model; of_keras = set(sys.modules); "
+               f"import albert_tf.commands.{module}; "
                "print(*(set(sys.modules) - of_keras))")
-    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE,
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE,
                           text=True, check=True)
     assert not {"scipy.stats", "sklearn", "tensorflow_text", "tensorflow_hub"} & set(done.stdout.split())
 
 
 @pytest.mark.parametrize("request_", ["--help", "--helpshort"])
 def test_help_lists_flags_in_groups_with_their_defaults(request_):
-    done = script_process.run("run_squad.py", [request_])
+    done = script_process.run("run_squad", [request_])
     assert done.returncode == 0, done.stderr
     sections = re.split(r"\n\n(?=[\w ]+:\n|--helpfull)", done.stdout)
     description, own, model, runs, training, devices, export, _ = (
         " ".join(section.split()) for section in sections)
     assert "python run_squad.py --train_file=" in description
-    assert own.startswith("This script: --") and " --doc_stride: " in own and "--learning_rate" not in own
+    assert own.startswith("This command: --") and " --doc_stride: " in own and "--learning_rate" not in own
     assert model.startswith("Model: --") and " --init_checkpoint: " in model and " --spm_model_file: " in model
     assert runs.startswith("Runs: --") and re.search(r" --num_runs: [^()]*\(default: 1\)", runs)
     assert training.startswith("Training: --") and re.search(r" --learning_rate: [^()]*\(default: 5e-05\)", training)
@@ -260,10 +281,10 @@ def test_help_lists_flags_in_groups_with_their_defaults(request_):
 
 
 def test_help_of_run_glue_has_the_flags_of_run_classifier():
-    done = script_process.run("run_glue.py", ["--help"])
+    done = script_process.run("run_glue", ["--help"])
     assert "  --data_dir: " in done.stdout and "  --num_runs: " in done.stdout, done.stderr
 
 
 def test_an_unknown_flag_gets_the_nearest_name():
-    done = script_process.run("run_squad.py", ["--lerning_rate=1"])
+    done = script_process.run("run_squad", ["--lerning_rate=1"])
     assert done.returncode == 1 and "(did you mean --learning_rate?)" in done.stderr

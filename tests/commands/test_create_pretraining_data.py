@@ -21,7 +21,7 @@ SENTENCES = ["The kettle stood on the stove.", "Nobody had filled it since the m
 def create(tmp_path, *, run=script_process.run, max_file_size=None, **flags):
     flags = dict(dict(input_file=tmp_path / "text.txt", output_file=tmp_path / "out.tfrecord", spm_model_file=TINY,
                       max_seq_length=32, max_predictions_per_seq=5, dupe_factor=3, num_workers=2), **flags)
-    return run("create_pretraining_data.py", flags, max_file_size=max_file_size)
+    return run("create_pretraining_data", flags, max_file_size=max_file_size)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
     done = create(tmp_path)
     assert done.returncode == 1
     error = done.stderr.splitlines()[-1]
-    assert error.startswith(f"create_pretraining_data.py: error: {tmp_path}/text.txt line 2: not UTF-8")
+    assert error.startswith(f"create_pretraining_data: error: {tmp_path}/text.txt line 2: not UTF-8")
     assert "Traceback" not in done.stderr
     assert leftovers(tmp_path) == set()
 
@@ -74,7 +74,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
     done = create(tmp_path, max_file_size=4096, dupe_factor=20)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"create_pretraining_data.py: error: {tmp_path}: File too large"
+    assert done.stderr.splitlines()[-1] == f"create_pretraining_data: error: {tmp_path}: File too large"
     assert leftovers(tmp_path) == set()
 
 

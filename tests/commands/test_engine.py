@@ -12,7 +12,7 @@ TEXT = "\n\n".join(f"The door number {i} was open.\nA cat of {i + 1} years looke
 def create(golden, tmp_path):
     """create(**flags) runs create_pretraining_data.py on a small text and returns its exit status."""
     (tmp_path / "text.txt").write_text(TEXT)
-    with loaded("create_pretraining_data.py") as run:
+    with loaded("create_pretraining_data") as run:
         yield lambda **flags: run(**dict(dict(
             input_file=tmp_path / "text.txt", output_file=tmp_path / "out.tfrecord", max_seq_length=32, dupe_factor=2,
             num_workers=1, spm_model_file=golden / "tiny_spm/tiny.model"), **flags))
@@ -23,7 +23,7 @@ def test_without_apache_beam_one_line_says_how_to_get_it(create, capsys, monkeyp
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "apache_beam" else find_spec(name))
     assert create(engine="beam") == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "create_pretraining_data.py: error: --engine=beam needs Apache Beam, which is not installed: "
+        "create_pretraining_data: error: --engine=beam needs Apache Beam, which is not installed: "
         "in a clone of albert_tf, pip install -r requirements-beam.txt")
 
 

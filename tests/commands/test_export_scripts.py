@@ -66,27 +66,27 @@ def vectors(released):
 
 
 def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
-    run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
+    run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         batch_size=2)
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), [found.pooled for found in vectors[1]], atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
 def test_a_vector_of_each_token(run, released, lines, vectors, tmp_path):
-    run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
+    run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         per_token=True)
     rows, found = vectors
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), np.concatenate([each.tokens for each in found]), atol=1e-5)
     np.testing.assert_array_equal(np.load(tmp_path / "x.input_ids.npy"), np.concatenate(rows))
     assert np.load(tmp_path / "x.row_splits.npy").tolist() == np.cumsum([0, *map(len, rows)]).tolist()
-    run("extract_embeddings.py", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy")
+    run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
 def test_a_wrong_output_file_is_named(run, released, lines, tmp_path):
-    printed = run("extract_embeddings.py", expect=1, init_checkpoint=released[0], input_file=lines,
+    printed = run("extract_embeddings", expect=1, init_checkpoint=released[0], input_file=lines,
                   output_file=tmp_path / "x.txt")
-    assert printed.splitlines()[-1].startswith("extract_embeddings.py: error: --output_file must end in .npy")
+    assert printed.splitlines()[-1].startswith("extract_embeddings: error: --output_file must end in .npy")
 
 
 @pytest.mark.parametrize("flags, message", [
@@ -95,16 +95,16 @@ def test_a_wrong_output_file_is_named(run, released, lines, tmp_path):
     (dict(per_token=True, normalize=True), "--per_token and --normalize exclude each other"),
 ])
 def test_vectors_that_the_flags_cannot_have_are_refused(run, released, lines, tmp_path, flags, message):
-    printed = run("extract_embeddings.py", expect=1, init_checkpoint=released[0], input_file=lines,
+    printed = run("extract_embeddings", expect=1, init_checkpoint=released[0], input_file=lines,
                   output_file=tmp_path / "x.npy", **flags)
-    assert f"extract_embeddings.py: error: {message}" in printed.splitlines()[-1]
+    assert f"extract_embeddings: error: {message}" in printed.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.long
 def test_a_module_and_its_preprocessing(run, released, tmp_path):
     folder, model = released
-    run("export_to_tfhub.py", albert_directory=folder, export_path=tmp_path / "module")
+    run("export_to_tfhub", albert_directory=folder, export_path=tmp_path / "module")
     encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
     inputs = preprocess.bert_pack_inputs([preprocess.tokenize(tf.constant(LINES))], tf.constant(10))
     ids, mask, segments = (inputs[name] for name in ("input_word_ids", "input_mask", "input_type_ids"))
@@ -115,8 +115,8 @@ def test_a_module_and_its_preprocessing(run, released, tmp_path):
 
 def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path):
     pooling = dict(pooling="mean", normalize=True)
-    run("export_to_tfhub.py", albert_directory=released[0], export_path=tmp_path / "module", **pooling)
-    run("extract_embeddings.py", init_checkpoint=tmp_path / "module", input_file=lines, output_file=tmp_path / "x.npy")
+    run("export_to_tfhub", albert_directory=released[0], export_path=tmp_path / "module", **pooling)
+    run("extract_embeddings", init_checkpoint=tmp_path / "module", input_file=lines, output_file=tmp_path / "x.npy")
     encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
     outputs = encoder(preprocess(tf.constant(LINES)))
     np.testing.assert_allclose(outputs["sentence_embedding"], np.load(tmp_path / "x.npy"), atol=1e-5)
@@ -128,9 +128,9 @@ def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path)
 
 
 @pytest.mark.parametrize("script, length", [
-    ("export_to_tflite.py", dict(max_seq_length=12)), ("export_to_onnx.py", {})])
+    ("export_to_tflite", dict(max_seq_length=12)), ("export_to_onnx", {})])
 def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, script, length):
-    if script == "export_to_onnx.py":
+    if script == "export_to_onnx":
         pytest.importorskip("onnxruntime")
     pooling = dict(pooling="cls", normalize=True)
     printed = run(script, init_checkpoint=released[0], model="sentence_encoder", output_dir=tmp_path,
@@ -141,7 +141,7 @@ def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, 
 
 
 def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, tmp_path):
-    printed = run("export_to_tflite.py", init_checkpoint=released[0], model="pretrainer", output_dir=tmp_path,
+    printed = run("export_to_tflite", init_checkpoint=released[0], model="pretrainer", output_dir=tmp_path,
                   max_seq_length=12, max_predictions_per_seq=3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"pretrainer_{precision}.tflite" for precision in ("float16", "float32", "int8")]
@@ -151,7 +151,7 @@ def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, 
 def test_a_line_without_a_mask_does_not_end_the_filling_of_a_file(released, monkeypatch, capsys, caplog):
     lines = b"the [MASK] of\r\n\r\nno mask\n" + b"of " * 40 + b"[MASK]\n[MASK] name\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-    with loaded("fill_mask.py") as run:
+    with loaded("fill_mask") as run:
         assert run(init_checkpoint=released[0]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if "[MASK]" in line] == ["the [MASK] of", "[MASK] name"]
@@ -160,12 +160,12 @@ def test_a_line_without_a_mask_does_not_end_the_filling_of_a_file(released, monk
 
 @pytest.mark.long
 def test_a_saved_model_that_fills_masks(run, released, tmp_path):
-    printed = run("fill_mask.py", init_checkpoint=released[0], export_dir=tmp_path / "served", text="the [MASK] of")
+    printed = run("fill_mask", init_checkpoint=released[0], export_dir=tmp_path / "served", text="the [MASK] of")
     served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
     best = served(text=tf.constant(["the [MASK] of"]))["pieces"].numpy()[0, 0, 0].decode()
     assert printed.splitlines()[-1].split()[0] == best.lstrip("\u2581")
 
 
 def test_the_saved_model_computes_in_the_precision_of_its_flag(run, released, tmp_path):
-    run("fill_mask.py", init_checkpoint=released[0], export_dir=tmp_path, export_precision="mixed_bfloat16")
+    run("fill_mask", init_checkpoint=released[0], export_dir=tmp_path, export_precision="mixed_bfloat16")
     assert tf.bfloat16 in {weight.dtype for weight in tf.saved_model.load(str(tmp_path)).weights}

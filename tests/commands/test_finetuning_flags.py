@@ -14,13 +14,13 @@ from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
 
-RELEASE = {"run_classifier.py": 512, "run_squad.py": 384, "run_race.py": 512, "run_tagging.py": 128,
-           "run_sentence_embeddings.py": 128}
+RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_tagging": 128,
+           "run_sentence_embeddings": 128}
 CONFIG = dict(vocab_size=2000, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
               intermediate_size=4)
 
 
-def length_of(script="run_classifier.py", **values):
+def length_of(script="run_classifier", **values):
     """The value of --max_seq_length that a script uses with other flags."""
     with loaded(script), flagsaver.flagsaver():
         defined = {name: value for name, value in dict(data_dir="data", **values).items() if name in flags.FLAGS}

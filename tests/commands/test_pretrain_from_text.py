@@ -30,7 +30,7 @@ def layers(directory):
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
 def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
     runs = read_runs(recipe)
-    with loaded("pretrain_from_text.py") as pretrain_from_text:
+    with loaded("pretrain_from_text") as pretrain_from_text:
         names = {name for run in runs.values() for name in placeholders(run.flags)}
         assert names <= {flag.name for flag in pretrain_from_text.flags}
     for run in runs.values():
@@ -56,7 +56,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
     (tmp_path / "recipe.json").write_text(json.dumps(content))
     commands = []
-    with ScriptSession() as session, loaded("pretrain_from_text.py") as pretrain_from_text:
+    with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
         def run_in_session(command):
             commands.append(command)
             return session.run_command(command)
@@ -69,7 +69,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
                                       output_dir=str(tmp_path / "out")) == 0
             assert len(commands) == len(runs)
         model = tmp_path / "out" / recipe
-        printed = session.run(script="fill_mask.py", init_checkpoint=model, text="the old [MASK] saw")
+        printed = session.run(script="fill_mask", init_checkpoint=model, text="the old [MASK] saw")
     assert "the old" in printed
     curve = (tmp_path / "out/training.svg").read_text()
     stages = [name for name, run in runs.items() if run.script == "run_pretraining" and "num_train_steps" in run.flags]
@@ -79,7 +79,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
 
 
 def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
-    with loaded("pretrain_from_text.py") as pretrain_from_text:
+    with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain_from_text(recipe="continued", text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path),
                                   init_checkpoint="albert_tiny_en", earlier_dev_text="dev.txt") == 1
     assert "--earlier_text is missing: the recipe continued uses it" in capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
 def test_a_wrong_recipe_is_refused_with_its_path_and_key(content, message, tmp_path, capsys):
     path = tmp_path / "recipe.json"
     path.write_text(json.dumps(content))
-    with loaded("pretrain_from_text.py") as pretrain_from_text:
+    with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain_from_text(recipe=str(path), text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path)) == 1
     printed = capsys.readouterr().err
     assert str(path) in printed and message in printed

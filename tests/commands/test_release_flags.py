@@ -7,11 +7,11 @@ from in_process import REPOSITORY, loaded
 
 # flags.DEFINE_... in google-research/albert's create_pretraining_data.py and run_pretraining.py.
 RELEASE = {
-    "create_pretraining_data.py": dict(
+    "create_pretraining_data": dict(
         input_file=None, output_file=None, vocab_file=None, spm_model_file=None, do_whole_word_mask=True,
         do_permutation=False, favor_shorter_ngram=True, random_next_sentence=False, max_seq_length=512, ngram=3,
         max_predictions_per_seq=20, random_seed=12345, dupe_factor=40, masked_lm_prob=0.15, short_seq_prob=0.1),
-    "run_pretraining.py": dict(
+    "run_pretraining": dict(
         input_file=None, output_dir=None, max_seq_length=512, max_predictions_per_seq=20, do_train=True, do_eval=False,
         train_batch_size=4096, eval_batch_size=64, optimizer="lamb", learning_rate=0.00176, poly_power=1.0,
         num_train_steps=125000, num_warmup_steps=3125, start_warmup_step=0, save_checkpoints_steps=5000,

@@ -4,13 +4,13 @@ import pytest
 from in_process import REPOSITORY, loaded
 
 REQUIRED = {
-    "create_pretraining_data.py": ("input_file", "output_file"), "train_vocabulary.py": ("input_file", "model_prefix"),
-    "extract_embeddings.py": ("input_file", "output_file"), "layer_distances.py": ("input_file", "output_dir"),
-    "export_to_tfhub.py": ("albert_directory", "export_path"),
-    "export_to_tflite.py": ("output_dir",), "run_pretraining.py": ("output_dir",), "run_squad.py": ("output_dir",),
-    "run_classifier.py": ("output_dir",), "run_glue.py": ("data_dir", "output_dir"),
-    "run_race.py": ("output_dir",), "run_sentence_embeddings.py": ("output_dir",),
-    "search_sentences.py": ("input_file",)}
+    "create_pretraining_data": ("input_file", "output_file"), "train_vocabulary": ("input_file", "model_prefix"),
+    "extract_embeddings": ("input_file", "output_file"), "layer_distances": ("input_file", "output_dir"),
+    "export_to_tfhub": ("albert_directory", "export_path"),
+    "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
+    "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),
+    "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",),
+    "search_sentences": ("input_file",)}
 
 
 @pytest.mark.parametrize("script", REQUIRED)
@@ -26,7 +26,7 @@ def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys)
 
 
 @pytest.mark.parametrize("script, contents", [
-    ("run_classifier.py", "the files of the task"), ("run_race.py", "RACE, or the .jsonl files")])
+    ("run_classifier", "the files of the task"), ("run_race", "RACE, or the .jsonl files")])
 def test_a_script_that_reads_data_needs_their_folder(script, contents, tmp_path, capsys):
     with loaded(script) as run:
         for data_dir in (None, ""):
@@ -42,7 +42,7 @@ def test_scripts_define_required_flags_in_one_way():
 
 def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("A kettle.\n")
-    with loaded("create_pretraining_data.py") as run:
+    with loaded("create_pretraining_data") as run:
         assert run(input_file=tmp_path / "text.txt", output_file=",",
                    spm_model_file=golden / "tiny_spm/tiny.model") == 1
     assert "error: --output_file must name at least one file. Received: ," in capsys.readouterr().err

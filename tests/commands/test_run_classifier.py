@@ -37,7 +37,7 @@ def script(golden, folder):
     flags = dict(albert_config_file=folder / "config.json", data_dir=golden / "glue", max_seq_length=24,
                  spm_model_file=golden / "tiny_spm" / "tiny.model", cached_dir=folder / "cached", train_batch_size=4,
                  train_step=2, save_checkpoints_steps=1)
-    with ScriptSession("run_classifier.py", eagerly=True, **flags) as session:
+    with ScriptSession("run_classifier", eagerly=True, **flags) as session:
         yield session
 
 
@@ -422,7 +422,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
     printed = script.run(expect=1, output_dir=folder / "wrong", **{**dict(task_name="rte", do_train=True), **flags})
     (line,) = [line for line in printed.splitlines() if ": error: " in line]
-    assert line.startswith("run_classifier.py: error: ") and message in line and "Traceback" not in printed
+    assert line.startswith("run_classifier: error: ") and message in line and "Traceback" not in printed
 
 
 @pytest.mark.parametrize("content, message", [

@@ -14,7 +14,7 @@ CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_laye
 def run(golden, **flags):
     flags = dict(spm_model_file=golden / "tiny_spm" / "tiny.model", max_seq_length=24, train_batch_size=4, train_step=2,
                  warmup_step=0, save_checkpoints_steps=1, **flags)
-    return script_process.run("run_glue.py", flags)
+    return script_process.run("run_glue", flags)
 
 
 def arguments_of_tasks(tmp_path, flags):

@@ -23,7 +23,7 @@ from albert_tf.training import parts, trainer
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.open_source import open_source
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
+REPOSITORY = pathlib.Path(__file__).parents[2]
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",
                 "sentence_order_loss"}
 
@@ -36,7 +36,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def session(runs):
     """A session for short runs or runs without training. `runs` is for separate processes and training in graphs."""
-    with ScriptSession("run_pretraining.py", eagerly=True, **runs.flags) as session:
+    with ScriptSession("run_pretraining", eagerly=True, **runs.flags) as session:
         yield session
 
 
@@ -151,7 +151,7 @@ def test_evaluation_logs_that_neighbouring_tokens_explain_the_loss(runs, caplog)
     write_records(dev_files[0], 20, seed=3)
     baseline = neighbour_baseline(*(counted(check_records(files)) for files in (train_files, dev_files)),
                                   max_seq_length=16, max_predictions_per_seq=3, vocab_size=VOCAB_SIZE)
-    with loaded("run_pretraining.py") as run:
+    with loaded("run_pretraining") as run:
         flags = dict(runs.flags, do_eval=True, eval_input_file=dev_files, learning_rate=1, num_train_steps=1,
                      num_warmup_steps=0)
         assert run(output_dir=runs.folder / "plateau", **flags) == 0
@@ -227,7 +227,7 @@ def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, gold
     flags = dict(runs.flags, albert_config_file=golden / "training_init/albert_config.json", init_checkpoint=checkpoint,
                  hidden_dropout_prob=0, attention_probs_dropout_prob=0, input_file=records, train_batch_size=8,
                  num_train_steps=1, output_dir=runs.folder / "continued")
-    with loaded("run_pretraining.py") as run:
+    with loaded("run_pretraining") as run:
         assert run(**flags) == 0
     first_loss, = re.findall(r"step 1 of 1, loss ([\d.]+)", caplog.text)
     expected = scores_of(from_pretrained(str(checkpoint), model="pretrainer"), records)
@@ -240,7 +240,7 @@ def test_a_batch_in_parts_is_trained_and_evaluated_as_a_whole(runs, monkeypatch)
     for module in (trainer, parts):
         monkeypatch.setattr(module, "equal_parts", lambda *arguments: numbers.append(of(*arguments)) or numbers[-1])
     for count in (1, 2):
-        with loaded("run_pretraining.py") as run:
+        with loaded("run_pretraining") as run:
             assert run(**runs.flags | dict(cpu_parts=count, num_train_steps=3, do_eval=True,
                                            output_dir=runs.folder / f"{count} parts")) == 0
         results.append(results_of(runs.folder / f"{count} parts"))

@@ -39,7 +39,7 @@ def script(golden, folder):
     flags = dict(albert_config_file=folder / "config.json", data_dir=golden / "race", max_seq_length=48,
                  max_qa_length=24, spm_model_file=golden / "tiny_spm" / "tiny.model", cached_dir=folder / "cached",
                  train_batch_size=2, train_step=2, warmup_step=0, save_checkpoints_steps=1)
-    with ScriptSession("run_race.py", eagerly=True, **flags) as session:
+    with ScriptSession("run_race", eagerly=True, **flags) as session:
         yield session
 
 
@@ -232,7 +232,7 @@ def test_recipes(recipe, learning_rate, dropout):
 def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
     printed = script.run(expect=1, **{**dict(output_dir=folder / "wrong"), **flags})
     (line,) = [line for line in printed.splitlines() if ": error: " in line]
-    assert line.startswith("run_race.py: error: ") and message in line and "Traceback" not in printed
+    assert line.startswith("run_race: error: ") and message in line and "Traceback" not in printed
 
 
 def test_a_passage_that_is_not_as_it_should_be_ends_in_one_line(script, folder, tmp_path):

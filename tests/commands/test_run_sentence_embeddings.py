@@ -1,4 +1,4 @@
-"""run_sentence_embeddings.py, extract_embeddings.py and search_sentences.py as a user runs them."""
+"""run_sentence_embeddings, extract_embeddings and search_sentences as a user runs them."""
 
 import json
 
@@ -39,7 +39,7 @@ def run(session, golden, folder):
     flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
                  data_dir=golden / "glue", cached_dir=folder / "cached", max_seq_length=24, train_batch_size=4,
                  train_step=2, warmup_step=0, save_checkpoints_steps=1)
-    return lambda expect=0, **changed: session.run(expect=expect, script="run_sentence_embeddings.py",
+    return lambda expect=0, **changed: session.run(expect=expect, script="run_sentence_embeddings",
                                                    **{**flags, **changed})
 
 
@@ -82,13 +82,13 @@ def test_scores_are_learned_and_evaluated(trained):
 
 @pytest.mark.both_stacks
 def test_the_export_gives_the_vectors_that_extraction_gives(session, trained, folder):
-    session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+    session.run(script="extract_embeddings", init_checkpoint=trained, input_file=folder / "lines.txt",
                 output_file=folder / "vectors.npy")
     vectors = np.load(folder / "vectors.npy")
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     served = tf.saved_model.load(str(folder / "served")).signatures["serving_default"]
     np.testing.assert_allclose(served(text=tf.constant(TEXTS))["sentence_embedding"], vectors, atol=1e-5)
-    session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+    session.run(script="extract_embeddings", init_checkpoint=trained, input_file=folder / "lines.txt",
                 output_file=folder / "other.npy", pooling="cls", normalize=False)
     assert not np.allclose(np.linalg.norm(np.load(folder / "other.npy"), axis=1), 1, atol=1e-3)
 
@@ -110,11 +110,11 @@ def test_a_finished_run_keeps_its_pooling(run, trained):
 
 
 def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
-    printed = session.run(script="search_sentences.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+    printed = session.run(script="search_sentences", init_checkpoint=trained, input_file=folder / "lines.txt",
                           query=TEXTS[2], top_k=2, block_size=2)
     query, best, second = printed.splitlines()[-3:]
     assert query == TEXTS[2] and best.split(maxsplit=2) == ["1.0000", "3", TEXTS[2]]
-    session.run(script="extract_embeddings.py", init_checkpoint=trained, input_file=folder / "lines.txt",
+    session.run(script="extract_embeddings", init_checkpoint=trained, input_file=folder / "lines.txt",
                 output_file=folder / "compared.npy")
     vectors = np.load(folder / "compared.npy")  # of length 1
     cosines = np.delete(vectors @ vectors[2], 2)
@@ -154,7 +154,7 @@ def test_a_learnable_task_is_learned(run, folder, tmp_path):
 def test_a_wrong_flag_ends_in_one_line(run, folder, flags, message):
     printed = run(expect=1, output_dir=folder / "wrong", **flags)
     (line,) = [line for line in printed.splitlines() if ": error: " in line]
-    assert line.startswith("run_sentence_embeddings.py: error: ") and message in line and "Traceback" not in printed
+    assert line.startswith("run_sentence_embeddings: error: ") and message in line and "Traceback" not in printed
 
 
 def test_one_text_cannot_be_learned_by_contrast(run, folder):

@@ -42,7 +42,7 @@ def script(golden, folder):
     flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm" / "tiny.model",
                  cached_dir=folder / "cached", max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1,
                  train_batch_size=4, train_step=2, save_checkpoints_steps=1)
-    with ScriptSession("run_squad.py", eagerly=True, **flags) as session:
+    with ScriptSession("run_squad", eagerly=True, **flags) as session:
         yield session
 
 
@@ -223,7 +223,7 @@ def test_questions_from_the_terminal_are_answered(run, folder):
     version, directory, _ = run
     flags = dict(init_checkpoint=directory, output_dir=directory, squad_version=version, ask=True, max_seq_length=64,
                  doc_stride=24, max_query_length=16, context_file=folder / "context.txt")
-    done = run_script("run_squad.py", flags, input="Who built it?\n\nnot read\n")
+    done = run_script("run_squad", flags, input="Who built it?\n\nnot read\n")
     assert done.returncode == 0, done.stderr
     head, *answers = done.stdout.splitlines()
     assert head.startswith("Questions about") and len(answers) == 5 + (version == "2.0")
@@ -245,7 +245,7 @@ def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
     (dict(), 8144, 814), (dict(num_train_epochs=2), 60, 6), (dict(train_step=50), 50, 5),
     (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
 def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(folder, golden, flags, steps, warmup_steps):
-    with loaded("run_squad.py") as run:
+    with loaded("run_squad") as run:
         with mock.patch.object(finetuning_flags, "new_finetuning", side_effect=ValueError) as new_finetuning:
             run(recipe="squad_v2", train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
                 albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
@@ -291,5 +291,5 @@ def test_a_mistake_ends_in_one_line(script, folder, golden, flags, message):
         given["predict_file"] = golden / "squad" / flags["predict_file"]
     printed = script.run(expect=1, output_dir=folder / "mistakes", **given)
     last = printed.strip().splitlines()[-1]
-    assert last.startswith("run_squad.py: error:") and message in last
+    assert last.startswith("run_squad: error:") and message in last
     assert "Traceback" not in printed

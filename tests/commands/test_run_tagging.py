@@ -1,4 +1,4 @@
-"""run_tagging.py as a user runs it: training, evaluation, prediction and export, of entities and of plain tags."""
+"""run_tagging as a user runs it: training, evaluation, prediction and export, of entities and of plain tags."""
 
 import gzip
 import json
@@ -43,7 +43,7 @@ def script(golden, folder):
     flags = dict(albert_config_file=folder / "config.json", train_file=folder / "train.conll", max_seq_length=32,
                  eval_file=folder / "train.conll", spm_model_file=golden / "tiny_spm" / "tiny.model", warmup_step=0,
                  cached_dir=folder / "cached", train_batch_size=4, train_step=2, save_checkpoints_steps=1)
-    with ScriptSession("run_tagging.py", **flags) as session:
+    with ScriptSession("run_tagging", **flags) as session:
         yield session
 
 
@@ -130,7 +130,7 @@ def test_a_finished_run_is_exported_without_its_data_in_another_precision(script
 
 
 def test_hugging_faces_folder_is_written_with_the_tags_and_read_again(script, trained, folder):
-    script.run(script="convert_checkpoint.py", init_checkpoint=trained, to="hugging_face", output_dir=folder / "hf",
+    script.run(script="convert_checkpoint", init_checkpoint=trained, to="hugging_face", output_dir=folder / "hf",
                albert_config_file=None, train_file=None, eval_file=None, spm_model_file=None, max_seq_length=None,
                cached_dir=None, train_batch_size=None, train_step=None, save_checkpoints_steps=None, warmup_step=None)
     config = json.loads((folder / "hf" / "config.json").read_text())
@@ -203,7 +203,7 @@ def test_tags_that_training_never_saw_are_reported(script, folder):
 def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
     printed = script.run(expect=1, output_dir=folder / "wrong", **flags)
     (line,) = [line for line in printed.splitlines() if ": error: " in line]
-    assert line.startswith("run_tagging.py: error: ") and message in line and "Traceback" not in printed
+    assert line.startswith("run_tagging: error: ") and message in line and "Traceback" not in printed
 
 
 def test_a_file_without_tags_cannot_be_trained_on(script, folder):

@@ -1,4 +1,4 @@
-"""score_sentences.py as a user runs it: lines, minimal pairs, results as JSON, mistakes."""
+"""score_sentences as a user runs it: lines, minimal pairs, results as JSON, mistakes."""
 
 import json
 
@@ -18,7 +18,7 @@ def scores(golden):
 
 @pytest.fixture(scope="module")
 def script(golden):
-    with ScriptSession("score_sentences.py", init_checkpoint=golden / "hf/masked_lm",
+    with ScriptSession("score_sentences", init_checkpoint=golden / "hf/masked_lm",
                        spm_model_file=golden / "tiny_spm/tiny.model") as session:
         yield session
 
@@ -79,7 +79,7 @@ def test_weights_without_a_masked_lm_head_are_refused(script, lines, tmp_path):
                           intermediate_size=16, max_position_embeddings=32)
     save_hugging_face(AlbertModel(config), str(tmp_path / "encoder"))
     error = script.run(expect=1, init_checkpoint=tmp_path / "encoder", input_file=lines).splitlines()[-1]
-    assert error.startswith(f"score_sentences.py: error: {tmp_path}/encoder has no masked-LM head: cls/predictions/")
+    assert error.startswith(f"score_sentences: error: {tmp_path}/encoder has no masked-LM head: cls/predictions/")
 
 
 @pytest.mark.parametrize("flags, message", [
@@ -89,7 +89,7 @@ def test_weights_without_a_masked_lm_head_are_refused(script, lines, tmp_path):
     (dict(init_checkpoint=None, input_file=__file__), "--init_checkpoint is missing")])
 def test_mistakes_end_in_one_line(script, flags, message):
     error = script.run(expect=1, **flags).splitlines()[-1]
-    assert error.startswith("score_sentences.py: error: ") and message in error
+    assert error.startswith("score_sentences: error: ") and message in error
 
 
 def test_a_line_that_is_too_long_is_named(script, tmp_path):

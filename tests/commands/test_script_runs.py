@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from albert_tf.commands import command_runs as script_runs
-from albert_tf.commands.command_runs import FINISHED, ScriptRuns, arguments, script_path
+from albert_tf.commands.command_runs import FINISHED, ScriptRuns, arguments
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def started(monkeypatch):
     """The commands that were started. A script with --fail=True has exit status 3."""
     commands = []
 
-    def run(command):
+    def run(command, environment):
         commands.append(command)
         return 3 if "--fail=True" in command else 0
 
@@ -29,8 +29,8 @@ def test_a_flag_with_several_values_is_repeated_and_one_without_a_value_is_left_
 
 def test_a_script_runs_with_this_python_and_its_flags(tmp_path, started, capsys):
     ScriptRuns(str(tmp_path)).run("fill_mask", text="a [MASK]")
-    assert started == [[sys.executable, script_path("fill_mask"), "--text=a [MASK]"]]
-    assert "$ python fill_mask.py '--text=a [MASK]'" in capsys.readouterr().out
+    assert started == [[sys.executable, "-m", "albert_tf", "fill_mask", "--text=a [MASK]"]]
+    assert "$ python -m albert_tf fill_mask '--text=a [MASK]'" in capsys.readouterr().out
 
 
 def test_finished_runs_are_skipped_later_unless_their_flags_change(tmp_path, started):
@@ -60,7 +60,7 @@ def test_a_file_that_has_changed_since_a_run_read_it_is_an_error(tmp_path, start
     runs.run("train_vocabulary", **flags)
     text.write_text("two\n")
     os.utime(text, (0, 0))
-    with pytest.raises(ValueError, match=f"text.txt has changed since train_vocabulary.py read it, and {tmp_path} has"):
+    with pytest.raises(ValueError, match=f"text.txt has changed since train_vocabulary read it, and {tmp_path} has"):
         runs.run("train_vocabulary", **flags)
     text.write_text("one\n")
     runs.run("train_vocabulary", **flags)
@@ -73,7 +73,7 @@ def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
     """Each run reads and rewrites the file, as after a run that was interrupted."""
     records, commands = tmp_path / "train.tfrecord", []
 
-    def run(command):
+    def run(command, environment):
         commands.append(command)
         records.write_text(f"{len(commands)} runs")
         return 0
@@ -100,7 +100,7 @@ def test_a_run_that_is_skipped_is_logged(tmp_path, started, caplog):
     for _ in range(2):
         assert "has finished before" not in caplog.text
         ScriptRuns(str(tmp_path)).run("fill_mask", text="a [MASK]")
-    assert "has finished before: fill_mask.py '--text=a [MASK]'" in caplog.text
+    assert "has finished before: fill_mask '--text=a [MASK]'" in caplog.text
 
 
 def test_values_that_are_no_files_are_no_paths(tmp_path, started):
@@ -111,7 +111,7 @@ def test_values_that_are_no_files_are_no_paths(tmp_path, started):
 
 def test_a_run_that_failed_is_an_error_and_runs_again(tmp_path, started):
     for _ in range(2):
-        with pytest.raises(ValueError, match="fill_mask.py ended with status 3"):
+        with pytest.raises(ValueError, match="fill_mask ended with status 3"):
             ScriptRuns(str(tmp_path)).run("fill_mask", fail=True)
     assert len(started) == 2
 
@@ -120,7 +120,7 @@ def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypa
     clock, endings = [0.0], [3, KeyboardInterrupt, 0]
     monkeypatch.setattr(script_runs.time, "monotonic", lambda: clock[0])
 
-    def run(command):
+    def run(command, environment):
         clock[0] += 10
         ending = endings.pop(0) if command[2:] == ["--top_k=1"] else 0
         if ending is KeyboardInterrupt:
@@ -139,5 +139,5 @@ def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypa
 
 
 def test_an_unknown_script_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no script 'fill_masks'"):
+    with pytest.raises(ValueError, match="no command 'fill_masks'"):
         ScriptRuns(str(tmp_path)).run("fill_masks")

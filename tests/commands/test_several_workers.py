@@ -15,14 +15,14 @@ CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_laye
 STEPS = 4
 # The script, its flags, and the results that it writes.
 RUNS = {
-    "run_classifier.py": (
+    "run_classifier": (
         dict(task_name="mnli", data_dir="glue", max_seq_length=24, train_step=STEPS, classifier_dropout_prob=0),
         ["test_results.tsv", "test_results_mismnli.tsv", "submit_results.tsv"]),
-    "run_squad.py": (
+    "run_squad": (
         dict(train_file="squad/train.json", predict_file="squad/train.json", max_seq_length=64, doc_stride=24,
              max_query_length=16, num_workers=1, train_step=STEPS, dropout_prob=0),
         ["predictions.json", "nbest_predictions.json", "null_odds.json"]),
-    "run_race.py": (
+    "run_race": (
         dict(data_dir="race", max_seq_length=48, max_qa_length=24, train_step=STEPS, warmup_step=0, dropout_prob=0),
         ["predictions.jsonl", "predict_results.json"]),
 }

@@ -21,26 +21,26 @@ CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hid
 _TRAINING = dict(do_train=True, train_batch_size=2, train_step=1, save_checkpoints_steps=1)
 # The flags of each script, formatted with the folders of `folder`, and the flag of what it writes.
 SCRIPTS = {
-    "fill_mask.py": (dict(text="the [MASK] of"), None),
-    "score_sentences.py": (dict(input_file="{folder}/lines.txt"), None),
-    "extract_embeddings.py": (dict(input_file="{folder}/lines.txt"), "output_file"),
-    "layer_distances.py": (dict(input_file="{folder}/lines.txt"), "output_dir"),
-    "export_to_tflite.py": (dict(precision="float32", max_seq_length=8), "output_dir"),
-    "export_to_tfhub.py": ({}, "export_path"),
-    "convert_checkpoint.py": (dict(to="hugging_face"), "output_dir"),
-    "run_pretraining.py": (dict(input_file="{folder}/train.tfrecord", train_batch_size=2, num_train_steps=1,
+    "fill_mask": (dict(text="the [MASK] of"), None),
+    "score_sentences": (dict(input_file="{folder}/lines.txt"), None),
+    "extract_embeddings": (dict(input_file="{folder}/lines.txt"), "output_file"),
+    "layer_distances": (dict(input_file="{folder}/lines.txt"), "output_dir"),
+    "export_to_tflite": (dict(precision="float32", max_seq_length=8), "output_dir"),
+    "export_to_tfhub": ({}, "export_path"),
+    "convert_checkpoint": (dict(to="hugging_face"), "output_dir"),
+    "run_pretraining": (dict(input_file="{folder}/train.tfrecord", train_batch_size=2, num_train_steps=1,
                                 num_warmup_steps=0, max_seq_length=16, max_predictions_per_seq=3), "output_dir"),
-    "run_classifier.py": (dict(_TRAINING, task_name="rte", data_dir="{golden}/glue", cached_dir="{folder}/cached",
+    "run_classifier": (dict(_TRAINING, task_name="rte", data_dir="{golden}/glue", cached_dir="{folder}/cached",
                                max_seq_length=24), "output_dir"),
-    "run_squad.py": (dict(_TRAINING, train_file="{golden}/squad/dev_v1.json", cached_dir="{folder}/cached",
+    "run_squad": (dict(_TRAINING, train_file="{golden}/squad/dev_v1.json", cached_dir="{folder}/cached",
                           max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1), "output_dir"),
-    "run_race.py": (dict(_TRAINING, data_dir="{golden}/race", cached_dir="{folder}/cached", max_seq_length=48,
+    "run_race": (dict(_TRAINING, data_dir="{golden}/race", cached_dir="{folder}/cached", max_seq_length=48,
                          max_qa_length=24, warmup_step=0, do_eval=False), "output_dir"),
-    "run_tagging.py": (dict(_TRAINING, train_file="{folder}/tagged.conll", cached_dir="{folder}/cached",
+    "run_tagging": (dict(_TRAINING, train_file="{folder}/tagged.conll", cached_dir="{folder}/cached",
                             max_seq_length=24, warmup_step=0), "output_dir"),
-    "run_sentence_embeddings.py": (dict(_TRAINING, objective="simcse", train_file="{folder}/lines.txt",
+    "run_sentence_embeddings": (dict(_TRAINING, objective="simcse", train_file="{folder}/lines.txt",
                                         cached_dir="{folder}/cached", max_seq_length=16, warmup_step=0), "output_dir"),
-    "search_sentences.py": (dict(input_file="{folder}/lines.txt", query="a line"), None),
+    "search_sentences": (dict(input_file="{folder}/lines.txt", query="a line"), None),
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "trusted_module", "unknown_module", "served")
@@ -50,12 +50,12 @@ _NOT_TRUSTED = "is a TF2 module whose variables do not have the release's names"
 REFUSALS = {
     **{("unknown_module", script): _NOT_TRUSTED for script in SCRIPTS},
     **{("served", script): "served has no albert_config.json" for script in SCRIPTS},
-    ("trusted_module", "fill_mask.py"): _NO_PRETRAINER,
-    ("trusted_module", "score_sentences.py"): _NO_PRETRAINER,
-    ("trusted_module", "run_pretraining.py"): _NO_PRETRAINER,
-    ("trusted_module", "layer_distances.py"): "does not show the inputs of its layers",
-    ("trusted_module", "export_to_tfhub.py"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
-    ("trusted_module", "convert_checkpoint.py"): "can be used as an encoder, but cannot be converted",
+    ("trusted_module", "fill_mask"): _NO_PRETRAINER,
+    ("trusted_module", "score_sentences"): _NO_PRETRAINER,
+    ("trusted_module", "run_pretraining"): _NO_PRETRAINER,
+    ("trusted_module", "layer_distances"): "does not show the inputs of its layers",
+    ("trusted_module", "export_to_tfhub"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
+    ("trusted_module", "convert_checkpoint"): "can be used as an encoder, but cannot be converted",
 }
 
 
@@ -63,7 +63,7 @@ def cases():
     """All (format, script). The export of a tokenizer takes seconds, so all but one of these tests are slow."""
     for form in FORMS:
         for script in SCRIPTS:
-            is_slow = script == "export_to_tfhub.py" and form != "tf1" and (form, script) not in REFUSALS
+            is_slow = script == "export_to_tfhub" and form != "tf1" and (form, script) not in REFUSALS
             yield pytest.param(form, script, marks=[pytest.mark.slow] if is_slow else [])
 
 
@@ -93,7 +93,7 @@ def folder(golden, tmp_path_factory):
 @pytest.fixture(scope="module")
 def session(folder):
     with ScriptSession(eagerly=True) as session:
-        session.run(script="fill_mask.py", init_checkpoint=folder / "tf1", export_dir=folder / "served")
+        session.run(script="fill_mask", init_checkpoint=folder / "tf1", export_dir=folder / "served")
         yield session
 
 
@@ -103,7 +103,7 @@ def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder
     flags = {name: str(value).format(folder=folder, golden=golden) for name, value in flags.items()}
     flags.update({output: tmp_path / "output.npy"} if output else {})
     source = "albert_hub_module_handle" if form == "trusted_module" else "init_checkpoint"
-    flags["albert_directory" if script == "export_to_tfhub.py" else source] = folder / form
+    flags["albert_directory" if script == "export_to_tfhub" else source] = folder / form
     refusal = REFUSALS.get((form, script))
     printed = session.run(script=script, expect=1 if refusal else 0, **flags)
     if refusal:
@@ -114,7 +114,7 @@ def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder
 
 
 def test_a_run_on_a_module_with_its_own_graph_is_continued_and_predicts(session, golden, folder, tmp_path):
-    flags = dict(SCRIPTS["run_classifier.py"][0], output_dir=tmp_path / "run", script="run_classifier.py",
+    flags = dict(SCRIPTS["run_classifier"][0], output_dir=tmp_path / "run", script="run_classifier",
                  albert_hub_module_handle=folder / "trusted_module")
     flags = {name: value.format(folder=folder, golden=golden) if isinstance(value, str) else value
              for name, value in flags.items()}

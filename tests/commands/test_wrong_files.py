@@ -23,44 +23,44 @@ SOURCE_FLAGS = ("init_checkpoint", "albert_config_file", "spm_model_file", "voca
 TUNING_FLAGS = (*SOURCE_FLAGS, "recipe")
 # The flags of each script, formatted with its folders, and its flags for files that it reads.
 SCRIPTS = {
-    "create_pretraining_data.py": (dict(
+    "create_pretraining_data": (dict(
         input_file="{text}", output_file="{out}/x.tfrecord", spm_model_file="{spm}", num_workers=1, max_seq_length=16,
         max_predictions_per_seq=3), ("spm_model_file",)),
-    "train_vocabulary.py": (dict(input_file="{text}", model_prefix="{out}/x", vocab_size=40), ("input_file",)),
-    "model_sizes.py": ({}, ("albert_config_file",)),
-    "pretrain_from_text.py": (dict(text="{text}", dev_text="{text}", output_dir="{out}"), ("recipe",)),
-    "fill_mask.py": (dict(init_checkpoint="{model}", text="the [MASK] of"), SOURCE_FLAGS),
-    "score_sentences.py": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
-    "extract_embeddings.py": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
+    "train_vocabulary": (dict(input_file="{text}", model_prefix="{out}/x", vocab_size=40), ("input_file",)),
+    "model_sizes": ({}, ("albert_config_file",)),
+    "pretrain_from_text": (dict(text="{text}", dev_text="{text}", output_dir="{out}"), ("recipe",)),
+    "fill_mask": (dict(init_checkpoint="{model}", text="the [MASK] of"), SOURCE_FLAGS),
+    "score_sentences": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
+    "extract_embeddings": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
                               SOURCE_FLAGS),
-    "layer_distances.py": (dict(init_checkpoint="{model}", input_file="{text}", output_dir="{out}"),
+    "layer_distances": (dict(init_checkpoint="{model}", input_file="{text}", output_dir="{out}"),
                            (*SOURCE_FLAGS, "compare_with")),
-    "serve.py": (dict(init_checkpoint="{model}"), ("init_checkpoint", "saved_model", "spm_model_file", "vocab_file")),
-    "convert_checkpoint.py": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
-    "export_to_tfhub.py": (dict(albert_directory="{model}", export_path="{out}"),
+    "serve": (dict(init_checkpoint="{model}"), ("init_checkpoint", "saved_model", "spm_model_file", "vocab_file")),
+    "convert_checkpoint": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
+    "export_to_tfhub": (dict(albert_directory="{model}", export_path="{out}"),
                            ("albert_directory", "spm_model_file", "vocab_file")),
-    "export_to_onnx.py": (dict(init_checkpoint="{model}", output_dir="{out}"),
+    "export_to_onnx": (dict(init_checkpoint="{model}", output_dir="{out}"),
                           ("init_checkpoint", "albert_config_file")),
-    "export_to_tflite.py": (dict(init_checkpoint="{model}", output_dir="{out}"),
+    "export_to_tflite": (dict(init_checkpoint="{model}", output_dir="{out}"),
                             ("init_checkpoint", "albert_config_file")),
-    "run_pretraining.py": (dict(
+    "run_pretraining": (dict(
         albert_config_file="{folder}/config.json", input_file="{folder}/x.tfrecord", output_dir="{out}",
         max_seq_length=16, max_predictions_per_seq=3, train_batch_size=2),
         (*SOURCE_FLAGS, "input_file", "eval_input_file")),
-    "run_classifier.py": (dict(task_name="rte", data_dir="{golden}/glue", init_checkpoint="{model}", output_dir="{out}",
+    "run_classifier": (dict(task_name="rte", data_dir="{golden}/glue", init_checkpoint="{model}", output_dir="{out}",
                                max_seq_length=16, do_train=True), (*TUNING_FLAGS, "data_dir", "task_config")),
-    "run_squad.py": (dict(train_file="{golden}/squad/train.json", init_checkpoint="{model}", output_dir="{out}",
+    "run_squad": (dict(train_file="{golden}/squad/train.json", init_checkpoint="{model}", output_dir="{out}",
                           num_workers=1, do_train=True, max_seq_length=64, doc_stride=16, max_query_length=16),
                      (*TUNING_FLAGS, "train_file", "predict_file", "context_file")),
-    "run_race.py": (dict(data_dir="{golden}/race", init_checkpoint="{model}", output_dir="{out}", do_eval=False,
+    "run_race": (dict(data_dir="{golden}/race", init_checkpoint="{model}", output_dir="{out}", do_eval=False,
                          max_seq_length=48), (*TUNING_FLAGS, "data_dir")),
-    "run_tagging.py": (dict(train_file="{folder}/tagged.conll", init_checkpoint="{model}", output_dir="{out}",
+    "run_tagging": (dict(train_file="{folder}/tagged.conll", init_checkpoint="{model}", output_dir="{out}",
                             max_seq_length=16, do_train=True),
                        (*TUNING_FLAGS, "train_file", "eval_file", "predict_file")),
-    "run_sentence_embeddings.py": (dict(
+    "run_sentence_embeddings": (dict(
         objective="simcse", train_file="{text}", init_checkpoint="{model}", output_dir="{out}", max_seq_length=16,
         do_train=True), (*TUNING_FLAGS, "train_file", "task_config")),
-    "search_sentences.py": (dict(init_checkpoint="{model}", input_file="{text}", query="a kettle"),
+    "search_sentences": (dict(init_checkpoint="{model}", input_file="{text}", query="a kettle"),
                             (*SOURCE_FLAGS, "input_file")),
 }
 # What a flag needs beside it, or cannot have.
@@ -68,10 +68,10 @@ BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=N
           "predict_file": dict(do_eval=True), "eval_file": dict(do_eval=True), "context_file": dict(ask=True),
           "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None),
           "saved_model": dict(init_checkpoint=None),
-          ("run_tagging.py", "predict_file"): dict(do_train=False, do_predict=True)}
-TAKES_ANY_TEXT = (("train_vocabulary.py", "input_file"), ("run_squad.py", "context_file"),
-                  ("run_sentence_embeddings.py", "train_file"), ("search_sentences.py", "input_file"),
-                  ("run_tagging.py", "train_file"), ("run_tagging.py", "eval_file"), ("run_tagging.py", "predict_file"))
+          ("run_tagging", "predict_file"): dict(do_train=False, do_predict=True)}
+TAKES_ANY_TEXT = (("train_vocabulary", "input_file"), ("run_squad", "context_file"),
+                  ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"),
+                  ("run_tagging", "train_file"), ("run_tagging", "eval_file"), ("run_tagging", "predict_file"))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
 def test_a_vocabulary_of_another_model_is_refused(paths, tmp_path, capsys, script):
     small = dict(paths, model=paths["folder"] / "small_model")
     base = {name: str(value).format(out=tmp_path / "out", **small) for name, value in SCRIPTS[script][0].items()}
-    if script == "serve.py":
+    if script == "serve":
         base["host"] = "192.0.2.1"  # not an address of this machine, so that nothing is served
     with loaded(script) as run:
         assert run(**base) == 1
@@ -128,13 +128,13 @@ def test_a_vocabulary_of_another_model_is_refused(paths, tmp_path, capsys, scrip
 
 # The flags of each script for what it writes.
 OUTPUTS = {
-    "create_pretraining_data.py": ("output_file",), "score_sentences.py": ("output_file",),
-    "layer_distances.py": ("output_dir",), "convert_checkpoint.py": ("output_dir",), "fill_mask.py": ("export_dir",),
-    "export_to_onnx.py": ("output_dir",), "export_to_tflite.py": ("output_dir",),
-    "export_to_tfhub.py": ("export_path", "preprocess_export_path"), "run_pretraining.py": ("output_dir",),
-    "run_classifier.py": ("output_dir", "export_dir"), "run_race.py": ("output_dir", "export_dir"),
-    "run_squad.py": ("output_dir", "export_dir"), "run_tagging.py": ("output_dir", "export_dir"),
-    "run_sentence_embeddings.py": ("output_dir", "export_dir")}
+    "create_pretraining_data": ("output_file",), "score_sentences": ("output_file",),
+    "layer_distances": ("output_dir",), "convert_checkpoint": ("output_dir",), "fill_mask": ("export_dir",),
+    "export_to_onnx": ("output_dir",), "export_to_tflite": ("output_dir",),
+    "export_to_tfhub": ("export_path", "preprocess_export_path"), "run_pretraining": ("output_dir",),
+    "run_classifier": ("output_dir", "export_dir"), "run_race": ("output_dir", "export_dir"),
+    "run_squad": ("output_dir", "export_dir"), "run_tagging": ("output_dir", "export_dir"),
+    "run_sentence_embeddings": ("output_dir", "export_dir")}
 
 
 @pytest.mark.parametrize("script", OUTPUTS)
@@ -152,8 +152,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(path
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("script", ["export_to_tflite.py", "fill_mask.py", "run_classifier.py", "run_race.py",
-                                    "run_tagging.py"])
+@pytest.mark.parametrize("script", ["export_to_tflite", "fill_mask", "run_classifier", "run_race",
+                                    "run_tagging"])
 def test_a_length_beyond_the_models_is_refused_before_anything_is_traced(paths, tmp_path, capsys, script):
     base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
     no_graph = mock.Mock(side_effect=AssertionError("the model is called"))
@@ -163,7 +163,7 @@ def test_a_length_beyond_the_models_is_refused_before_anything_is_traced(paths, 
 
 
 def test_text_with_half_of_a_surrogate_pair_is_refused_by_flag(paths, capsys):
-    with loaded("fill_mask.py") as run:
+    with loaded("fill_mask") as run:
         assert run(init_checkpoint="nowhere", text=["the [MASK] of", "a \ud83d [MASK]"]) == 1
     assert r"error: --text: '\ud83d' is half of a surrogate pair" in capsys.readouterr().err
 
@@ -178,18 +178,18 @@ def test_standard_input_that_is_no_utf8_is_refused_by_line(monkeypatch):
 
 def test_an_empty_line_of_standard_input_is_no_query(paths, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a kettle\n\n \n")))
-    with loaded("search_sentences.py") as run:
+    with loaded("search_sentences") as run:
         assert run(init_checkpoint=paths["model"], input_file=paths["text"], top_k=1) == 0
     query, neighbour = capsys.readouterr().out.splitlines()
     assert query == "a kettle" and neighbour.startswith("    ")
 
 
 @pytest.mark.parametrize("script, values, message", [
-    ("run_pretraining.py", dict(train_batch_size=8, gradient_accumulation_steps=3),
+    ("run_pretraining", dict(train_batch_size=8, gradient_accumulation_steps=3),
      "--train_batch_size must be a multiple of 1 replica times 3 --gradient_accumulation_steps. Received: 8"),
-    ("run_pretraining.py", dict(distribution_strategy="mirrored", do_eval=True, eval_batch_size=7),
+    ("run_pretraining", dict(distribution_strategy="mirrored", do_eval=True, eval_batch_size=7),
      "--eval_batch_size must be a multiple of 2 replicas. Received: 7"),
-    ("run_race.py", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, do_predict=True,
+    ("run_race", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, do_predict=True,
                          data_dir="nowhere", predict_batch_size=7), "--predict_batch_size must be a multiple of 2"),
 ])
 def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(capsys, script, values, message):
@@ -207,7 +207,7 @@ def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(caps
 def test_a_recipe_is_checked_as_the_command_line_is(tmp_path, capsys, content, message):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(content))
-    with loaded("run_classifier.py") as run:
+    with loaded("run_classifier") as run:
         assert run(recipe=path, data_dir="nowhere", output_dir="nowhere", task_name="rte") == 1
     error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
     assert f"{path}: " in error and message in error

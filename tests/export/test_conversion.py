@@ -156,7 +156,7 @@ def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
     model = MODELS["pretrainer"](TINY)
     save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
     (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
-    done = run("convert_checkpoint.py", dict(albert_directory=tmp_path / "albert", checkpoint_name="model.ckpt-7",
+    done = run("convert_checkpoint", dict(albert_directory=tmp_path / "albert", checkpoint_name="model.ckpt-7",
                                              export_path=tmp_path / "exported"))
     assert done.returncode == 0, done.stderr
     assert "tf1 (pretrainer) written to" in done.stderr
@@ -170,16 +170,16 @@ def test_the_flags_of_export_checkpoints_find_the_latest_checkpoint_and_exclude_
     (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
     theirs = dict(albert_directory=tmp_path / "albert", export_path=tmp_path / "exported")
     for name in ("init_checkpoint", "output_dir"):
-        done = run("convert_checkpoint.py", dict(theirs, **{name: tmp_path / "other"}))
+        done = run("convert_checkpoint", dict(theirs, **{name: tmp_path / "other"}))
         assert f"--{name} and --" in done.stderr and "exclude each other: set one of them" in done.stderr
-    run("convert_checkpoint.py", theirs)
+    run("convert_checkpoint", theirs)
     assert (tmp_path / "exported/model.ckpt-best.index").exists()
 
 
 @pytest.mark.both_stacks
 def test_a_mistake_is_one_line(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
-    done = run("convert_checkpoint.py", dict(init_checkpoint=tmp_path / "pytorch_model.bin",
+    done = run("convert_checkpoint", dict(init_checkpoint=tmp_path / "pytorch_model.bin",
                                              output_dir=tmp_path / "new"))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "pytorch_model.bin is a pickle" in done.stderr

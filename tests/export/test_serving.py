@@ -36,7 +36,7 @@ from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 
-TESTS = pathlib.Path(__file__).parents[1]
+HELPERS = pathlib.Path(__file__).parents[1] / "helpers"
 # Its path, and not the module, whose flags would stand beside those of demo/__main__.py, which another test imports.
 SAVED_MODEL_CLI = importlib.util.find_spec("tensorflow.python.tools.saved_model_cli").origin
 MASKED = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [MASK]s", ""]
@@ -85,18 +85,18 @@ def run(script, *arguments, **options):
 
 
 def ask(folder, *questions):
-    return json.loads(run(TESTS / "saved_model_client.py", folder, input=json.dumps(questions)))
+    return json.loads(run(HELPERS / "saved_model_client.py", folder, input=json.dumps(questions)))
 
 
 def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, tokenizer, config):
-    page = (TESTS.parent / "docs/serving.md").read_text("utf-8")
+    page = (HELPERS.parent / "docs/serving.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (\w+)[^|]*\| (`_.*`) \|$", page, re.MULTILINE))
     named = [rows["SentencePiece" if tokenizer.sp_model else "WordPiece"], rows["run_tagging"]]
     model = AlbertTokenClassifier(config, 2, label_names=("O", "B-PER"))
     export_tagging(str(tmp_path / "served"), model, tokenizer, TaggingFeatureOptions(16))
     libraries = re.findall(r"_\w+\.so", " ".join(named))
     # A process of its own: those of script_process have tensorflow_text.
-    done = subprocess.run([sys.executable, TESTS / "op_library_client.py", ",".join(libraries), tmp_path / "served"],
+    done = subprocess.run([sys.executable, HELPERS / "op_library_client.py", ",".join(libraries), tmp_path / "served"],
                           capture_output=True, text=True, timeout=script_process.TIMEOUT)
     assert done.returncode == 0, done.stderr
 

@@ -5,8 +5,8 @@ place of the released ones. Flags of SMALL follow those of each command: sizes, 
 
 A fenced block is run by its language:
 
-    ```bash               commands: `python SCRIPT ...` runs in a ScriptSession; `python serve.py ...` serves until the
-                          next one or the end of the page, and `curl` sends it requests
+    ```bash               commands run in a ScriptSession; `python -m albert_tf serve ...` serves until the next one or
+                          the end of the page, and `curl` sends it requests
     ```python             runs; the blocks of a page share their names
     ```json reviews.json  a file that the reader writes, of any language
     ```json               the answer to the last request
@@ -37,26 +37,26 @@ from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 FINE_TUNING = dict(train_batch_size=2, train_step=2, warmup_step=1, save_checkpoints_steps=2)
 SMALL = {
-    "train_vocabulary.py": dict(vocab_size=300),
-    "create_pretraining_data.py": dict(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, num_workers=1),
-    "run_pretraining.py": dict(
+    "train_vocabulary": dict(vocab_size=300),
+    "create_pretraining_data": dict(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, num_workers=1),
+    "run_pretraining": dict(
         albert_config_file="tiny.json", max_seq_length=32, max_predictions_per_seq=5, train_batch_size=8,
         gradient_accumulation_steps=2, num_train_steps=2, num_warmup_steps=1, eval_batch_size=8, max_eval_steps=2),
-    "export_to_tflite.py": dict(max_seq_length=8, max_predictions_per_seq=2),
-    "run_classifier.py": dict(FINE_TUNING, max_seq_length=24),
-    "run_glue.py": dict(FINE_TUNING, max_seq_length=24, num_runs=1),
-    "run_squad.py": dict(FINE_TUNING, max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1),
-    "run_race.py": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
-    "run_tagging.py": dict(FINE_TUNING, max_seq_length=24),
-    "run_sentence_embeddings.py": dict(FINE_TUNING, max_seq_length=24),
+    "export_to_tflite": dict(max_seq_length=8, max_predictions_per_seq=2),
+    "run_classifier": dict(FINE_TUNING, max_seq_length=24),
+    "run_glue": dict(FINE_TUNING, max_seq_length=24, num_runs=1),
+    "run_squad": dict(FINE_TUNING, max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1),
+    "run_race": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
+    "run_tagging": dict(FINE_TUNING, max_seq_length=24),
+    "run_sentence_embeddings": dict(FINE_TUNING, max_seq_length=24),
 }
 # A script whose recipe sets the sizes: another test runs it, and test_docs.py checks the flags.
-NOT_RUN = {"pretrain_from_text.py"}
+NOT_RUN = {"pretrain_from_text"}
 # A block that imports one of them is not run: they are not installed where the tests run.
 OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
 # What needs one of them is not run where it is not installed.
 OPTIONAL_LIBRARIES = ("onnx", "onnxruntime")
-NEEDED_LIBRARY = {"export_to_onnx.py": "onnx"}
+NEEDED_LIBRARY = {"export_to_onnx": "onnx"}
 TINY_CONFIG = dict(embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
                    max_position_embeddings=64)
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -144,9 +144,9 @@ class Page:
 
     def _run_command(self, words, folder, session):
         """Runs a command and returns what it printed; "" for a server and what is not a script of ours."""
-        if words[:2] == ["python", "serve.py"]:
+        if script_commands(words)[:1] == ["serve"]:
             self.close()
-            self._server = script_process.start("serve.py", [*words[2:], "--port=0"], cwd=folder, merged=True)
+            self._server = script_process.start("serve", [*words[4:], "--port=0"], cwd=folder, merged=True)
             self._url = re.search(r"open (\S+)", self._server.wait_for("Ctrl-C ends").splitlines()[-1])[1]
         elif words[0] == "curl" and words[-1].startswith("http://127.0.0.1:8501/"):
             data = words[words.index("-d") + 1]
@@ -182,10 +182,17 @@ def commands(text):
 
 
 def script_commands(words):
-    """[script, argument, ...] of a command `[NAME=value ...] python script.py argument ...`; [] of any other."""
+    """[NAME, argument, ...] of `[X=value ...] python -m albert_tf NAME argument ...` or `python NAME.py argument ...`.
+
+    [] of any other command.
+    """
     while words and re.match(r"\w+=", words[0]):
         words = words[1:]
-    return words[1:] if words[:1] == ["python"] and words[1].endswith(".py") else []
+    if words[:3] == ["python", "-m", "albert_tf"]:
+        return words[3:]
+    if words[:1] == ["python"] and words[1].endswith(".py"):
+        return [words[1].removesuffix(".py"), *words[2:]]
+    return []
 
 
 def flags_of(words):

@@ -1,13 +1,13 @@
-"""Runs our scripts in the test's own process, for tests of mistakes that end a script before its work.
+"""Runs our commands in the test's own process, for tests of mistakes that end a script before its work.
 
-    with loaded("run_race.py") as run:
+    with loaded("run_race") as run:
         status = run(data_dir="nowhere", output_dir="out")
 """
 
 import contextlib
 import functools
+import importlib
 import pathlib
-import runpy
 import sys
 from typing import Callable, Iterator
 from unittest import mock
@@ -18,7 +18,7 @@ from script_session import status_of
 
 from albert_tf.commands import app as cli
 
-REPOSITORY = pathlib.Path(__file__).parent.parent
+REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
@@ -31,14 +31,13 @@ def loaded(script: str) -> Iterator[Callable[..., int]]:
     set_aside = {name: flags.FLAGS[name] for name in _defined_flags()}
     flags.FLAGS.remove_flag_values(set_aside)
     try:
-        with mock.patch.object(sys, "path", [str(REPOSITORY), *sys.path]):
-            main = runpy.run_path(str(REPOSITORY / script))["main"]
-        yield _runner(script, main)
+        command = importlib.import_module(f"albert_tf.commands.{script}")
+        command.define_flags()
+        yield _runner(script, command.main)
     finally:
         flags.FLAGS.remove_flag_values(_defined_flags())
         for name, flag in set_aside.items():
             flags.FLAGS[name] = flag
-        sys.modules.pop("run_classifier", None)  # run_glue.py imports it for its flags
 
 
 def _defined_flags() -> list[str]:
@@ -49,7 +48,7 @@ def _defined_flags() -> list[str]:
 
 
 def _is_library(module: str) -> bool:
-    """Whether a module is neither a script that runpy runs, nor imported from the repository."""
+    """Whether a module is not of the repository."""
     packages = {path.stem for path in REPOSITORY.iterdir() if path.is_dir() or path.suffix == ".py"}
     return module in sys.modules and module.partition(".")[0] not in packages
 
@@ -58,7 +57,8 @@ def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
     def run(*operands, **values) -> int:
         given = [f"--{name}={value}" for name, of_flag in values.items()
                  for value in (of_flag if isinstance(of_flag, list) else [of_flag]) if value is not None]
-        with flagsaver.flagsaver(), mock.patch.object(sys, "argv", [script, *operands, *given]):
+        argv = [f"python -m albert_tf {script}", *operands, *given]
+        with flagsaver.flagsaver(), mock.patch.object(sys, "argv", argv):
             return status_of(functools.partial(cli.run, operands=len(operands)), main)
 
     run.flags = [flags.FLAGS[name] for name in _defined_flags()]

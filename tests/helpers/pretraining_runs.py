@@ -35,7 +35,7 @@ class Runs:
 
     def arguments(self, output_dir: str, **flags) -> list[str]:
         """The arguments of script_runner.py."""
-        return ["run_pretraining.py",
+        return ["run_pretraining",
                 *arguments_of({**self.flags, "output_dir": self.folder / output_dir, **flags})]
 
     def start(self, output_dir: str, environment=None, **flags) -> ScriptProcess:

@@ -4,10 +4,10 @@ A server process imports TensorFlow once and forks for every run (multiprocessin
 not pay the seconds of the import, and still has all that a process of its own has: flags, environment, working
 directory, signals, exit status. The server imports no module of this repository.
 
-    done = run("create_pretraining_data.py", dict(input_file=text, output_file=path))
+    done = run("create_pretraining_data", dict(input_file=text, output_file=path))
     assert done.returncode == 0, done.stderr
 
-    with start("run_pretraining.py", flags, merged=True) as process:  # for signals, and for several processes at once
+    with start("run_pretraining", flags, merged=True) as process:  # for signals, and for several processes at once
         process.wait_for("training from step 0")
         process.send_signal(signal.SIGTERM)
         printed, _ = process.communicate()
@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 
-REPOSITORY = pathlib.Path(__file__).parent.parent
+REPOSITORY = pathlib.Path(__file__).parents[2]
 TIMEOUT = 600  # seconds
 PRELOADED = ["tensorflow", "tensorflow_text", "tensorflow_hub", "sklearn.metrics", "scipy.stats"]
 
@@ -46,11 +46,13 @@ def start(script, flags=(), **options):
     """Starts a script.
 
     Args:
-      script: its name in the repository, or its path.
+      script: name of a command, or the path of a program in the repository.
       flags: {name: value}, as arguments_of takes them, or a list of arguments.
       **options: of ScriptProcess.
     """
     arguments = arguments_of(flags) if isinstance(flags, dict) else list(map(str, flags))
+    if not str(script).endswith(".py"):
+        script, arguments = "albert_tf/__main__.py", [script, *arguments]
     return ScriptProcess(str(REPOSITORY / script), arguments, **options)
 
 
@@ -190,7 +192,7 @@ def _run_script(script, arguments, environment, cwd, max_file_size, stdin, stdou
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, such as pytest, ignore it
     sys.argv = [script, *arguments]
     of_environment = [path for path in sys.path if not path.startswith(str(REPOSITORY)) or path.startswith(sys.prefix)]
-    sys.path = [os.path.dirname(script), *of_environment]
+    sys.path = [str(REPOSITORY), os.path.dirname(script), *of_environment]
     if max_file_size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
     try:

@@ -1,4 +1,4 @@
-"""Runs a script of ours as tests need it: python script_runner.py SCRIPT --flag=value ...
+"""Runs a command of ours as tests need it: python script_runner.py COMMAND --flag=value ...
 
 TensorFlow is deterministic. DEVICES is the number of logical CPU devices; KILL_AT_RENAME=n ends the process by SIGKILL
 just before its n-th renaming of a file, so in the middle of a save.
@@ -6,11 +6,10 @@ just before its n-th renaming of a file, so in the middle of a save.
 
 import os
 import pathlib
-import runpy
 import signal
 import sys
 
-REPOSITORY = pathlib.Path(__file__).parent.parent
+REPOSITORY = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -35,5 +34,6 @@ def counted_rename(*args, **kwargs):
 
 
 tf.io.gfile.rename = counted_rename
-sys.argv = sys.argv[1:]
-runpy.run_path(str(REPOSITORY / sys.argv[0]), run_name="__main__")
+from albert_tf.__main__ import main  # noqa: E402
+
+main()

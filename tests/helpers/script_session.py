@@ -1,16 +1,16 @@
 """Many runs of our scripts in one process (see script_process.py), which is set up once. For tests:
 
-    with ScriptSession("run_classifier.py") as session:
+    with ScriptSession("run_classifier") as session:
         printed = session.run(task_name="rte", do_train=True)
         error = session.run(expect=1, task_name="no such task")
-        printed = session.run(script="fill_mask.py", init_checkpoint="rte", text="a [MASK]")
+        printed = session.run(script="fill_mask", init_checkpoint="rte", text="a [MASK]")
 
 Files at ram:// are the process' own: every script of the session sees them, and session.copy fills and reads them.
 """
 
+import importlib
 import json
 import os
-import runpy
 import sys
 import tempfile
 import traceback
@@ -48,11 +48,11 @@ class ScriptSession:
         return answer["printed"]
 
     def run_command(self, command: list) -> int:
-        """Runs a command of albert_tf/commands/command_runs.py: [python, script, --name=value, ...].
+        """Runs a command of albert_tf/commands/command_runs.py: [python, -m, albert_tf, script, --name=value, ...].
 
         Prints its output, and returns its exit status.
         """
-        answer = self._ask(os.path.basename(command[1]), command[2:], self._eagerly)
+        answer = self._ask(command[3], command[4:], self._eagerly)
         print(answer["printed"])
         return answer["status"]
 
@@ -87,12 +87,12 @@ def serve() -> None:
             continue
         if script != loaded:
             flags.FLAGS.remove_flag_values(set(flags.FLAGS) - not_of_scripts)
-            sys.modules.pop("run_classifier", None)  # run_glue.py imports it for its flags
-            main, loaded = runpy.run_path(str(REPOSITORY / script))["main"], script
-        sys.argv = [script, *arguments]
+            command, loaded = importlib.import_module(f"albert_tf.commands.{script}"), script
+            command.define_flags()
+        sys.argv = [f"python -m albert_tf {script}", *arguments]
         with tempfile.TemporaryFile("w+") as printed, flagsaver.flagsaver():
             os.dup2(printed.fileno(), 1), os.dup2(printed.fileno(), 2)
-            status = status_of(cli.run, main)
+            status = status_of(cli.run, command.main)
             sys.stdout.flush(), sys.stderr.flush()
             printed.seek(0)
             print(json.dumps(dict(status=status, printed=printed.read())), file=answers, flush=True)

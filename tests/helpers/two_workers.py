@@ -1,6 +1,6 @@
 """Two processes on this machine as the workers of one run, for tests:
 
-    with TwoWorkers(["run_classifier.py", "--output_dir=x", ...]) as workers:
+    with TwoWorkers(["run_classifier", "--output_dir=x", ...]) as workers:
         workers.wait_for("step 2 of 4")
         workers.kill(1)
         status, printed = workers.end_of(0)

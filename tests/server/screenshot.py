@@ -1,4 +1,4 @@
-"""Makes docs/serving_page.png: serve.py's page with albert_tiny_en, after its example was sent.
+"""Makes docs/serving_page.png: serve's page with albert_tiny_en, after its example was sent.
 
     python tests/serving/screenshot.py
 """
@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
-sys.path[:0] = map(str, (REPOSITORY, REPOSITORY / "tests"))
+sys.path[:0] = map(str, (REPOSITORY, REPOSITORY / "tests/helpers"))
 
 from browser import browser  # noqa: E402
 from running import running  # noqa: E402

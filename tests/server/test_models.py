@@ -11,7 +11,7 @@ import pytest
 import script_process
 import tensorflow as tf
 from in_process import loaded
-from running import running
+from server_running import running
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -159,7 +159,7 @@ def test_a_classifier_with_names_answers_with_the_name_of_the_label(config, sent
 
 
 def test_the_names_of_all_labels_are_in_the_export_and_in_every_answer(config, sentence_pieces, tmp_path):
-    """In its assets, for any program, and in the outputs; serve.py finds them there."""
+    """In its assets, for any program, and in the outputs; serve finds them there."""
     names = ("licence", "ä b", "other")
     model = AlbertClassifier(config.replace(initializer_range=0.5), 3, label_names=names)
     export_classification(str(tmp_path / "topics" / "1"), model, sentence_pieces, 12, has_pairs=False)
@@ -342,7 +342,7 @@ def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pie
 
     monkeypatch.setattr(models, "model_of_source", report)
     for casing in (False, True):
-        with loaded("serve.py") as run:
+        with loaded("serve") as run:
             assert run(init_checkpoint=tmp_path / "model", do_lower_case=casing, keep_accents=not casing) == 1
         assert f"model: {casing}, {not casing}" in capsys.readouterr().err
 
@@ -350,9 +350,9 @@ def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pie
 def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):
     export_classification(str(tmp_path / "1"), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
     for path in (tmp_path / "1", tmp_path):  # a version, and the folder of the versions
-        with loaded("serve.py") as run:
+        with loaded("serve") as run:
             assert run(init_checkpoint=path) == 1
-        message = f"serve.py: error: {path} is a SavedModel: set --saved_model instead of --init_checkpoint"
+        message = f"serve: error: {path} is a SavedModel: set --saved_model instead of --init_checkpoint"
         assert message in capsys.readouterr().err.splitlines()
 
 
@@ -370,7 +370,7 @@ def test_the_error_for_a_path_without_a_saved_model_says_what_is_there(tmp_path,
 
 
 def test_the_script_serves_until_it_is_interrupted(served):
-    with script_process.start("serve.py", dict(init_checkpoint=served("encoder")[2], port=0), merged=True) as process:
+    with script_process.start("serve", dict(init_checkpoint=served("encoder")[2], port=0), merged=True) as process:
         printed = process.wait_for("Ctrl-C ends")
         url = printed.split("open ")[-1].split()[0]
         assert url.startswith("http://127.0.0.1:")
@@ -384,7 +384,7 @@ def test_the_script_serves_until_it_is_interrupted(served):
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
 def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, number, status):
     flags = dict(init_checkpoint=served("encoder")[2], port=0, predict_batch_size=1, max_body_bytes=10_000_000)
-    with script_process.start("serve.py", flags, merged=True) as process:
+    with script_process.start("serve", flags, merged=True) as process:
         url = process.wait_for("Ctrl-C ends").split("open ")[-1].split()[0]
         connections = [http.client.HTTPConnection(url.split("/")[2], timeout=60) for _ in range(4)]
         body = json.dumps(dict(signature_name="layer_distances", instances=["the name of the file"] * 200))
@@ -400,7 +400,7 @@ def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, numb
 
 def test_a_port_that_is_taken_is_named(served):
     with running([]) as server:
-        done = script_process.run("serve.py", dict(init_checkpoint=served("encoder")[2], port=server.server_address[1]),
+        done = script_process.run("serve", dict(init_checkpoint=served("encoder")[2], port=server.server_address[1]),
                                   merged=True)
     assert done.returncode == 1
     assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout

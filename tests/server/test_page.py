@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from browser import browser
-from running import running
+from server_running import running
 
 from albert_tf.server.signatures import InputSpec, ServedModel, Signature
 

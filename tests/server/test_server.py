@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from running import running
+from server_running import running
 
 from albert_tf.server.app import MAX_ROWS
 from albert_tf.server.batching import Batcher

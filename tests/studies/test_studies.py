@@ -459,7 +459,7 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
     given = dict(text=text, dev_text=text, glue_dir=golden / "glue", output_dir=tmp_path / "out",
                  set="sst2.warmup_step=1")
     report = tmp_path / "out/mine.small/results.md"
-    with scripts_in_session(monkeypatch, failing=["run_classifier.py"]) as commands, \
+    with scripts_in_session(monkeypatch, failing=["run_classifier"]) as commands, \
             loaded("studies/__main__.py") as run:
         assert run(study, **given) == 1 and len(commands) == 6
         assert run(study, **given, only="all") == 0

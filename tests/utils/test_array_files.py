@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.utils.array_files import array_writer, write_array
 
-ROOT = str(pathlib.Path(__file__).parents[1])
+ROOT = str(pathlib.Path(__file__).parents[2])
 
 
 @pytest.mark.parametrize("shape, dtype", [

@@ -1,8 +1,9 @@
 """Every integer flag of a script has bounds, which are checked before the script does anything."""
 
 import pytest
-from in_process import REPOSITORY, loaded
+from in_process import loaded
 
+from albert_tf.commands.names import NAMES
 from albert_tf.config import AlbertConfig
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.pretraining.creation import CreationOptions
@@ -12,7 +13,7 @@ from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.run import RunOptions
 from albert_tf.utils import bounds
 
-SCRIPTS = sorted(path.name for path in REPOSITORY.glob("*.py"))
+SCRIPTS = NAMES
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

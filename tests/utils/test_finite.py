@@ -7,7 +7,7 @@ from absl import flags
 
 from albert_tf.utils.finite import check_finite, define_float
 
-REPOSITORY = pathlib.Path(__file__).parent.parent
+REPOSITORY = pathlib.Path(__file__).parents[2]
 NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", float("nan"), float("inf"), 10**400]
 
 

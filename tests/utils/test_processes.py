@@ -43,7 +43,7 @@ def test_the_exit_status_is_returned(status):
     (signal.SIGINT, True, 7), (signal.SIGTERM, False, 128 + signal.SIGTERM)], ids=["Ctrl-C", "SIGTERM"])
 def test_a_command_ends_its_work_after_a_signal(tmp_path, number, to_group, status):
     """A terminal sends Ctrl-C to the group of processes, and `kill` sends SIGTERM to one process."""
-    program = PARENT.format(folder=str(pathlib.Path(__file__).parents[1]), command=COMMAND)
+    program = PARENT.format(folder=str(pathlib.Path(__file__).parents[2]), command=COMMAND)
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, start_new_session=True) as parent:
         deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists() and time.monotonic() < deadline:

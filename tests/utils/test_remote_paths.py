@@ -53,14 +53,14 @@ def session(golden, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vocabulary(session):
-    session.run(script="train_vocabulary.py", input_file=f"{REMOTE}/text/*.txt", model_prefix=f"{REMOTE}/vocabulary",
+    session.run(script="train_vocabulary", input_file=f"{REMOTE}/text/*.txt", model_prefix=f"{REMOTE}/vocabulary",
                 vocab_size=45)
     return f"{REMOTE}/vocabulary.model"
 
 
 @pytest.fixture(scope="module")
 def records(session, vocabulary):
-    session.run(script="create_pretraining_data.py", input_file=f"{REMOTE}/text/a.txt,{REMOTE}/text/b.txt",
+    session.run(script="create_pretraining_data", input_file=f"{REMOTE}/text/a.txt,{REMOTE}/text/b.txt",
                 output_file=f"{REMOTE}/train.tfrecord", spm_model_file=vocabulary, max_seq_length=32, dupe_factor=1,
                 max_predictions_per_seq=4, num_workers=1, num_shards=2)
     return f"{REMOTE}/train-*.tfrecord"
@@ -70,7 +70,7 @@ def records(session, vocabulary):
 def model(session, vocabulary, records):
     """The directory of a model whose pre-training was stopped and resumed."""
     for num_train_steps in (1, 2):
-        session.run(script="run_pretraining.py", albert_config_file=f"{REMOTE}/config.json", input_file=records,
+        session.run(script="run_pretraining", albert_config_file=f"{REMOTE}/config.json", input_file=records,
                     eval_input_file=f"{REMOTE}/train-00000-of-00002.tfrecord", output_dir=f"{REMOTE}/model",
                      spm_model_file=vocabulary, max_seq_length=32, do_eval=True,
                     max_predictions_per_seq=4, num_train_steps=num_train_steps, num_warmup_steps=0, **TRAINING)
@@ -90,7 +90,7 @@ def results(session, name, folder):
 def test_records_of_a_remote_corpus_are_those_of_a_local_one(session, vocabulary, records, tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     session.copy(vocabulary, tmp_path / "vocabulary.model")
-    session.run(script="create_pretraining_data.py", input_file=f"{tmp_path}/text.txt,{tmp_path}/./text.txt",
+    session.run(script="create_pretraining_data", input_file=f"{tmp_path}/text.txt,{tmp_path}/./text.txt",
                 output_file=tmp_path / "train.tfrecord", spm_model_file=tmp_path / "vocabulary.model", dupe_factor=1,
                 max_seq_length=32, max_predictions_per_seq=4, num_workers=1, num_shards=2)
     for name in ("train-00000-of-00002", "train-00001-of-00002"):
@@ -100,7 +100,7 @@ def test_records_of_a_remote_corpus_are_those_of_a_local_one(session, vocabulary
 
 
 def test_a_wordpiece_vocabulary_may_be_remote(session, tmp_path):
-    session.run(script="create_pretraining_data.py", input_file=f"{REMOTE}/text/a.txt", num_workers=1, dupe_factor=1,
+    session.run(script="create_pretraining_data", input_file=f"{REMOTE}/text/a.txt", num_workers=1, dupe_factor=1,
                 output_file=f"{REMOTE}/words.tfrecord", vocab_file=f"{REMOTE}/wordpiece/vocab.txt", max_seq_length=32)
     assert json.loads(fetched(session, "words.manifest.json", tmp_path).read_text())["count"] > 0
 
@@ -112,7 +112,7 @@ def test_pretraining_resumes_and_keeps_its_vocabulary(session, model, tmp_path):
 
 
 def test_masks_are_filled_and_served(session, model, tmp_path):
-    printed = session.run(script="fill_mask.py", init_checkpoint=model, text="the [MASK] is",
+    printed = session.run(script="fill_mask", init_checkpoint=model, text="the [MASK] is",
                           export_dir=f"{REMOTE}/served")
     served = tf.saved_model.load(str(fetched(session, "served", tmp_path))).signatures["serving_default"]
     best = served(text=tf.constant(["the [MASK] is"]))["pieces"].numpy()[0, 0, 0].decode()
@@ -121,20 +121,20 @@ def test_masks_are_filled_and_served(session, model, tmp_path):
 
 def test_remote_models_are_served(session, model):
     """All models are loaded before the server listens, here on an address that this machine does not have."""
-    printed = session.run(script="serve.py", expect=1, init_checkpoint=model, saved_model=f"{REMOTE}/served",
+    printed = session.run(script="serve", expect=1, init_checkpoint=model, saved_model=f"{REMOTE}/served",
                           host="203.0.113.1")
-    assert printed.splitlines()[-1].startswith("serve.py: error: --host=203.0.113.1 --port=8501 cannot be used")
+    assert printed.splitlines()[-1].startswith("serve: error: --host=203.0.113.1 --port=8501 cannot be used")
 
 
 def test_a_module_is_exported_and_read_again(session, model):
-    session.run(script="export_to_tfhub.py", albert_directory=model, export_path=f"{REMOTE}/module")
-    session.run(script="fill_mask.py", init_checkpoint=f"{REMOTE}/module", text="the [MASK] is")
+    session.run(script="export_to_tfhub", albert_directory=model, export_path=f"{REMOTE}/module")
+    session.run(script="fill_mask", init_checkpoint=f"{REMOTE}/module", text="the [MASK] is")
 
 
 @pytest.mark.parametrize("per_token", [False, True])
 def test_vectors_are_those_at_a_local_path(session, model, tmp_path, per_token):
     for output_file in (tmp_path / "local.npy", f"{REMOTE}/vectors_{per_token}.npy"):
-        session.run(script="extract_embeddings.py", init_checkpoint=model, input_file=f"{REMOTE}/lines.txt",
+        session.run(script="extract_embeddings", init_checkpoint=model, input_file=f"{REMOTE}/lines.txt",
                     output_file=output_file, per_token=per_token)
     remote = np.load(fetched(session, f"vectors_{per_token}.npy", tmp_path))
     assert remote.shape[1] == 16
@@ -142,13 +142,13 @@ def test_vectors_are_those_at_a_local_path(session, model, tmp_path, per_token):
 
 
 def test_sentences_are_scored(session, model, tmp_path):
-    session.run(script="score_sentences.py", init_checkpoint=model, input_file=f"{REMOTE}/lines.txt",
+    session.run(script="score_sentences", init_checkpoint=model, input_file=f"{REMOTE}/lines.txt",
                 output_file=f"{REMOTE}/scores.json")
     assert len(json.loads(fetched(session, "scores.json", tmp_path).read_text())["scores"]) == 2
 
 
 def test_tensorflow_lite_models_are_written(session, model, tmp_path):
-    session.run(script="export_to_tflite.py", init_checkpoint=model, output_dir=f"{REMOTE}/lite", precision="float32",
+    session.run(script="export_to_tflite", init_checkpoint=model, output_dir=f"{REMOTE}/lite", precision="float32",
                 max_seq_length=8)
     assert fetched(session, "lite/encoder_float32.tflite", tmp_path).read_bytes()[4:8] == b"TFL3"
 
@@ -156,29 +156,29 @@ def test_tensorflow_lite_models_are_written(session, model, tmp_path):
 def test_onnx_models_are_written(session, model, tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    session.run(script="export_to_onnx.py", init_checkpoint=model, output_dir=f"{REMOTE}/onnx", precision="float32")
+    session.run(script="export_to_onnx", init_checkpoint=model, output_dir=f"{REMOTE}/onnx", precision="float32")
     onnx.checker.check_model(str(fetched(session, "onnx/encoder_float32.onnx", tmp_path)))
 
 
 @pytest.mark.parametrize("form", ["tf1", "ours", "hugging_face", "tf_hub"])
 def test_a_model_is_converted_and_read_again(session, model, tmp_path, form):
-    session.run(script="convert_checkpoint.py", init_checkpoint=model, to=form, output_dir=f"{REMOTE}/{form}")
-    original, again = (session.run(script="fill_mask.py", init_checkpoint=path, text="the [MASK] is").splitlines()[-1]
+    session.run(script="convert_checkpoint", init_checkpoint=model, to=form, output_dir=f"{REMOTE}/{form}")
+    original, again = (session.run(script="fill_mask", init_checkpoint=path, text="the [MASK] is").splitlines()[-1]
                        for path in (model, f"{REMOTE}/{form}"))
     assert original == again
     with tarfile.open(tmp_path / f"{form}.tar.gz", "w:gz") as archive:
         archive.add(fetched(session, form, tmp_path), form)
     session.copy(tmp_path / f"{form}.tar.gz", f"{REMOTE}/archives/{form}.tar.gz")
-    again = session.run(script="fill_mask.py", init_checkpoint=f"{REMOTE}/archives/{form}.tar.gz", text="the [MASK] is")
+    again = session.run(script="fill_mask", init_checkpoint=f"{REMOTE}/archives/{form}.tar.gz", text="the [MASK] is")
     assert original == again.splitlines()[-1]
 
 
 def test_a_checkpoint_may_be_named_by_its_prefix(session, model):
-    session.run(script="fill_mask.py", init_checkpoint=f"{model}/model.ckpt-1", text="the [MASK] is")
+    session.run(script="fill_mask", init_checkpoint=f"{model}/model.ckpt-1", text="the [MASK] is")
 
 
 def test_a_classifier_with_its_task_and_recipe(session, model, tmp_path):
-    session.run(script="run_classifier.py", init_checkpoint=model, data_dir=REMOTE, task_config=f"{REMOTE}/task.json",
+    session.run(script="run_classifier", init_checkpoint=model, data_dir=REMOTE, task_config=f"{REMOTE}/task.json",
                 recipe=f"{REMOTE}/recipe.json", output_dir=f"{REMOTE}/reviews_model",
                 export_dir=f"{REMOTE}/reviews_served", **FINE_TUNING)
     assert 0 <= results(session, "reviews_model", tmp_path)["eval_accuracy"] <= 1
@@ -188,7 +188,7 @@ def test_a_classifier_with_its_task_and_recipe(session, model, tmp_path):
 
 
 def test_question_answering(session, model, tmp_path):
-    session.run(script="run_squad.py", init_checkpoint=model, train_file=f"{REMOTE}/squad/dev_v1.json", num_workers=1,
+    session.run(script="run_squad", init_checkpoint=model, train_file=f"{REMOTE}/squad/dev_v1.json", num_workers=1,
                 predict_file=f"{REMOTE}/squad/dev_v1.json", output_dir=f"{REMOTE}/squad_model", max_seq_length=64,
                 doc_stride=24, max_query_length=16,
                 train_feature_file=f"{REMOTE}/squad_train.tfrecord", predict_feature_left_file=f"{REMOTE}/left.jsonl",
@@ -199,7 +199,7 @@ def test_question_answering(session, model, tmp_path):
 
 
 def test_multiple_choice(session, model, tmp_path):
-    session.run(script="run_race.py", init_checkpoint=model, data_dir=f"{REMOTE}/race",
+    session.run(script="run_race", init_checkpoint=model, data_dir=f"{REMOTE}/race",
                 output_dir=f"{REMOTE}/race_model", max_seq_length=48, max_qa_length=24, warmup_step=0,
                 train_file=f"{REMOTE}/race_train.tfrecord",
                 eval_file=f"{REMOTE}/race_eval.tfrecord", predict_file=f"{REMOTE}/race_predict.tfrecord",
@@ -213,27 +213,27 @@ def test_tagging(session, model, tmp_path):
     (tmp_path / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n\nAda\tB-person\n")
     session.copy(tmp_path / "tagged.conll", f"{REMOTE}/tagged.conll")
     files = {name: f"{REMOTE}/tagged.conll" for name in ("train_file", "eval_file", "predict_file")}
-    session.run(script="run_tagging.py", init_checkpoint=model, output_dir=f"{REMOTE}/tagger", max_seq_length=16,
+    session.run(script="run_tagging", init_checkpoint=model, output_dir=f"{REMOTE}/tagger", max_seq_length=16,
                 export_dir=f"{REMOTE}/tagger_served", **files, **FINE_TUNING)
     assert "f1" in results(session, "tagger", tmp_path)
     assert len(fetched(session, "tagger/predictions.conll", tmp_path).read_text().splitlines()) == 4
     served = tf.saved_model.load(str(fetched(session, "tagger_served", tmp_path))).signatures["serving_default"]
     assert served(text=tf.constant(["Ada left."]))["tags"].shape == [1, 3]
-    session.run(script="run_tagging.py", init_checkpoint=f"{REMOTE}/tagger", output_dir=f"{REMOTE}/tagged_again",
+    session.run(script="run_tagging", init_checkpoint=f"{REMOTE}/tagger", output_dir=f"{REMOTE}/tagged_again",
                 predict_file=f"{REMOTE}/tagged.conll", do_predict=True, max_seq_length=16)
 
 
 def test_sentence_vectors_are_trained_and_searched(session, model, tmp_path):
-    session.run(script="run_sentence_embeddings.py", init_checkpoint=model, objective="simcse", train_step=1,
+    session.run(script="run_sentence_embeddings", init_checkpoint=model, objective="simcse", train_step=1,
                 train_file=f"{REMOTE}/lines.txt", output_dir=f"{REMOTE}/sentences", cached_dir=f"{REMOTE}/cached",
                 max_seq_length=16, do_train=True, warmup_step=0, export_dir=f"{REMOTE}/sentences_served", **TRAINING)
     assert json.loads(fetched(session, "sentences/modules.json", tmp_path).read_text())
-    printed = session.run(script="search_sentences.py", init_checkpoint=f"{REMOTE}/sentences", top_k=1,
+    printed = session.run(script="search_sentences", init_checkpoint=f"{REMOTE}/sentences", top_k=1,
                           input_file=f"{REMOTE}/lines.txt", query="2 comes after it.")
     assert printed.splitlines()[-1].split(maxsplit=2) == ["1.0000", "2", "2 comes after it."]
 
 
 def test_glue_is_looked_for_in_a_remote_folder(session, model):
-    printed = session.run(script="run_glue.py", expect=1, init_checkpoint=model, data_dir=f"{REMOTE}/text",
+    printed = session.run(script="run_glue", expect=1, init_checkpoint=model, data_dir=f"{REMOTE}/text",
                           output_dir=f"{REMOTE}/glue")
     assert f"{REMOTE}/text has no task with train and dev files" in printed.splitlines()[-1]

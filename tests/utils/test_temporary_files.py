@@ -14,7 +14,7 @@ from albert_tf.utils import temporary_files
 from albert_tf.utils.files import write_text
 from albert_tf.utils.temporary_files import temporary_file, temporary_folder, temporary_path
 
-ROOT = str(pathlib.Path(__file__).parents[1])
+ROOT = str(pathlib.Path(__file__).parents[2])
 
 
 def names(folder):

@@ -50,9 +50,9 @@ def test_a_url_that_has_nothing_is_one_clear_error(server):
 
 
 @pytest.mark.parametrize("script, flags", [
-    ("export_to_tfhub.py", dict(albert_directory="{url}", export_path="{folder}/module")),
-    ("convert_checkpoint.py", dict(albert_directory="{url}", to="hugging_face", output_dir="{folder}/hf")),
-    ("serve.py", dict(init_checkpoint="{url}"))])
+    ("export_to_tfhub", dict(albert_directory="{url}", export_path="{folder}/module")),
+    ("convert_checkpoint", dict(albert_directory="{url}", to="hugging_face", output_dir="{folder}/hf")),
+    ("serve", dict(init_checkpoint="{url}"))])
 def test_scripts_name_a_url_that_has_nothing(server, tmp_path, capsys, script, flags):
     url = f"{server[1]}/nothing.tar.gz"
     with loaded(script) as run:

@@ -54,7 +54,7 @@ def test_every_form_keeps_the_pooling(folder, tmp_path, form):
 
 def test_a_conversion_has_the_pooling_of_the_flags(tmp_path):
     albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "ours"))
-    with loaded("convert_checkpoint.py") as run:
+    with loaded("convert_checkpoint") as run:
         assert run(init_checkpoint=tmp_path / "ours", to="hugging_face", model="sentence_encoder", pooling="max",
                    normalize=True, output_dir=tmp_path / "there") == 0
     model = albert_tf.from_pretrained(str(tmp_path / "there"), model="sentence_encoder")

@@ -56,7 +56,7 @@ def test_a_model_without_sharing_stays_as_it_is(tmp_path):
 
 def test_a_conversion_unshares_too(tmp_path):
     model = saved(tmp_path / "shared")
-    with loaded("convert_checkpoint.py") as run:
+    with loaded("convert_checkpoint") as run:
         assert run(init_checkpoint=tmp_path / "shared", to="tf1", unshare_layers=True,
                    output_dir=tmp_path / "apart") == 0
     apart = from_pretrained(str(tmp_path / "apart"))

@@ -1,4 +1,4 @@
-"""Fills [MASK] with TensorFlow ops: tasks/fill_mask.py for SavedModels that take text."""
+"""Fills [MASK] with TensorFlow ops: tasks/fill_mask for SavedModels that take text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GraphMasks(tf.Module):
 
     def fillings(self, outputs: dict) -> dict:
         """The most likely pieces, string [batch, masks, top_k], and their probabilities, from the model's outputs."""
-        probabilities = tf.nn.softmax(outputs["mlm_logits"])[..., : self._pieces.shape[0]]  # see fill_mask.py
+        probabilities = tf.nn.softmax(outputs["mlm_logits"])[..., : self._pieces.shape[0]]  # see fill_mask
         probabilities, ids = tf.math.top_k(probabilities, min(self._top_k, probabilities.shape[-1]))
         return dict(pieces=tf.gather(self._pieces, ids), probabilities=probabilities)
 

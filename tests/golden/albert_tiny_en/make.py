@@ -1,4 +1,4 @@
-"""Makes numbers.json: what transformers' AlbertForMaskedLM puts behind masks with the weights of albert_tf/models/albert_tiny_en.
+"""Makes numbers.json: what transformers' AlbertForMaskedLM puts behind masks with the weights of albert_tiny_en.
 
     python tests/golden/albert_tiny_en/make.py
 
