@@ -18,12 +18,11 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.multiple_choice import answers as choice_answers
 from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
-from albert_tf.tasks.multiple_choice.race import NUM_CHOICES
 from albert_tf.tasks.multiple_choice.tables import FORMATS, SPLITS, ChoiceTables
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions

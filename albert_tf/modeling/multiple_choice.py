@@ -13,6 +13,8 @@ from albert_tf.modeling.layers import OutputDense
 
 # The logit of a choice that a question does not have: its probability is 0.
 MISSING_CHOICE = -1e9
+# Choices of every question of RACE; the default if nothing is stored with the weights.
+NUM_CHOICES = 4
 
 
 @register

@@ -1,4 +1,4 @@
-"""The registry of models with heads, for from_pretrained, conversion, Hugging Face and ONNX.
+"""The registry of models with heads, for from_pretrained, conversion, Hugging Face and exports.
 
 To add a head, add a class to albert_tf/modeling and an entry here.
 """
@@ -8,17 +8,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable
 
-from albert_tf.export.onnx import heads as onnx_heads
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.tasks.multiple_choice.race import NUM_CHOICES
 from albert_tf.weights.source import Source
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
@@ -32,7 +30,6 @@ class Head:
     Args:
       name: its name in from_pretrained and --model.
       model: its class.
-      add_to_onnx: function that adds the model to an ONNX graph; see albert_tf/export/onnx/heads.py.
       variables: prefixes of release names that only this model's checkpoints have, most specific first; empty if
         another model has the same ones.
       architectures: Hugging Face's classes of this model, without "Albert" or "Bert"; the first one is written. Empty
@@ -49,7 +46,6 @@ class Head:
 
     name: str
     model: type
-    add_to_onnx: Callable[..., dict[str, str]]
     variables: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
@@ -81,8 +77,8 @@ def _pooling(name: str) -> Callable[[Source], Any]:
 
 
 HEADS = (
-    Head("encoder", AlbertModel, onnx_heads.encoder, architectures=("Model",)),
-    Head("pretrainer", AlbertPretrainer, onnx_heads.pretrainer, ("cls/predictions/", "cls/seq_relationship/"),
+    Head("encoder", AlbertModel, architectures=("Model",)),
+    Head("pretrainer", AlbertPretrainer, ("cls/predictions/", "cls/seq_relationship/"),
          ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
          dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),
                       "cls/predictions/transform/dense": ("predictions.dense", DENSE),
@@ -92,20 +88,31 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
+<<<<<<< HEAD
          uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
+=======
+         pipeline_tag="fill-mask"),
+    Head("classifier", AlbertClassifier, ("output_weights",), ("ForSequenceClassification",),
+>>>>>>> bcfaea3 (hand edits 3)
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("output_weights"),
                         label_names=lambda source: source.settings.label_names,
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride),
+<<<<<<< HEAD
          uses_pooler=True, pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
+=======
+         pipeline_tag="text-classification"),
+    Head("token_classifier", AlbertTokenClassifier, ("cls/tokens/",),
+>>>>>>> bcfaea3 (hand edits 3)
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
                         label_names=lambda source: source.settings.label_names,
                         label_all_pieces=lambda source: source.settings.label_all_pieces),
+<<<<<<< HEAD
          pipeline_tag="token-classification", task="tagging"),
     Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
@@ -117,6 +124,18 @@ HEADS = (
          arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
          uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
+=======
+         pipeline_tag="token-classification"),
+    Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",),
+         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
+    Head("conditional_span", AlbertConditionalSpan, ("start_logits/",),
+         pipeline_tag="question-answering"),
+    Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",),
+         _same_for_both("", "classifier"),
+         arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
+         pipeline_tag="multiple-choice"),
+    Head("sentence_encoder", AlbertSentenceEncoder, architectures=("Model",),
+>>>>>>> bcfaea3 (hand edits 3)
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
 )

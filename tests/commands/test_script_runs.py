@@ -122,7 +122,7 @@ def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypa
 
     def run(command, environment):
         clock[0] += 10
-        ending = endings.pop(0) if command[2:] == ["--top_k=1"] else 0
+        ending = endings.pop(0) if command[4:] == ["--top_k=1"] else 0
         if ending is KeyboardInterrupt:
             raise KeyboardInterrupt
         return ending

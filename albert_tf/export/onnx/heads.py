@@ -1,7 +1,7 @@
 """For each model of albert_tf/modeling, a function that adds its nodes to an ONNX graph.
 
 Its arguments are the graph, the model and the tensors of the model's inputs by name. It returns the tensors of the
-outputs by name. The registry of heads (albert_tf/weights/heads.py) lists these functions.
+outputs by name. A function has the name of its model's entry in the registry of heads (albert_tf/weights/heads.py).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import numpy as np
 
 import albert_tf
 from albert_tf import keras
+from albert_tf.export.onnx import heads
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
 from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph as traced
@@ -31,7 +32,7 @@ def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
     head, graph = head_of(model), OnnxGraph(precision)
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
-    outputs = head.add_to_onnx(graph, model, {name: name for name in model.input_specs()})
+    outputs = getattr(heads, head.name)(graph, model, {name: name for name in model.input_specs()})
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **model.input_specs()).structured_outputs
     metadata = dict(config=model.config.to_json_string(), albert_tf=albert_tf.__version__)
     return graph.model(model.input_specs(), {name: (outputs[name], specs[name]) for name in specs}, metadata)

@@ -12,10 +12,9 @@ from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample, chec
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
 from albert_tf.utils.json_files import read_json_object
 
-__all__ = ["LEVELS", "NUM_CHOICES", "convert_examples_to_features", "read_examples"]
+__all__ = ["LEVELS", "convert_examples_to_features", "read_examples"]
 
 LEVELS = ("middle", "high")
-NUM_CHOICES = 4  # of every question of RACE
 _ALL = "all.txt"
 # The keys of a passage, and the types of their values.
 _KEYS = dict(article=(str, "a text"), questions=(list, "a list"), options=(list, "a list"), answers=(list, "a list"))
