@@ -12,7 +12,8 @@ def test_packages_import_only_from_those_above_them():
 
 def test_an_import_that_runs_upward_is_found(tmp_path, monkeypatch):
     package = tmp_path / "albert_tf"
-    for name, content in {"text/a.py": "from albert_tf.tasks import b\n", "tasks/b.py": "import albert_tf.text.a\n"}.items():
+    files = {"text/a.py": "from albert_tf.tasks import b\n", "tasks/b.py": "import albert_tf.text.a\n"}
+    for name, content in files.items():
         (package / name).parent.mkdir(parents=True)
         (package / name).write_text(content)
     monkeypatch.setattr(structure, "ROOT", tmp_path)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence
+from typing import Sequence
 
 import numpy as np
 
+from albert_tf.text.origins import trace_pieces
 from albert_tf.text.packing import PairPacker, padding_values
-
-if TYPE_CHECKING:
-    from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.pieces import PieceTokenizer
 
 PADDINGS = ("longest", "max_length")
 
 
 def pack_texts(
-    tokenizer: FullTokenizer, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None, max_seq_length: int,
+    tokenizer: PieceTokenizer, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None, max_seq_length: int,
     padding: str, return_offsets: bool,
 ) -> dict[str, np.ndarray]:
     """Implements FullTokenizer.__call__; arguments, result and errors are described there."""
@@ -54,12 +53,10 @@ def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
     return texts
 
 
-def _encode(tokenizer: FullTokenizer, texts: list[str], with_offsets: bool):
+def _encode(tokenizer: PieceTokenizer, texts: list[str], with_offsets: bool):
     """The ids of each text, and the offsets of its pieces (None if with_offsets is False)."""
     if not with_offsets:
         return tokenizer.encode_batch(texts), [None] * len(texts)
-    from albert_tf.text.origins import trace_pieces  # here, since that module imports the tokenizer
-
     traced = trace_pieces(tokenizer, texts)
     return [each.ids for each in traced], [each.offsets for each in traced]
 

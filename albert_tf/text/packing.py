@@ -5,12 +5,11 @@ text/graph_packing.py does the same with TensorFlow ops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
+from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.pieces import PieceTokenizer
 
 Ids = Union[Sequence[int], np.ndarray]  # the token ids of one text, [tokens]
 SPECIAL_TOKENS = 3  # for a pair; a single text has one less
@@ -37,7 +36,7 @@ class SpecialTokens:
       tokenizer: provides the ids of [CLS] and [SEP].
     """
 
-    def __init__(self, tokenizer: FullTokenizer):
+    def __init__(self, tokenizer: PieceTokenizer):
         self._cls, self._sep = (np.array([token_id], np.int32) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
 
     def around(self, ids_a: Ids, ids_b: Ids | None = None) -> np.ndarray:
@@ -58,7 +57,7 @@ class PairPacker:
       ValueError: max_seq_length is too small for any token besides the special ones.
     """
 
-    def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, pad: bool = True):
+    def __init__(self, tokenizer: PieceTokenizer, max_seq_length: int, pad: bool = True):
         if max_seq_length <= SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length must be more than {SPECIAL_TOKENS}. Received: {max_seq_length}")
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id

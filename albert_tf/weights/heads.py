@@ -88,54 +88,31 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
-<<<<<<< HEAD
          uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
-    Head("classifier", AlbertClassifier, onnx_heads.classifier, ("output_weights",), ("ForSequenceClassification",),
-=======
-         pipeline_tag="fill-mask"),
     Head("classifier", AlbertClassifier, ("output_weights",), ("ForSequenceClassification",),
->>>>>>> bcfaea3 (hand edits 3)
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("output_weights"),
                         label_names=lambda source: source.settings.label_names,
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride),
-<<<<<<< HEAD
          uses_pooler=True, pipeline_tag="text-classification", task="classification"),
-    Head("token_classifier", AlbertTokenClassifier, onnx_heads.token_classifier, ("cls/tokens/",),
-=======
-         pipeline_tag="text-classification"),
     Head("token_classifier", AlbertTokenClassifier, ("cls/tokens/",),
->>>>>>> bcfaea3 (hand edits 3)
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
                         label_names=lambda source: source.settings.label_names,
                         label_all_pieces=lambda source: source.settings.label_all_pieces),
-<<<<<<< HEAD
          pipeline_tag="token-classification", task="tagging"),
-    Head("span", AlbertSpan, onnx_heads.span, ("cls/squad/",), ("ForQuestionAnswering",),
+    Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
          task="SQuAD 1.1"),
-    Head("conditional_span", AlbertConditionalSpan, onnx_heads.conditional_span, ("start_logits/",),
-         pipeline_tag="question-answering", task="SQuAD 2.0"),
-    Head("multiple_choice", AlbertMultipleChoice, onnx_heads.multiple_choice, (), ("ForMultipleChoice",),
-         _same_for_both("", "classifier"),
-         arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
-         uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
-    Head("sentence_encoder", AlbertSentenceEncoder, onnx_heads.sentence_encoder, architectures=("Model",),
-=======
-         pipeline_tag="token-classification"),
-    Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",),
-         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering"),
     Head("conditional_span", AlbertConditionalSpan, ("start_logits/",),
-         pipeline_tag="question-answering"),
+         pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
          arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
-         pipeline_tag="multiple-choice"),
+         uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", AlbertSentenceEncoder, architectures=("Model",),
->>>>>>> bcfaea3 (hand edits 3)
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
 )

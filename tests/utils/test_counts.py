@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.utils.counts import count_of
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
+REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("number, text", [(0, "0 files"), (1, "1 file"), (2, "2 files"), (1024, "1,024 files")])

@@ -5,7 +5,7 @@ import pathlib
 import re
 from pydoc_data.topics import topics
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
+REPOSITORY = pathlib.Path(__file__).parents[2]
 SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>")
 _CURRENCIES = ["It costs £5 (about €6) – not $7.", "“A £1,000 coat?” – “No, €1,250.50.”", "He owes me ¥900, or 5 ¢."]
 
