@@ -32,6 +32,8 @@ CASES = {
     ("pretrainer", dict(cross_layer_sharing="none", hidden_act="gelu_exact")),
     ("encoder", dict(num_hidden_groups=2, inner_group_num=2)), ("classifier", dict(hidden_act="relu"))], ids=str)
 def test_transformers_loads_all_and_computes_the_same(tmp_path, peer, kind, changes):
+    if peer == "transformers 4" and "inner_group_num" in changes:
+        pytest.skip("transformers 4.57 fails if a group has more blocks than layers: list index out of range")
     class_name, arguments, outputs = CASES[kind]
     keras.utils.set_random_seed(1)
     model = MODELS[kind](TINY.replace(**changes), **arguments)
