@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from running import running
+from server_running import running
 
 from albert_tf.server.signatures import InputSpec, OutputSpec, ServedModel, Signature
 
