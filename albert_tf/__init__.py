@@ -32,7 +32,7 @@ _MODULE_OF = {
     "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
     "classify_texts": "albert_tf.tasks.classification.text_labels",
 }
-_PACKAGES = ("text", "data", "modeling", "tasks", "training", "interchange")
+_PACKAGES = ("text", "data", "modeling", "training", "weights", "export", "pretraining", "tasks")
 
 __all__ = ["__version__", *_MODULE_OF, *_PACKAGES]
 

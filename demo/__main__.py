@@ -23,7 +23,6 @@ from albert_tf.data.feature_cache import digest, fingerprint
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import write_text
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.processes import run_to_end
 from albert_tf.weights.shipped_models import shipped_model
 from demo import python_docs, word_order_task
 from demo.baselines import baselines
@@ -89,10 +88,7 @@ def main() -> None:
     heading("5. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
-    ask = ["-m", "demo.ask", *arguments(dict(saved_model=served, text=questions))]
-    print(f"\n$ python {shlex.join(ask)}", flush=True)
-    if run_to_end([sys.executable, *ask]):
-        raise ValueError("demo.ask failed")
+    run_script("demo.ask", saved_model=served, text=questions)
     print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
     print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
 

@@ -95,26 +95,28 @@ def run_script(script: str, **flag_values) -> None:
     """Prints a command and runs it in a new process.
 
     Args:
-      script: name of the command, such as "run_pretraining".
+      script: name of the command, such as "run_pretraining", or a module that Python runs, such as "demo.ask".
       **flag_values: see `arguments`.
 
     Raises:
       ValueError: there is no such command, or it failed; it has then printed the reason.
     """
     command = process_of(script, arguments(flag_values))
-    print(f"\n$ {names.starter()} {script} {shlex.join(arguments(flag_values))}", flush=True)
+    started = f"python -m {script}" if "." in script else f"{names.starter()} {script}"
+    print(f"\n$ {started} {shlex.join(arguments(flag_values))}", flush=True)
     status = run_to_end(command, importing_this_package())
     if status:
         raise ValueError(f"{script} ended with status {status}")
 
 
 def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
-    """The program and arguments of a process that runs a command.
+    """The program and arguments of a process that runs a command or a module (see run_script).
 
     Raises:
       ValueError: there is no such command.
     """
-    return [sys.executable, "-m", "albert_tf", names.find(script), *command_line_flags]
+    program = [script] if "." in script else ["albert_tf", names.find(script)]
+    return [sys.executable, "-m", *program, *command_line_flags]
 
 
 def importing_this_package() -> dict[str, str]:

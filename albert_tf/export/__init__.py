@@ -1,1 +1,8 @@
-"""Writes models for other programs: SavedModel, ONNX, TensorFlow Lite, TF-Hub modules; converts between formats."""
+"""Writes models for other programs: SavedModel, ONNX, TensorFlow Lite, TF-Hub modules; converts between formats.
+
+The modules are loaded when first used.
+"""
+
+from albert_tf.utils.lazy import loader_of
+
+__getattr__ = loader_of(__name__)

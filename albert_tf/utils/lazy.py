@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from albert_tf.utils import quiet
 
@@ -25,6 +25,21 @@ def loader_of(package: str) -> Callable[[str], ModuleType]:
             if error.name != wanted:  # the module exists, but a module that it imports does not
                 raise
             raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+
+    return load
+
+
+def names_of(package: str, module_of: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns a module-level __getattr__ for a package with public names, which imports the module of a name.
+
+    Args:
+      package: the package.
+      module_of: the module of each name, within the package. Other names are those of modules, as for loader_of.
+    """
+    load_module = loader_of(package)
+
+    def load(name: str) -> Any:
+        return getattr(load_module(module_of[name]), name) if name in module_of else load_module(name)
 
     return load
 

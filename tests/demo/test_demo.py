@@ -165,8 +165,10 @@ def test_long_scripts_log_their_progress_where_there_is_no_terminal(models_of, m
 
 def test_it_ends_with_the_command_that_opens_its_models_on_a_page(models_of):
     last_line, (continued, fine_tuned, *_) = models_of(CORPUS)
-    python, script, *given = shlex.split(last_line.partition(": ")[2])
-    assert pathlib.Path(python).resolve() == pathlib.Path(sys.executable).resolve() and script == "serve"
+    python, *module, command = shlex.split(last_line.partition(": ")[2])[:4]
+    given = shlex.split(last_line.partition(": ")[2])[4:]
+    assert pathlib.Path(python).resolve() == pathlib.Path(sys.executable).resolve()
+    assert (module, command) == (["-m", "albert_tf"], "serve")
     assert given == [f"--init_checkpoint={folder}" for folder in (continued, fine_tuned)]
     with loaded("serve") as run:
         assert "init_checkpoint" in {flag.name for flag in run.flags}

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib
 import pathlib
+import runpy
 import sys
 from typing import Callable, Iterator
 from unittest import mock
@@ -17,13 +18,16 @@ from absl.testing import flagsaver
 from script_session import status_of
 
 from albert_tf.commands import app as cli
+from albert_tf.commands.names import NAMES
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
 def loaded(script: str) -> Iterator[Callable[..., int]]:
-    """Yields run(*operands, **flags), which runs a script and returns its exit status. `run.flags` are its flags.
+    """Yields run(*operands, **flags), which runs a command or the program at a path, and returns its exit status.
+
+    `run.flags` are its flags.
 
     A flag whose value is a list is repeated, and a flag whose value is None is left out. Flags of other modules, such
     as the demo's, are removed for this time, and the script's flags are removed afterwards.
@@ -31,9 +35,12 @@ def loaded(script: str) -> Iterator[Callable[..., int]]:
     set_aside = {name: flags.FLAGS[name] for name in _defined_flags()}
     flags.FLAGS.remove_flag_values(set_aside)
     try:
-        command = importlib.import_module(f"albert_tf.commands.{script}")
-        command.define_flags()
-        yield _runner(script, command.main)
+        if script in NAMES:
+            command = importlib.import_module(f"albert_tf.commands.{script}")
+            command.define_flags()
+            yield _runner(f"python -m albert_tf {script}", command.main)
+        else:
+            yield _runner(script, runpy.run_path(str(REPOSITORY / script))["main"])
     finally:
         flags.FLAGS.remove_flag_values(_defined_flags())
         for name, flag in set_aside.items():
@@ -57,7 +64,7 @@ def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
     def run(*operands, **values) -> int:
         given = [f"--{name}={value}" for name, of_flag in values.items()
                  for value in (of_flag if isinstance(of_flag, list) else [of_flag]) if value is not None]
-        argv = [f"python -m albert_tf {script}", *operands, *given]
+        argv = [script, *operands, *given]
         with flagsaver.flagsaver(), mock.patch.object(sys, "argv", argv):
             return status_of(functools.partial(cli.run, operands=len(operands)), main)
 

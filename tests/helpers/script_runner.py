@@ -6,6 +6,7 @@ just before its n-th renaming of a file, so in the middle of a save.
 
 import os
 import pathlib
+import runpy
 import signal
 import sys
 
@@ -34,6 +35,8 @@ def counted_rename(*args, **kwargs):
 
 
 tf.io.gfile.rename = counted_rename
-from albert_tf.__main__ import main  # noqa: E402
-
-main()
+if sys.argv[1].endswith(".py"):
+    sys.argv = sys.argv[1:]
+    runpy.run_path(str(REPOSITORY / sys.argv[0]), run_name="__main__")
+else:
+    runpy.run_module("albert_tf", run_name="__main__", alter_sys=True)

@@ -55,7 +55,7 @@ def test_every_study_has_only_flags_that_its_scripts_have(scale):
             for run in trial.runs.values():
                 by_script.setdefault(run.script, {}).setdefault(json.dumps(run.flags), run.flags)
     for script, flag_sets in by_script.items():
-        with loaded(f"{script}.py") as run:
+        with loaded(script) as run:
             known = {flag.name: flag for flag in run.flags}
             for values in flag_sets.values():
                 assert set(values) <= set(known)

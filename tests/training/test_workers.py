@@ -7,12 +7,12 @@ from albert_tf.training.workers import chief_first, values_of_all
 
 
 def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):
-    with TwoWorkers(["tests/worker_program.py", f"--folder={tmp_path}"]) as workers:
+    with TwoWorkers(["tests/helpers/worker_program.py", f"--folder={tmp_path}"]) as workers:
         (status, of_chief), (status_of_other, of_other) = workers.end_of(0), workers.end_of(1)
     assert "values: [10, 11]\nseen: []\n" in of_chief and "values: [10, 11]\nseen: ['of the chief']\n" in of_other
-    assert status_of_other == 1 and of_other.splitlines()[-1] == "worker_program.py: error: this worker fails"
+    assert status_of_other == 1 and of_other.splitlines()[-1] == "worker_program: error: this worker fails"
     assert status == 1 and of_chief.splitlines()[-1].startswith(
-        f"worker_program.py: error: worker 1 ({workers.addresses[1]}) no longer answers: ")
+        f"worker_program: error: worker 1 ({workers.addresses[1]}) no longer answers: ")
     assert "Traceback" not in of_chief + of_other
 
 

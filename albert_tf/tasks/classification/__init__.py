@@ -1,1 +1,10 @@
-"""Classification and regression of texts: GLUE, and tasks of one's own."""
+"""Classification and regression of texts: GLUE, and tasks of one's own. The public names are loaded when first used."""
+
+from albert_tf.utils.lazy import names_of
+
+_MODULE_OF = {
+    "read_examples": "features",
+    "convert_examples_to_features": "features",
+}
+__all__ = sorted(_MODULE_OF)
+__getattr__ = names_of(__name__, _MODULE_OF)

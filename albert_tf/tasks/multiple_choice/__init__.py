@@ -1,1 +1,10 @@
-"""Multiple choice: RACE, and data of one's own."""
+"""Multiple choice: RACE, and data of one's own. The public names are loaded when first used."""
+
+from albert_tf.utils.lazy import names_of
+
+_MODULE_OF = {
+    "read_examples": "race",
+    "convert_examples_to_features": "race",
+}
+__all__ = sorted(_MODULE_OF)
+__getattr__ = names_of(__name__, _MODULE_OF)

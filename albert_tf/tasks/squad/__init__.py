@@ -1,7 +1,14 @@
-"""SQuAD 1.1 and 2.0: files -> examples -> features -> records."""
+"""SQuAD 1.1 and 2.0. The public names are loaded when first used."""
 
-from albert_tf.tasks.squad.feature_block import SquadFeature
-from albert_tf.tasks.squad.features import convert_examples_to_features
-from albert_tf.tasks.squad.reading import SquadExample, read_squad_examples
+from albert_tf.utils.lazy import names_of
 
-__all__ = ["SquadExample", "SquadFeature", "convert_examples_to_features", "read_squad_examples"]
+_MODULE_OF = {
+    "SquadExample": "reading",
+    "SquadFeature": "feature_block",
+    "read_squad_examples": "reading",
+    "convert_examples_to_features": "features",
+    "evaluate_v1": "metrics",
+    "evaluate_v2": "metrics",
+}
+__all__ = sorted(_MODULE_OF)
+__getattr__ = names_of(__name__, _MODULE_OF)

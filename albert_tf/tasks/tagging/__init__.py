@@ -1,1 +1,5 @@
-"""Tagging of words."""
+"""Tagging of words. The modules are loaded when first used."""
+
+from albert_tf.utils.lazy import loader_of
+
+__getattr__ = loader_of(__name__)
