@@ -40,6 +40,7 @@ from albert_tf.training.strategy import is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.workers import wait_for_all
 from albert_tf.utils import bounds
+from albert_tf.utils.paths import make_directory
 
 # The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
 # example.
@@ -253,7 +254,7 @@ class FineTuning:
 
     def _start(self, seed: int, directory: str, evaluate: Evaluate | None, path: str | None):
         """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
-        tf.io.gfile.makedirs(directory)
+        make_directory(directory)
         keras.utils.set_random_seed(seed)
         task, _ = self._task_with_weights(path, self._config)
         trainer = new_trainer(task, self.strategy, dataclasses.replace(self.options.trainer, random_seed=seed),
