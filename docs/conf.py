@@ -18,6 +18,7 @@ suppress_warnings = [
 
 # The docstrings are read without importing the package: the reference needs no TensorFlow.
 autoapi_dirs = [str(_PACKAGE)]
+autoapi_ignore = ["*/commands/*"]  # programs, whose --help describes them
 autoapi_root = "reference"
 autoapi_options = ["members", "show-module-summary"]
 autoapi_add_toctree_entry = False

@@ -1,6 +1,6 @@
 """ResolvedModel: the model of a command, found once: path, config, vocabulary, settings and head.
 
-A training script looks for the model in this order:
+A training script looks for the model in this order::
 
     with --do_train     the run in --output_dir, which is continued with its own config; else the flags and the initial
                         weights

@@ -1,5 +1,7 @@
 """Settings: how a model is used, in files next to its weights.
 
+The files::
+
     label_names.txt       the names of a classifier's labels, one per line, in the order of the logits
     long_texts.json       {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
     multiple_choice.json  {"num_choices": 5}
