@@ -169,10 +169,10 @@ def imports_of(path: pathlib.Path, known: dict[str, pathlib.Path]) -> Iterator[s
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module in known:
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                yield name if name in known else node.module
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else node.module for name in names
+                        if name in known or node.module in known)
 
 
 def import_graph() -> dict[str, set[str]]:

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -120,7 +121,7 @@ def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced
     create(*outputs)
     text.write_text("\n".join(SENTENCES[:2]))
     before = contents(tmp_path)
-    with pytest.raises(ValueError, match="shard . of 8, .* has no records, since the text gives only . examples"):
+    with pytest.raises(ValueError, match="shard . of 8, .* has no records, since the text gives only . examples?"):
         create(*outputs, dupe_factor=1)
     assert contents(tmp_path) == before
 
@@ -165,12 +166,16 @@ def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(compa
         def write(self, content):
             super().write(content[: len(content) // 2])
             self.flush()
-            raise OSError("no space left")
+            no_space()
+
+    def no_space(*_):
+        raise OSError("no space left")
 
     def twice(method, stage, element):
         element = element[0], list(element[1])
         with monkeypatch.context() as patch:
             patch.setattr(tf.io.gfile, "GFile", FullDisk)
+            patch.setattr(np.lib.format, "write_array_header_1_0", no_space)
             patch.setattr(creation.CountingWriter, "write", lambda *_: FullDisk(os.devnull, "wb").write(b"ab"))
             try:
                 next(iter(method(stage, element) or ()), None)  # what it gives is lost with its bundle

@@ -34,7 +34,7 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
         names = {name for run in runs.values() for name in placeholders(run.flags)}
         assert names <= {flag.name for flag in pretrain_from_text.flags}
     for run in runs.values():
-        with loaded(f"{run.script}.py") as script:
+        with loaded(run.script) as script:
             assert set(run.flags) <= {flag.name for flag in script.flags}
 
 
@@ -57,7 +57,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     (tmp_path / "recipe.json").write_text(json.dumps(content))
     commands = []
     with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
-        def run_in_session(command):
+        def run_in_session(command, environment):
             commands.append(command)
             return session.run_command(command)
 

@@ -23,7 +23,7 @@ RELEASE = {
 @pytest.mark.parametrize("script", RELEASE)
 def test_the_flags_that_the_page_lists_have_the_releases_defaults(script):
     page = (REPOSITORY / "docs/from_the_release.md").read_text("utf-8")
-    section = page.partition(f"## Flags of {script}\n")[2].partition("\n| flag |")[0]
+    section = page.partition(f"## Flags of {script}.py\n")[2].partition("\n| flag |")[0]
     assert set(re.findall(r"`(\w+)`", section)) == set(RELEASE[script])
     with loaded(script) as run:
         found = {flag.name: flag.default for flag in run.flags}

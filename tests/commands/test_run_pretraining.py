@@ -97,7 +97,7 @@ def test_the_model_card_has_the_records_and_the_scores_of_the_best_checkpoint(fi
                  f"| global_step | {best['global_step']} |", f"| step of the weights | {best['global_step']} |",
                  '  "dev.tfrecord": {', '    "objective": "sop"', "pipeline_tag: fill-mask"):
         assert line in card.splitlines(), line
-    assert "\npython run_pretraining.py --" in card and f"--output_dir={finished[1]}" in card
+    assert "\npython -m albert_tf run_pretraining --" in card and f"--output_dir={finished[1]}" in card
 
 
 @pytest.mark.both_stacks

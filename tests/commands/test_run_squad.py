@@ -225,11 +225,11 @@ def test_questions_from_the_terminal_are_answered(run, folder):
                  doc_stride=24, max_query_length=16, context_file=folder / "context.txt")
     done = run_script("run_squad", flags, input="Who built it?\n\nnot read\n")
     assert done.returncode == 0, done.stderr
-    head, *answers = done.stdout.splitlines()
+    head, columns, *answers = done.stdout.splitlines()
     assert head.startswith("Questions about") and len(answers) == 5 + (version == "2.0")
-    probability, places, text = answers[0].split(maxsplit=2)
-    first, last = map(int, places.split("-"))
-    assert probability.endswith("%") and CONTEXT[first : last + 1] == text
+    assert columns.split() == ["share", "start", "end", "answer"]
+    probability, first, end, text = answers[0].split(maxsplit=3)
+    assert probability.endswith("%") and CONTEXT[int(first) : int(end)] == text
     assert answers[-1].startswith("no answer: ") == (version == "2.0")
 
 
@@ -238,7 +238,7 @@ def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
                  do_train=True, train_batch_size=30, train_step=None)
     assert "30 questions, 8,144 steps of 30" in script.run(  # no records: it ends
         expect=1, train_feature_file=golden / "squad/train.json", **flags)
-    assert "30 questions, 1 steps of 30" in script.run(num_train_epochs=1, **flags)
+    assert "30 questions, 1 step of 30" in script.run(num_train_epochs=1, **flags)
 
 
 @pytest.mark.parametrize("flags, steps, warmup_steps", [

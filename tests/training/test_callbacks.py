@@ -129,7 +129,7 @@ def test_an_error_of_a_callback_is_not_the_end_of_the_data(error, raised, messag
 def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
     caplog.set_level(logging.WARNING)
     fit([1.0, np.nan, 1.0], callbacks.SkippedSteps(0))
-    assert "step 2 was skipped since a gradient was not finite; 1 skipped steps so far" in caplog.text
+    assert "step 2 was skipped since a gradient was not finite; 1 skipped step so far" in caplog.text
     fit([np.nan] * (MOST_SKIPPED_IN_A_ROW - 1) + [1.0], callbacks.SkippedSteps(0))
     with pytest.raises(ValueError, match="steps in a row were not finite"):
         fit([np.nan] * (MOST_SKIPPED_IN_A_ROW + 1), callbacks.SkippedSteps(0))
