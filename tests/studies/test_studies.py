@@ -434,7 +434,7 @@ def scripts_in_session(monkeypatch, failing=()):
     commands, to_fail = [], list(failing)
     with ScriptSession(eagerly=True) as session:
         def run_in_session(command, environment):
-            script = pathlib.Path(command[1]).name
+            script = command[3]
             if script in to_fail:
                 to_fail.remove(script)
                 return -9
