@@ -466,7 +466,7 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
         of_all = rows_of_table(report.read_text())
         assert run(study, **given) == 0
         assert run(study, **given) == 0  # everything is there
-    scripts = [pathlib.Path(command[1]).stem for command in commands]
+    scripts = [command[3] for command in commands]
     assert {script: scripts.count(script) for script in scripts} == dict(
         train_vocabulary=1, create_pretraining_data=4, run_pretraining=4, run_classifier=4)
     assert len({str(command) for command in commands}) == len(commands)  # each once
