@@ -15,7 +15,7 @@ import os
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.block_names import block_scope
+from albert_tf.modeling.encoder import block_scope
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.weights.bert_tf1 import LAYERS
 from albert_tf.weights.source import Source

@@ -10,7 +10,7 @@ import re
 from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.block_names import block_scope, block_variable
+from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.utils.files import write_text
 from albert_tf.weights.source import Source
 

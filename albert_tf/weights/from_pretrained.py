@@ -8,7 +8,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Task
 from albert_tf.weights.heads import Head, encoder_of, head_named
