@@ -26,11 +26,6 @@ _PROJECTION = f"{_WORDS}_2"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
 
 
-def is_albert_zh(checkpoint: Source) -> bool:
-    """Whether a TF1 checkpoint has albert_zh's names."""
-    return any(name.startswith(_SHARED) for name in checkpoint.shapes)
-
-
 def albert_zh_source(checkpoint: Source) -> Source:
     """A checkpoint of albert_zh with the release's variable names, and the config in its folder.
 

@@ -30,11 +30,6 @@ LAYERS = {
 _OURS = {theirs: ours for ours, theirs in LAYERS.items()}
 
 
-def is_bert_checkpoint(checkpoint: Source) -> bool:
-    """Whether a TF1 checkpoint has BERT's names."""
-    return any(map(_LAYER.fullmatch, checkpoint.shapes))
-
-
 def bert_source(checkpoint: Source) -> Source:
     """A checkpoint with BERT's names as a Source with ALBERT's names, and with the bert_config.json next to it."""
     keys = {release_name_of(key): key for key in checkpoint.shapes}

@@ -23,7 +23,6 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
-from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
 from albert_tf.utils.files import write_or_remove
 from albert_tf.utils.json_files import check_keys, read_json_object
@@ -78,8 +77,7 @@ def settings_in(folder: str) -> Settings:
     Raises:
       ValueError: a file is damaged.
     """
-    names = os.path.join(folder, LABEL_NAMES)
-    return Settings(tuple(read_lines(names)) if tf.io.gfile.exists(names) else None, pooling_in(folder),
+    return Settings(_label_names(os.path.join(folder, LABEL_NAMES)), pooling_in(folder),
                     _long_texts(os.path.join(folder, LONG_TEXTS)), length_in(folder),
                     _num_choices(os.path.join(folder, MULTIPLE_CHOICE)),
                     _label_all_pieces(os.path.join(folder, TAGGING)), **_of_the_task(os.path.join(folder, TASK)))
@@ -116,6 +114,14 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
                     json.dumps(dict(label_all_pieces=True)) if settings.label_all_pieces else None)
     of_the_task = {name: getattr(settings, name) for name in _OF_THE_TASK if getattr(settings, name) is not None}
     write_or_remove(os.path.join(folder, TASK), json.dumps(of_the_task) if of_the_task else None)
+
+
+def _label_names(path: str) -> tuple[str, ...] | None:
+    if not tf.io.gfile.exists(path):
+        return None
+    from albert_tf.text.lines import read_lines
+
+    return tuple(read_lines(path))
 
 
 def _long_texts(path: str) -> LongTexts:

@@ -67,7 +67,7 @@ def test_a_conversion_unshares_too(tmp_path):
 def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
     model = saved(tmp_path / "shared")
     config = unshared_config(model.config)
-    reader = WeightsReader(unshare_layers=True)
+    reader = WeightsReader(unshared_path=str(tmp_path / "shared"))
 
     def task():
         return ClassificationTask(AlbertClassifier(config, 2))
