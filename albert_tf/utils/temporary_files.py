@@ -84,7 +84,7 @@ def folder_of_this_process(name: str) -> str:
 
 @contextlib.contextmanager
 def errors_naming_origin(path: str, directory: str) -> Iterator[None]:
-    """Replaces the directory to which an archive was unpacked by the archive's path in the messages of ValueErrors."""
+    """Makes ValueErrors name `path`, such as that of an archive, instead of the directory to which it was unpacked."""
     try:
         yield
     except ValueError as error:

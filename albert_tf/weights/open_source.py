@@ -93,11 +93,12 @@ def _source_in_archive(archive: str, name: str) -> Source:
 
 def _source(path: str) -> Source:
     """The source of a folder or a checkpoint."""
-    if is_hub_module(path):
+    is_folder = tf.io.gfile.isdir(path)
+    if is_folder and is_hub_module(path):
         from albert_tf.weights.tf_hub.reading import hub_source
 
         return hub_source(path)
-    if _is_hugging_face(path):
+    if is_folder and _is_hugging_face(path):
         from albert_tf.weights.hugging_face.reading import hugging_face_source
 
         return hugging_face_source(path)
@@ -134,7 +135,7 @@ def is_hub_module(path: str) -> bool:
 
 def _is_hugging_face(path: str) -> bool:
     """Whether a folder is one of Hugging Face, and has no checkpoint of TensorFlow."""
-    has_checkpoint = tf.io.gfile.isdir(path) and tf.io.gfile.glob(os.path.join(path, "*.index"))
+    has_checkpoint = tf.io.gfile.glob(os.path.join(path, "*.index"))
     return not has_checkpoint and any(tf.io.gfile.exists(os.path.join(path, name)) for name in _HUGGING_FACE)
 
 
