@@ -39,3 +39,11 @@ def test_a_profile_lists_the_files_whose_functions_are_called():
     with structure.recording() as files:
         sizes.published({})
     assert files == {"modeling/sizes.py"}
+
+
+def test_a_model_of_the_package_imports_only_the_modules_of_its_format():
+    names, _ = structure.imported_by_from_pretrained()
+    assert len(names) <= 50
+    assert "albert_tf.weights.hugging_face.reading" in names
+    others = ("archive", "download", "tf1", "bert_tf1", "albert_zh", "tf_hub")
+    assert not set(names) & {f"albert_tf.weights.{other}" for other in others}

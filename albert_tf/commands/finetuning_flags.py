@@ -29,7 +29,7 @@ from albert_tf.utils.paths import make_directory
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.run_card import write_run_card
-from albert_tf.weights.settings import LABEL_NAMES, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import SETTINGS, settings_in, settings_of, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 FLAGS = flags.FLAGS
@@ -228,7 +228,7 @@ def check_labels(model: ResolvedModel, names: Sequence[str] | None) -> None:
     """
     saved = saved_runs(model.request.output_dir or "")
     for path in saved:
-        difference = _label_difference(path, settings_in(path).label_names, names, f" ({LABEL_NAMES})")
+        difference = _label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
         if difference:
             raise ValueError(difference)
     number = model.run.num_labels() if model.run else None

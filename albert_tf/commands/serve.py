@@ -21,10 +21,8 @@ from albert_tf.server.server import ModelServer
 from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
 from albert_tf.utils.counts import count_of
-from albert_tf.weights.download import is_url
 from albert_tf.weights.heads import MODELS
-from albert_tf.weights.open_source import open_source
-from albert_tf.weights.tf_hub.reading import is_hub_module
+from albert_tf.weights.open_source import is_hub_module, is_url, open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 

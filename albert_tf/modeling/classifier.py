@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.configured_model import ConfiguredModel, checked_label_names, register
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.inputs import as_rows, side_by_side
-from albert_tf.modeling.labels import checked_label_names
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, mean_or_max
 

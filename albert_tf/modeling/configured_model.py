@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.inputs import encoder_input_specs, refuse_texts
+from albert_tf.utils.files import check_one_line
 
 
 class ConfiguredModel(keras.Model):
@@ -127,3 +128,18 @@ class ConfiguredModel(keras.Model):
 def register(model_class: type) -> type:
     """Class decorator that registers a model class, so that Keras finds it when it loads a saved model."""
     return keras.saving.register_keras_serializable(package="albert_tf")(model_class)
+
+
+def checked_label_names(label_names: Sequence[str] | None, num_labels: int) -> tuple[str, ...] | None:
+    """The names of a classifier's labels as a tuple.
+
+    Raises:
+      ValueError: their number is not num_labels, or a name has a line break: names are stored one per line.
+    """
+    if label_names is None:
+        return None
+    if len(label_names) != num_labels:
+        raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
+    for name in label_names:
+        check_one_line(name, "a name in label_names")
+    return tuple(label_names)

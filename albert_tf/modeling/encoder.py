@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.attention import AttentionBlock
-from albert_tf.modeling.block_names import block_scope
 from albert_tf.modeling.feed_forward import FeedForwardBlock
 from albert_tf.modeling.layers import ReleaseDense
 from albert_tf.modeling.recomputation import recomputed
 
 # The release adds this to the attention scores of padding.
 MASKED_SCORE = -10000.0
+# The release's names of the variables in a block.
+_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
 
 
 class Encoder(keras.layers.Layer):
@@ -83,3 +87,22 @@ class Encoder(keras.layers.Layer):
 def _scope(config: AlbertConfig, index: int) -> str:
     """The variable scope of a block in the release. `index` is group * inner_group_num + inner group."""
     return block_scope(*divmod(index, config.inner_group_num))
+
+
+class BlockVariable(NamedTuple):
+    """A variable of a block: its group, its inner group, and the rest of its name."""
+
+    group: int
+    inner: int
+    name: str
+
+
+def block_scope(group: int, inner: int = 0) -> str:
+    """The scope of a block's variables."""
+    return f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+
+
+def block_variable(name: str) -> BlockVariable | None:
+    """The parts of a variable's name; None if the variable is not in a block."""
+    match = _BLOCK.fullmatch(name)
+    return BlockVariable(int(match[1]), int(match[2]), match[3]) if match else None

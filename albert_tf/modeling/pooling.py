@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Mapping
+from typing import TYPE_CHECKING, Mapping
 
 import tensorflow as tf
 
-from albert_tf.text.window_packing import WindowOptions
+if TYPE_CHECKING:
+    from albert_tf.text.window_packing import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,8 @@ class LongTexts:
     @property
     def windows(self) -> WindowOptions:
         """How the text is split."""
+        from albert_tf.text.window_packing import WindowOptions
+
         return WindowOptions(self.max_windows, self.doc_stride)
 
 

@@ -6,9 +6,8 @@ from typing import Sequence
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.configured_model import ConfiguredModel, checked_label_names, register
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.labels import checked_label_names
 from albert_tf.modeling.layers import OutputDense
 
 

@@ -34,8 +34,8 @@ from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of
+from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.source import Source
-from albert_tf.weights.tf_hub.reading import is_hub_module
 
 SENTENCE_ORDER, LAYER_DISTANCES = "sentence_order", "layer_distances"
 

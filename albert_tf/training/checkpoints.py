@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
-from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.training.optimizer import SLOTS
 from albert_tf.utils.checkpoint_files import written_checkpoint
 from albert_tf.utils.files import check_no_wildcard, write_text

@@ -82,6 +82,17 @@ def folder_of_this_process(name: str) -> str:
     return folder
 
 
+@contextlib.contextmanager
+def errors_naming_origin(path: str, directory: str) -> Iterator[None]:
+    """Makes ValueErrors name `path`, such as that of an archive, instead of the directory to which it was unpacked."""
+    try:
+        yield
+    except ValueError as error:
+        error.args = tuple(argument.replace(directory, path) if isinstance(argument, str) else argument
+                           for argument in error.args)
+        raise
+
+
 def temporary_path(path: str) -> str:
     """A new name next to `path`. It has a random part, since processes in two containers can have the same pid."""
     directory, name = os.path.split(path)

@@ -15,7 +15,7 @@ import os
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.block_names import block_scope
+from albert_tf.modeling.encoder import block_scope
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.weights.bert_tf1 import LAYERS
 from albert_tf.weights.source import Source
@@ -24,11 +24,6 @@ _SHARED = "bert/encoder/layer_shared/"
 _WORDS = "bert/embeddings/word_embeddings"
 _PROJECTION = f"{_WORDS}_2"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
-
-
-def is_albert_zh(checkpoint: Source) -> bool:
-    """Whether a TF1 checkpoint has albert_zh's names."""
-    return any(name.startswith(_SHARED) for name in checkpoint.shapes)
 
 
 def albert_zh_source(checkpoint: Source) -> Source:

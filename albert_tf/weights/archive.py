@@ -26,11 +26,9 @@ from typing import IO, Iterator, NamedTuple, cast
 import tensorflow as tf
 
 from albert_tf.utils.local_copies import version
-from albert_tf.utils.temporary_files import folder_of_this_process
+from albert_tf.utils.temporary_files import errors_naming_origin, folder_of_this_process
 from albert_tf.weights import safetensors_folder, settings, tf1
-from albert_tf.weights.error_paths import errors_naming
 from albert_tf.weights.hugging_face.tokenizer_json import TOKENIZER_JSON
-from albert_tf.weights.pickles import refuse_pickle_names
 from albert_tf.weights.vocabulary_files import VOCABULARIES
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
@@ -84,12 +82,12 @@ def unpacked(path: str) -> str:
 @functools.lru_cache(maxsize=None)
 def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
     directory = folder_of_this_process("albert_tf")
-    with _one_clear_error(path), errors_naming(path, directory):
+    with _one_clear_error(path), errors_naming_origin(path, directory):
         with _opened(path) as (archive, stream):
             members, indexes, declared = _survey(archive, stream, length)
             needed = {name: member for name, member in members.items() if _is_needed(name)}
             if not any(_is_like(name, *_WEIGHTS) for name in needed):
-                refuse_pickle_names(members)
+                safetensors_folder.refuse_pickle_names(members)
             _check_sizes(needed, {**declared, **_declared_data(indexes, directory)}, directory)
             for name, member in sorted(needed.items(), key=lambda item: item[1].offset):
                 _unpack(archive, member, os.path.join(directory, name))

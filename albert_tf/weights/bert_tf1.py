@@ -10,7 +10,7 @@ import re
 from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.block_names import block_scope, block_variable
+from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.utils.files import write_text
 from albert_tf.weights.source import Source
 
@@ -28,11 +28,6 @@ LAYERS = {
     "LayerNorm_1": "output/LayerNorm",
 }
 _OURS = {theirs: ours for ours, theirs in LAYERS.items()}
-
-
-def is_bert_checkpoint(checkpoint: Source) -> bool:
-    """Whether a TF1 checkpoint has BERT's names."""
-    return any(map(_LAYER.fullmatch, checkpoint.shapes))
 
 
 def bert_source(checkpoint: Source) -> Source:

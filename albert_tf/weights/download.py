@@ -14,15 +14,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.utils.files import written_whole
+from albert_tf.utils.temporary_files import errors_naming_origin
 from albert_tf.weights.archive import ENDINGS, check_archive
-from albert_tf.weights.error_paths import errors_naming
 
 _TIMEOUT = 60.0  # seconds without any data
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is a URL."""
-    return path.startswith(("https://", "http://"))
 
 
 def downloaded(url: str) -> str:
@@ -44,7 +39,7 @@ def downloaded(url: str) -> str:
         try:
             with written_whole(path) as temporary:
                 _download(_archive_url(url), temporary)
-                with errors_naming(url, temporary):
+                with errors_naming_origin(url, temporary):
                     check_archive(temporary)
         except (OSError, http.client.HTTPException, tf.errors.OpError, ValueError) as error:
             raise ValueError(f"{url} cannot be downloaded: {error}") from error

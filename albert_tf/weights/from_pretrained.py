@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Callable, TypeVar
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.finite_weights import check_finite_weights
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.task import Task
+from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.restoring import RestoreReport, build_restored, release_name, restore
 from albert_tf.weights.source import Source, config_of
-from albert_tf.weights.tf_hub.encoder import HubEncoder, use_module
 
-MadeTask = TypeVar("MadeTask", bound=Task)
+if TYPE_CHECKING:
+    from albert_tf.text.tokenization import FullTokenizer
+    from albert_tf.training.task import Task
+    from albert_tf.weights.tf_hub.encoder import HubEncoder
+
+MadeTask = TypeVar("MadeTask", bound="Task")
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
 _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
@@ -96,6 +98,8 @@ def build(
 ) -> tuple[keras.Model, RestoreReport]:
     """The same as from_pretrained, for an open source. Also returns the report of what was restored."""
     if source.module and model == "encoder":
+        from albert_tf.weights.tf_hub.encoder import HubEncoder
+
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
     head = head_named(model)
@@ -108,7 +112,7 @@ def build(
     config = config or source.config
     if source.module:
         built = head.model(config, **arguments)
-        return built, _module_report(built, use_module(built, source.module))
+        return built, _use_module(built, source.module)
     built, report = build_restored(lambda: head.model(config, **arguments), source)
     if any(name.startswith(_POOLER) for name in report.not_restored):
         encoder_of(built).mark_pooler_as_random()
@@ -130,7 +134,7 @@ def make_with_weights(
     """
     if source.module:
         task = make()
-        return task, _module_report(task.model, use_module(task.model, source.module))
+        return task, _use_module(task.model, source.module)
     task, report = build_restored(make, source, init_from_group0)
     _warn_of_another_config(task.model.config, source)
     return task, report
@@ -153,7 +157,7 @@ def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -
 def load_source(model: keras.Model, source: Source) -> RestoreReport:
     """load_checkpoint of a source that is open already."""
     if source.module:
-        return _module_report(model, use_module(model, source.module))
+        return _use_module(model, source.module)
     report = restore(model, source)
     _warn_of_another_config(model.config, source)
     return report
@@ -182,6 +186,13 @@ def _random_parts(head: Head, report: RestoreReport) -> list[str]:
     missing = [next((part for prefix, part in parts.items() if name.startswith(prefix)), of_the_head)
                for name in report.not_restored]
     return [part for part in dict.fromkeys(missing) if part != "pooler" or head.has_pooler]
+
+
+def _use_module(model: keras.Model, path: str) -> RestoreReport:
+    """Replaces a model's encoder by a TF2 module."""
+    from albert_tf.weights.tf_hub.encoder import use_module
+
+    return _module_report(model, use_module(model, path))
 
 
 def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:

@@ -1,22 +1,15 @@
 """The registry of models with heads, for from_pretrained, conversion, Hugging Face and exports.
 
-To add a head, add a class to albert_tf/modeling and an entry here.
+To add a head, add a class to albert_tf/modeling and an entry here. A class is imported when it is first used.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable
+import importlib
+from typing import Any, Callable, Iterator, Mapping
 
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
-from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.modeling.pooling import SentencePooling
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.weights.source import Source
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
@@ -29,7 +22,7 @@ class Head:
 
     Args:
       name: its name in from_pretrained and --model.
-      model: its class.
+      path: its module in albert_tf.modeling, and its class there: "span.AlbertSpan".
       variables: prefixes of release names that only this model's checkpoints have, most specific first; empty if
         another model has the same ones.
       architectures: Hugging Face's classes of this model, without "Albert" or "Bert"; the first one is written. Empty
@@ -45,7 +38,7 @@ class Head:
     """
 
     name: str
-    model: type
+    path: str
     variables: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
@@ -54,6 +47,12 @@ class Head:
     pipeline_tag: str = "feature-extraction"
     task: str = "encoding"
     arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def model(self) -> type:
+        """Its class."""
+        module, _, class_name = f"albert_tf.modeling.{self.path}".rpartition(".")
+        return getattr(importlib.import_module(module), class_name)
 
 
 def _num_labels(kernel: str) -> Callable[[Source], int]:
@@ -67,6 +66,13 @@ def _num_labels(kernel: str) -> Callable[[Source], int]:
     return read
 
 
+def _num_choices(source: Source) -> int:
+    """The number of choices that is stored with the weights, or that of RACE."""
+    from albert_tf.modeling.multiple_choice import NUM_CHOICES
+
+    return source.settings.num_choices or NUM_CHOICES
+
+
 def _same_for_both(scope: str, layer: str) -> dict:
     return {model_type: {scope: (layer, OUTPUT)} for model_type in ("albert", "bert")}
 
@@ -77,8 +83,8 @@ def _pooling(name: str) -> Callable[[Source], Any]:
 
 
 HEADS = (
-    Head("encoder", AlbertModel, architectures=("Model",)),
-    Head("pretrainer", AlbertPretrainer, ("cls/predictions/", "cls/seq_relationship/"),
+    Head("encoder", "albert_model.AlbertModel", architectures=("Model",)),
+    Head("pretrainer", "pretrainer.AlbertPretrainer", ("cls/predictions/", "cls/seq_relationship/"),
          ("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
          dict(albert={"cls/predictions": ("predictions", (None, "output_bias")),
                       "cls/predictions/transform/dense": ("predictions.dense", DENSE),
@@ -89,7 +95,7 @@ HEADS = (
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
          uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
-    Head("classifier", AlbertClassifier, ("output_weights",), ("ForSequenceClassification",),
+    Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("output_weights"),
                         label_names=lambda source: source.settings.label_names,
@@ -97,27 +103,42 @@ HEADS = (
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride),
          uses_pooler=True, pipeline_tag="text-classification", task="classification"),
-    Head("token_classifier", AlbertTokenClassifier, ("cls/tokens/",),
+    Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
                         label_names=lambda source: source.settings.label_names,
                         label_all_pieces=lambda source: source.settings.label_all_pieces),
          pipeline_tag="token-classification", task="tagging"),
-    Head("span", AlbertSpan, ("cls/squad/",), ("ForQuestionAnswering",),
+    Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
          task="SQuAD 1.1"),
-    Head("conditional_span", AlbertConditionalSpan, ("start_logits/",),
+    Head("conditional_span", "conditional_span.AlbertConditionalSpan", ("start_logits/",),
          pipeline_tag="question-answering", task="SQuAD 2.0"),
-    Head("multiple_choice", AlbertMultipleChoice, (), ("ForMultipleChoice",),
+    Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_choices=lambda source: source.settings.num_choices or NUM_CHOICES),
+         arguments=dict(num_choices=_num_choices),
          uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
-    Head("sentence_encoder", AlbertSentenceEncoder, architectures=("Model",),
+    Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
 )
-MODELS = {head.name: head.model for head in HEADS}
 _BY_NAME = {head.name: head for head in HEADS}
+
+
+class _Models(Mapping[str, type]):
+    """The classes by the names of the heads."""
+
+    def __getitem__(self, name: str) -> type:
+        return _BY_NAME[name].model
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_BY_NAME)
+
+    def __len__(self) -> int:
+        return len(_BY_NAME)
+
+
+MODELS = _Models()
 
 
 def head_named(name: str) -> Head:
@@ -137,8 +158,9 @@ def head_of(model) -> Head:
     Raises:
       ValueError: it is not a model of albert_tf.modeling.
     """
+    path = f"{type(model).__module__}.{type(model).__name__}"
     for head in HEADS:
-        if type(model) is head.model:
+        if path == f"albert_tf.modeling.{head.path}":
             return head
     raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
 

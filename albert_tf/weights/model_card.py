@@ -20,9 +20,8 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import best_or_latest
 from albert_tf.utils.files import write_text
-from albert_tf.weights.download import is_url
 from albert_tf.weights.heads import Head
-from albert_tf.weights.shipped_models import shipped_model
+from albert_tf.weights.open_source import is_url, shipped_model
 
 CARD = "README.md"
 # A card without this line is the user's and is not replaced.

@@ -1,28 +1,39 @@
-"""open_source: opens weights at a path as a Source, whatever their format."""
+"""open_source: opens weights at a path as a Source, whatever their format.
+
+    "albert_tiny_en"              the folder of a model that comes with the package
+    a URL                         download, then like an archive
+    .tar.gz, .tgz, .tar           archive, then like the folder in it
+    a folder with saved_model.pb  tf_hub
+    a folder with config.json     hugging_face, which also reads the folders of sentence-transformers
+    anything else                 tf1, a checkpoint of the release or of a run; its names tell whether it is one of BERT
+                                  (bert_tf1) or albert_zh
+
+The module of a format is imported when a path has this format.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import re
 
 import tensorflow as tf
 
-from albert_tf.training.checkpoints import best_or_latest
-from albert_tf.training.several_runs import checkpoint_of
-from albert_tf.weights.albert_zh import albert_zh_source, is_albert_zh
-from albert_tf.weights.archive import is_archive, unpacked
-from albert_tf.weights.bert_tf1 import bert_source, is_bert_checkpoint
-from albert_tf.weights.download import downloaded, is_url
-from albert_tf.weights.error_paths import errors_naming
-from albert_tf.weights.hugging_face.reading import hugging_face_source, is_hugging_face
-from albert_tf.weights.ours import is_ours, our_source
-from albert_tf.weights.pickles import refuse_pickle
-from albert_tf.weights.shipped_models import shipped_model, shipped_models
+from albert_tf.utils.temporary_files import errors_naming_origin
 from albert_tf.weights.source import Source
-from albert_tf.weights.tf1 import tf1_source
-from albert_tf.weights.tf_hub.reading import hub_source, is_hub_module
 
+# The models that come with the package.
+_SHIPPED = pathlib.Path(__file__).parents[1] / "models"
+_SAVED_MODEL = "saved_model.pb"
+# Any of these files makes a folder one of Hugging Face; the last one is that of sentence-transformers. Without weights
+# in safetensors, and with a pickle, the reader says what to do.
+_HUGGING_FACE = ("config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                 "modules.json")
+# What names of variables in a checkpoint tell: written by tf.train.Checkpoint, by albert_zh, by google-research/bert.
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_ALBERT_ZH = "bert/encoder/layer_shared/"
+_BERT = re.compile(r"bert/encoder/layer_\d+/")
 # The endings of the files of a TF1 checkpoint.
 _ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
@@ -54,17 +65,26 @@ def open_source(path: str, trust_module: bool = False) -> Source:
 
 def _open(path: str) -> Source:
     if is_url(path):
+        from albert_tf.weights.download import downloaded
+
         return _source_in_archive(downloaded(path), path)
-    if is_archive(path):
-        return _source_in_archive(path, path)
+    if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):  # a checkpoint's prefix is not the name of a file
+        from albert_tf.weights.archive import is_archive
+        from albert_tf.weights.safetensors_folder import refuse_pickle
+
+        if is_archive(path):
+            return _source_in_archive(path, path)
+        refuse_pickle(path)
     return _source(path)
 
 
 def _source_in_archive(archive: str, name: str) -> Source:
     """The source in an archive. All error messages, also those of later reads, have the archive's path or URL."""
-    with errors_naming(name, archive):
+    from albert_tf.weights.archive import unpacked
+
+    with errors_naming_origin(name, archive):
         directory = unpacked(archive)
-    named = errors_naming(name, directory)
+    named = errors_naming_origin(name, directory)
     source = named(_source)(directory)
     made_from = source.vocabulary.made_from and source.vocabulary.made_from.replace(directory, name)
     return dataclasses.replace(source, path=name, read=named(source.read), read_config=named(source.read_config),
@@ -72,18 +92,67 @@ def _source_in_archive(archive: str, name: str) -> Source:
 
 
 def _source(path: str) -> Source:
-    refuse_pickle(path)
-    if tf.io.gfile.isdir(path):
-        if is_hub_module(path):
-            return hub_source(path)
-        if not tf.io.gfile.glob(os.path.join(path, "*.index")) and is_hugging_face(path):
-            return hugging_face_source(path)
-    checkpoint = tf1_source(checkpoint_prefix(path))
-    if is_ours(checkpoint):
+    """The source of a folder or a checkpoint."""
+    is_folder = tf.io.gfile.isdir(path)
+    if is_folder and is_hub_module(path):
+        from albert_tf.weights.tf_hub.reading import hub_source
+
+        return hub_source(path)
+    if is_folder and _is_hugging_face(path):
+        from albert_tf.weights.hugging_face.reading import hugging_face_source
+
+        return hugging_face_source(path)
+    return _checkpoint(checkpoint_prefix(path))
+
+
+def _checkpoint(prefix: str) -> Source:
+    """The source of a TensorFlow checkpoint."""
+    from albert_tf.weights.tf1 import our_source, tf1_source
+
+    checkpoint = tf1_source(prefix)
+    if _OBJECTS in checkpoint.shapes:
         return our_source(checkpoint)
-    if is_albert_zh(checkpoint):
+    if any(name.startswith(_ALBERT_ZH) for name in checkpoint.shapes):
+        from albert_tf.weights.albert_zh import albert_zh_source
+
         return albert_zh_source(checkpoint)
-    return bert_source(checkpoint) if is_bert_checkpoint(checkpoint) else checkpoint
+    if any(map(_BERT.match, checkpoint.shapes)):
+        from albert_tf.weights.bert_tf1 import bert_source
+
+        return bert_source(checkpoint)
+    return checkpoint
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL."""
+    return path.startswith(("https://", "http://"))
+
+
+def is_hub_module(path: str) -> bool:
+    """Whether a folder is a SavedModel, the format of TF-Hub modules."""
+    return tf.io.gfile.exists(os.path.join(path, _SAVED_MODEL))
+
+
+def _is_hugging_face(path: str) -> bool:
+    """Whether a folder is one of Hugging Face, and has no checkpoint of TensorFlow."""
+    has_checkpoint = tf.io.gfile.glob(os.path.join(path, "*.index"))
+    return not has_checkpoint and any(tf.io.gfile.exists(os.path.join(path, name)) for name in _HUGGING_FACE)
+
+
+def shipped_models() -> list[str]:
+    """The names of the models that come with the package, in albert_tf/models/."""
+    return sorted(model.name for model in _SHIPPED.iterdir() if model.is_dir())
+
+
+def shipped_model(path: str) -> str | None:
+    """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder.
+
+    Args:
+      path: see from_pretrained: "albert_tiny_en".
+    """
+    if not path.isidentifier() or pathlib.Path(path).exists():
+        return None
+    return str(_SHIPPED / path) if (_SHIPPED / path).is_dir() else None
 
 
 def checkpoint_prefix(path: str) -> str:
@@ -96,6 +165,9 @@ def checkpoint_prefix(path: str) -> str:
     Raises:
       ValueError: there is no checkpoint, or there are several other ones.
     """
+    from albert_tf.training.checkpoints import best_or_latest
+    from albert_tf.training.several_runs import checkpoint_of
+
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):
         prefixes = [path]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.modeling.block_names import block_variable
+from albert_tf.modeling.encoder import block_variable
 from albert_tf.utils.counts import count_of
 from albert_tf.weights.source import Source
 

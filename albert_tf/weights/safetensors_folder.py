@@ -1,4 +1,7 @@
-"""Reads the tensors of a folder's model.safetensors (one file or several), each only when it is needed."""
+"""Reads the tensors of a folder's model.safetensors (one file or several), each only when it is needed.
+
+Pickles, the format of PyTorch's other weights, are refused, since reading one can run any code.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import dataclasses
 import json
 import math
 import os
-from typing import IO
+from typing import IO, Iterable
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -16,7 +19,6 @@ from safetensors import SafetensorError, safe_open
 
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.local_copies import local_copy
-from albert_tf.weights.pickles import refuse_pickle
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
@@ -26,6 +28,9 @@ _LONGEST_HEADER = 100_000_000  # as in the safetensors library
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow uses memory that begins at a multiple of this without a copy.
 _ALIGNMENT = 64
+# The endings of pickles, and their first bytes and those of zip files, the format of newer PyTorch files.
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")
+_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +107,32 @@ def declared_bytes(path: str, file: IO[bytes]) -> int:
         raise ValueError(f"{path} is not a safetensors file: its header cannot be read") from error
 
 
+def refuse_pickle(path: str) -> None:
+    """Raises ValueError if the file at the path is a pickle according to its name or its first bytes."""
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        return
+    if path.endswith(".keras"):
+        raise ValueError(f"{path} is a file that Keras reads: use keras.models.load_model. save_pretrained writes a "
+                         "folder with weights, config and vocabulary, which from_pretrained reads")
+    with tf.io.gfile.GFile(path, "rb") as file:
+        if file.read(4).startswith(_STARTS):
+            raise _refusal(path)
+    refuse_pickle_names([path])
+
+
+def refuse_pickles_in(folder: str) -> None:
+    """Raises ValueError if a file in the folder is a pickle."""
+    for name in sorted(tf.io.gfile.listdir(folder)):
+        refuse_pickle(os.path.join(folder, name))
+
+
+def refuse_pickle_names(names: Iterable[str]) -> None:
+    """Raises ValueError if a file is a pickle according to its name."""
+    for name in names:
+        if name.endswith(_PICKLES):
+            raise _refusal(name)
+
+
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
     """An uninitialized float32 array at an aligned address."""
     size = 4 * math.prod(shape)
@@ -136,3 +167,8 @@ def _opened(path: str):
     except (SafetensorError, OSError) as error:
         refuse_pickle(path)
         raise ValueError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _refusal(path: str) -> ValueError:
+    return ValueError(f"{path} is a pickle, which can run any code when it is read: save the model as safetensors "
+                      "(Hugging Face's save_pretrained does), and use that folder")

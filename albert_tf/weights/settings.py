@@ -1,16 +1,24 @@
-"""Settings: how a model is used, in files next to its weights.
+"""Settings: how a model is used, in albert_tf.json next to its weights. Keys without a value are left out.
 
-The files::
+The keys::
 
-    label_names.txt       the names of a classifier's labels, one per line, in the order of the logits
-    long_texts.json       {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
-    multiple_choice.json  {"num_choices": 5}
-    tagging.json          {"label_all_pieces": true}; without it, a word's first piece has its tag
-    task.json             {"head": "span", "doc_stride": 128, "max_query_length": 64}: the head that a run trained (see
-                          heads.py), and the lengths with which its task reads texts. Earlier runs have no such file.
+    label_names        the names of a classifier's labels, in the order of the logits
+    long_texts         {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
+    num_choices        of a multiple-choice model
+    label_all_pieces   true; without it, a word's first piece has its tag
+    head               the head that a run trained (see heads.py)
+    doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
 
 The pooling of a sentence encoder is in the files of sentence-transformers (see sentence_transformers.py), the length of
 rows in tokenizer_config.json (see vocabulary_files.py).
+
+Up to version 0.2 there were five files in the place of albert_tf.json, which are read where it is missing:
+
+    label_names.txt       the names, one per line
+    long_texts.json       the value of long_texts
+    multiple_choice.json  {"num_choices": 5}
+    tagging.json          {"label_all_pieces": true}
+    task.json             head, doc_stride, max_query_length, max_qa_length. Runs of version 0.1 have no such file.
 """
 
 from __future__ import annotations
@@ -25,17 +33,24 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
-from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
-from albert_tf.utils.files import write_or_remove
+from albert_tf.utils.files import check_one_line, write_or_remove
 from albert_tf.utils.json_files import check_keys, read_json_object
 from albert_tf.weights.sentence_transformers import MODULES, pooling_in, write_pooling
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
 
-LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE = "label_names.txt", "long_texts.json", "multiple_choice.json"
-TAGGING, TASK = "tagging.json", "task.json"
-FILES = (LABEL_NAMES, LONG_TEXTS, MULTIPLE_CHOICE, TAGGING, TASK, MODULES)
-_OF_THE_TASK = {"head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int}
+SETTINGS = "albert_tf.json"
+# The files up to version 0.2. Exports of classifiers still have the first one.
+LABEL_NAMES = "label_names.txt"
+_LONG_TEXTS = "long_texts.json"
+_TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride": int, "max_query_length": int,
+          "max_qa_length": int}
+_EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",),
+            "task.json": ("head", "doc_stride", "max_query_length", "max_qa_length")}
+_EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
+FILES = (SETTINGS, *_EARLIER_FILES, MODULES)
+_BOUNDS = {"num_choices": bounds.CANDIDATES, **dict.fromkeys(
+    ("doc_stride", "max_query_length", "max_qa_length"), bounds.SEQ_LENGTH.at_least(0))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,16 +90,14 @@ def settings_of(model: keras.Model) -> Settings:
 
 
 def settings_in(folder: str) -> Settings:
-    """The settings that are stored in a folder.
+    """The settings that are stored in a folder, by this version or an earlier one.
 
     Raises:
       ValueError: a file is damaged.
     """
-    names = os.path.join(folder, LABEL_NAMES)
-    return Settings(tuple(read_lines(names)) if tf.io.gfile.exists(names) else None, pooling_in(folder),
-                    _long_texts(os.path.join(folder, LONG_TEXTS)), length_in(folder),
-                    _num_choices(os.path.join(folder, MULTIPLE_CHOICE)),
-                    _label_all_pieces(os.path.join(folder, TAGGING)), **_of_the_task(os.path.join(folder, TASK)))
+    path = os.path.join(folder, SETTINGS)
+    values = _checked(read_json_object(path), path) if tf.io.gfile.exists(path) else _earlier_values(folder)
+    return Settings(sentence_pooling=pooling_in(folder), max_seq_length=length_in(folder), **values)
 
 
 def write_settings(
@@ -99,56 +112,63 @@ def write_settings(
       vocabulary: the model's vocabulary.
     """
     copy_vocabulary(vocabulary, folder, max_seq_length=settings.max_seq_length)
-    names = settings.label_names
-    write_or_remove(os.path.join(folder, LABEL_NAMES), "".join(f"{name}\n" for name in names) if names else None)
     write_input_settings(settings, config, folder)
 
 
 def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) -> None:
-    """write_settings without label names and length, which Hugging Face's folders have in files of their own."""
+    """write_settings without the length, which Hugging Face's folders have in a file of their own."""
     if settings.sentence_pooling:
         write_pooling(settings.sentence_pooling, config, folder)
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
-    long_texts, choices = settings.long_texts, settings.num_choices
-    write_or_remove(os.path.join(folder, LONG_TEXTS),
-                    json.dumps(dataclasses.asdict(long_texts)) if long_texts.max_windows > 1 else None)
-    write_or_remove(os.path.join(folder, MULTIPLE_CHOICE), json.dumps(dict(num_choices=choices)) if choices else None)
-    write_or_remove(os.path.join(folder, TAGGING),
-                    json.dumps(dict(label_all_pieces=True)) if settings.label_all_pieces else None)
-    of_the_task = {name: getattr(settings, name) for name in _OF_THE_TASK if getattr(settings, name) is not None}
-    write_or_remove(os.path.join(folder, TASK), json.dumps(of_the_task) if of_the_task else None)
+    values = {"label_names": settings.label_names, **{name: getattr(settings, name) for name in _TYPES}}
+    values["label_all_pieces"] = settings.label_all_pieces or None
+    if settings.long_texts.max_windows > 1:
+        values["long_texts"] = dataclasses.asdict(settings.long_texts)
+    values = {name: value for name, value in values.items() if value is not None}
+    write_or_remove(os.path.join(folder, SETTINGS),
+                    json.dumps(values, indent=2, ensure_ascii=False) + "\n" if values else None)
+    for name in _EARLIER_FILES:
+        write_or_remove(os.path.join(folder, name), None)
 
 
-def _long_texts(path: str) -> LongTexts:
-    if not tf.io.gfile.exists(path):
-        return LongTexts()
-    stored = LongTexts(**check_keys(read_json_object(path), path, dict(pooling=str, max_windows=int, doc_stride=int)))
-    if stored.pooling not in MEAN_OR_MAX:
-        raise ValueError(f"{path}: pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {stored.pooling!r}")
-    bounds.CANDIDATES.check(f"{path}: max_windows", stored.max_windows)
-    bounds.SEQ_LENGTH.at_least(0).check(f"{path}: doc_stride", stored.doc_stride)
-    return stored
+def _checked(stored: Any, place: str) -> dict[str, Any]:
+    """The content of albert_tf.json as arguments of Settings."""
+    values = dict(check_keys(stored, place, {}, {"label_names": list, "long_texts": dict, **_TYPES}))
+    for name in _BOUNDS.keys() & values.keys():
+        _BOUNDS[name].check(f"{place}: {name}", values[name])
+    if "label_names" in values:
+        for name in values["label_names"]:
+            if not isinstance(name, str):
+                raise ValueError(f"{place}: label_names must be a list of names. Received: {name!r}")
+            check_one_line(name, f"{place}: a name in label_names")
+        values["label_names"] = tuple(values["label_names"])
+    if "long_texts" in values:
+        values["long_texts"] = _long_texts(values["long_texts"], f"{place}: long_texts")
+    return values
 
 
-def _num_choices(path: str) -> int | None:
-    if not tf.io.gfile.exists(path):
-        return None
-    choices = check_keys(read_json_object(path), path, dict(num_choices=int))["num_choices"]
-    bounds.CANDIDATES.check(f"{path}: num_choices", choices)
-    return choices
+def _long_texts(stored: Any, place: str) -> LongTexts:
+    long_texts = LongTexts(**check_keys(stored, place, dict(pooling=str, max_windows=int, doc_stride=int)))
+    if long_texts.pooling not in MEAN_OR_MAX:
+        raise ValueError(f"{place}: pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {long_texts.pooling!r}")
+    bounds.CANDIDATES.check(f"{place}: max_windows", long_texts.max_windows)
+    bounds.SEQ_LENGTH.at_least(0).check(f"{place}: doc_stride", long_texts.doc_stride)
+    return long_texts
 
 
-def _label_all_pieces(path: str) -> bool:
-    if not tf.io.gfile.exists(path):
-        return False
-    return check_keys(read_json_object(path), path, dict(label_all_pieces=bool))["label_all_pieces"]
+def _earlier_values(folder: str) -> dict[str, Any]:
+    """The content of the files up to version 0.2 as arguments of Settings."""
+    values: dict[str, Any] = {}
+    for name in filter(lambda name: tf.io.gfile.exists(os.path.join(folder, name)), _EARLIER_FILES):
+        path = os.path.join(folder, name)
+        if name == LABEL_NAMES:
+            from albert_tf.text.lines import read_lines
 
-
-def _of_the_task(path: str) -> dict[str, Any]:
-    if not tf.io.gfile.exists(path):
-        return {}
-    stored = check_keys(read_json_object(path), path, {}, _OF_THE_TASK)
-    for name in stored.keys() - {"head"}:
-        bounds.SEQ_LENGTH.at_least(0).check(f"{path}: {name}", stored[name])
-    return stored
+            values["label_names"] = tuple(read_lines(path))
+        elif name == _LONG_TEXTS:
+            values["long_texts"] = _long_texts(read_json_object(path), path)
+        else:
+            types = {key: _TYPES[key] for key in _EARLIER[name]}
+            values.update(_checked(check_keys(read_json_object(path), path, {}, types), path))
+    return values

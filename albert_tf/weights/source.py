@@ -8,7 +8,7 @@ from typing import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.finite_weights import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.weights.settings import Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 

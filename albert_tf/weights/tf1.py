@@ -1,8 +1,9 @@
-"""Reads and writes the release's checkpoints, by the names of their variables."""
+"""Reads and writes the release's checkpoints, by the names of their variables, and reads those of our runs."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import re
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.training.checkpoints import saved_step
 from albert_tf.utils.checkpoint_files import written_checkpoint
 from albert_tf.weights.restoring import release_name
 from albert_tf.weights.settings import settings_in
@@ -20,6 +22,8 @@ from albert_tf.weights.vocabulary_files import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")
+# The end of the keys of variables in checkpoints of tf.train.Checkpoint.
+_END = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 # The largest size of strings in a checkpoint, such as the object graph of tf.train.Checkpoint.
 _STRING_BYTES = 64 << 20
@@ -50,6 +54,18 @@ def tf1_source(prefix: str) -> Source:
     return Source(prefix, {name: shapes[key] for name, key in keys.items()}, read,
                   lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory),
                   settings_in(directory))
+
+
+def our_source(checkpoint: Source) -> Source:
+    """The model in a checkpoint of a run of this package, without optimizer, step and counters.
+
+    Its keys are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded
+    into any other that shares some of its variables.
+    """
+    keys = {_release_name(key): key for key in checkpoint.shapes if _is_of_the_model(key)}
+    return dataclasses.replace(checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
+                               read=lambda name: checkpoint.read(keys[name]),
+                               read_step=lambda: saved_step(checkpoint.path))
 
 
 def declared_bytes(prefix: str) -> int:
@@ -98,6 +114,15 @@ def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.
     if described > stored:
         raise ValueError(f"{prefix} cannot be read as a checkpoint: its index describes {described:,} bytes of values, "
                          f"but its data files have {stored:,}")
+
+
+def _is_of_the_model(key: str) -> bool:
+    return key.startswith("model/") and key.endswith(_END) and ".OPTIMIZER_SLOT" not in key
+
+
+def _release_name(key: str) -> str:
+    """The variable's name, which ends its key. Slashes are written as ".S"; names in a TF-Hub module end with ":0"."""
+    return key[: -len(_END)].rpartition("/")[2].replace(".S", "/").split(":")[0]
 
 
 @contextlib.contextmanager

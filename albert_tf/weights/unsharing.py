@@ -6,7 +6,7 @@ import dataclasses
 from typing import Iterator
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.block_names import block_scope, block_variable
+from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.weights.source import Source
 
 # First parts of the variable names in an attention block; all others belong to the feed-forward block.

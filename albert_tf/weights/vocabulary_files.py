@@ -7,19 +7,20 @@ import fnmatch
 import json
 import os
 import reprlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds
 from albert_tf.utils.files import read_bytes, write_or_remove, written_whole
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.manifests import read_manifest
-from albert_tf.weights.error_paths import errors_naming
+from albert_tf.utils.temporary_files import errors_naming_origin
+
+if TYPE_CHECKING:
+    from albert_tf.text.tokenization import FullTokenizer
 
 # The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
@@ -107,9 +108,11 @@ class VocabularyFiles:
         if not self:
             raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
                              "--vocab_file, or in Python pass a FullTokenizer")
+        from albert_tf.text.tokenization import FullTokenizer
+
         directory = os.path.dirname(self.path)
         named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
-        with errors_naming(*named):
+        with errors_naming_origin(*named):
             tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
                                       bool(self.keep_accents))
         if config is not None:
@@ -204,14 +207,17 @@ def length_in(directory: str) -> int | None:
       ValueError: max_seq_length, which this package writes, has no valid value.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    stored, bound = _stored(path), bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
+    stored = _stored(path)
+    length = stored.get(LENGTH, stored.get(LENGTH_OF_HUGGING_FACE))
+    if length is None:
+        return None
+    from albert_tf.text.packing import SPECIAL_TOKENS
+
+    bound = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
     if LENGTH in stored:
-        length = stored[LENGTH]
-        if length is not None:
-            bound.check(f"{path}: {LENGTH}", length)
+        bound.check(f"{path}: {LENGTH}", length)
         return length
-    theirs = stored.get(LENGTH_OF_HUGGING_FACE)
-    return theirs if isinstance(theirs, int) and bound.lower <= theirs <= bound.upper else None
+    return length if isinstance(length, int) and bound.lower <= length <= bound.upper else None
 
 
 def _stored(path: str) -> dict[str, Any]:

@@ -276,7 +276,7 @@ def test_labels_in_another_order_are_refused(script, folder, tmp_path):
     (tmp_path / "task.json").write_text(json.dumps(dict(task, labels=["good", "bad"])))
     message = "was trained with the labels bad, good, but those of the task are "
     printed = script.run(expect=1, do_train=False, **flags)
-    assert "was trained with the labels bad, good (label_names.txt), but those of the task are good, bad" in printed
+    assert "was trained with the labels bad, good (albert_tf.json), but those of the task are good, bad" in printed
     other = dict(flags, output_dir=tmp_path / "other", do_train=False)
     assert message + "good, bad" in script.run(expect=1, **dict(other, init_checkpoint=tmp_path / "run"))
     assert message + "good, bad" in script.run(expect=1, ensemble_checkpoints=tmp_path / "run", **other)

@@ -12,6 +12,7 @@ from script_session import ScriptSession
 
 import albert_tf
 from albert_tf.tasks.tagging.reading import read_tagged_text
+from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64, initializer_range=0.1)
@@ -67,7 +68,7 @@ def test_entities_are_learned_scored_and_written_in_the_format_of_the_input(trai
     results = results_of(trained)
     assert set(results) == SCORES and results["f1"] == results["accuracy"] == 1
     assert (trained / "predictions.conll").read_text() == (folder / "train.conll").read_text()
-    assert (trained / "label_names.txt").read_text() == "B-place\nI-place\nO\n"
+    assert settings_in(str(trained)).label_names == ("B-place", "I-place", "O")
     assert {"model.ckpt-best.index", "best_trial.txt", "tiny.model"} <= set(os.listdir(trained))
     card = (trained / "README.md").read_text("utf-8")
     assert "pipeline_tag: token-classification" in card and "| f1 | 1.0000 |" in card
@@ -116,7 +117,7 @@ def test_the_export_tags_words_text_ids_and_examples_as_the_script_does(trained,
     ids = {name: tf.cast(features[name], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
     by_ids, by_examples = served["ids"](**ids)["probabilities"], served["examples"](examples=examples)["probabilities"]
     np.testing.assert_allclose(by_ids, by_examples, atol=1e-6)
-    names = (trained / "label_names.txt").read_text().split()
+    names = settings_in(str(trained)).label_names
     best = tf.boolean_mask(tf.argmax(by_ids, -1), features["word_pieces"] == 1).numpy()
     assert [names[i] for i in best] == sum(TAGS, [])
 

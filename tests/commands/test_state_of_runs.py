@@ -199,7 +199,7 @@ def test_a_run_of_another_task_is_named_before_anything_is_written(script, share
 def test_a_run_of_an_earlier_version_is_known_by_its_variables(script, shared, folder):
     directory = folder / "earlier"
     shutil.copytree(shared, directory)
-    (directory / "task.json").unlink()
+    (directory / "albert_tf.json").unlink()
     script.run(output_dir=directory, do_predict=True)
     np.testing.assert_array_equal(answers(directory), answers_of(script, shared))
     printed = script.run(expect=1, script="run_tagging", task_name=None, data_dir=None, output_dir=directory,
@@ -214,4 +214,4 @@ def answers_of(script, directory):
 
 def test_a_regression_does_not_continue_a_run_with_labels(script, shared):
     printed = script.run(expect=1, task_name="sts-b", output_dir=shared, do_train=True)
-    assert "was trained with the labels entailment, not_entailment (label_names.txt), but the task is a" in printed
+    assert "was trained with the labels entailment, not_entailment (albert_tf.json), but the task is a" in printed

@@ -265,7 +265,7 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
     archive = str(tmp_path / "run.tar.gz")
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "run", "run")
-    monkeypatch.setattr("albert_tf.weights.open_source.downloaded", lambda url: archive)
+    monkeypatch.setattr("albert_tf.weights.download.downloaded", lambda url: archive)
     for path in (archive, "https://example.org/run.tar.gz"):
         run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
         run.evaluate(accuracy_on(tables[1]))

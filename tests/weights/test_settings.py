@@ -10,7 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, kind_of, save
 from albert_tf.modeling.pooling import LongTexts, SentencePooling
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.settings import LONG_TEXTS, MULTIPLE_CHOICE, TAGGING, TASK, Settings, settings_in, write_settings
+from albert_tf.weights.settings import SETTINGS, Settings, settings_in, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -42,25 +42,61 @@ def test_settings_leave_the_casing_of_a_vocabulary_that_is_already_there(tmp_pat
     assert json.loads((tmp_path / "tokenizer_config.json").read_text()) == dict(do_lower_case=False, max_seq_length=9)
 
 
-@pytest.mark.parametrize("file, change, message", [
-    (LONG_TEXTS, dict(pooling="sum"), "pooling must be one of mean, max. Received: 'sum'"),
-    (LONG_TEXTS, dict(max_windows=0), "max_windows must be a whole number from 1 to 10,000"),
-    (LONG_TEXTS, dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
-    (LONG_TEXTS, dict(max_windows="8"), "'max_windows' must be of type int"),
-    (LONG_TEXTS, dict(windows=8), "unknown key 'windows'"),
-    (MULTIPLE_CHOICE, dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
-    (MULTIPLE_CHOICE, dict(num_choices="5"), "'num_choices' must be of type int"),
-    (TAGGING, dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
-    (TASK, dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
-    (TASK, dict(head=3), "'head' must be of type str"),
-    (TASK, dict(stride=3), "unknown key 'stride'"),
+LONG_TEXTS = dict(pooling="max", max_windows=8, doc_stride=20)
+DAMAGED_WINDOWS = [
+    (dict(LONG_TEXTS, pooling="sum"), "pooling must be one of mean, max. Received: 'sum'"),
+    (dict(LONG_TEXTS, max_windows=0), "max_windows must be a whole number from 1 to 10,000"),
+    (dict(LONG_TEXTS, doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    (dict(LONG_TEXTS, max_windows="8"), "'max_windows' must be of type int"),
+    (dict(LONG_TEXTS, windows=8), "unknown key 'windows'"),
+]
+
+
+@pytest.mark.parametrize("file, content, message", [
+    *((SETTINGS, dict(long_texts=value), message) for value, message in DAMAGED_WINDOWS),
+    (SETTINGS, dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
+    (SETTINGS, dict(num_choices="5"), "'num_choices' must be of type int"),
+    (SETTINGS, dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
+    (SETTINGS, dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    (SETTINGS, dict(head=3), "'head' must be of type str"),
+    (SETTINGS, dict(stride=3), "unknown key 'stride'"),
+    (SETTINGS, dict(label_names="good"), "'label_names' must be of type list"),
+    (SETTINGS, dict(label_names=["bad", 3]), "label_names must be a list of names. Received: 3"),
+    (SETTINGS, dict(label_names=["bad", "go\nod"]), "a name in label_names"),
+    *(("long_texts.json", value, message) for value, message in DAMAGED_WINDOWS),
+    ("multiple_choice.json", dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
+    ("multiple_choice.json", dict(num_choices="5"), "'num_choices' must be of type int"),
+    ("tagging.json", dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
+    ("task.json", dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    ("task.json", dict(head=3), "'head' must be of type str"),
+    ("task.json", dict(stride=3), "unknown key 'stride'"),
 ])
-def test_a_damaged_file_is_named(tmp_path, file, change, message):
-    write_settings(ALL, TINY, str(tmp_path))
-    (tmp_path / file).write_text(json.dumps(dict(json.loads((tmp_path / file).read_text()), **change)))
+def test_a_damaged_file_is_named(tmp_path, file, content, message):
+    (tmp_path / file).write_text(json.dumps(content))
     with pytest.raises(ValueError) as error:
         settings_in(str(tmp_path))
     assert str(tmp_path / file) in str(error.value) and message in str(error.value)
+
+
+@pytest.mark.parametrize("files, settings", [
+    ({"label_names.txt": "bad\ngood\n"}, Settings(("bad", "good"))),
+    ({"label_names.txt": "bad\ngood\n", "long_texts.json": json.dumps(LONG_TEXTS)},
+     Settings(("bad", "good"), long_texts=LongTexts("max", 8, 20))),
+    ({"label_names.txt": "O\nB-place\nI-place\n", "tagging.json": '{"label_all_pieces": true}',
+      "task.json": '{"head": "token_classifier", "doc_stride": 20}'},
+     Settings(LABELS, label_all_pieces=True, head="token_classifier", doc_stride=20)),
+    ({"task.json": '{"head": "span", "doc_stride": 20, "max_query_length": 7}'},
+     Settings(head="span", doc_stride=20, max_query_length=7)),
+    ({"multiple_choice.json": '{"num_choices": 5}', "task.json": '{"head": "multiple_choice", "max_qa_length": 6}'},
+     Settings(num_choices=5, head="multiple_choice", max_qa_length=6)),
+], ids=["classifier", "long texts", "tagging", "squad", "multiple choice"])
+def test_a_folder_of_version_0_2_is_read_and_has_one_file_once_it_is_written_again(tmp_path, files, settings):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert settings_in(str(tmp_path)) == settings
+    write_settings(settings, TINY, str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == [SETTINGS]
+    assert settings_in(str(tmp_path)) == settings
 
 
 def test_a_converted_checkpoint_keeps_the_windows(tmp_path):
@@ -92,7 +128,7 @@ def test_five_choices_are_five_in_every_format(tmp_path, to):
 
 def test_earlier_weights_without_a_number_of_choices_have_four(tmp_path):
     save(albert_tf.AlbertMultipleChoice(TINY, num_choices=5), str(tmp_path), "ours")
-    (tmp_path / MULTIPLE_CHOICE).unlink()
+    (tmp_path / SETTINGS).unlink()
     assert albert_tf.from_pretrained(str(tmp_path), model="multiple_choice").num_choices == 4
 
 

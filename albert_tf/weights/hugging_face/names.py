@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from albert_tf.modeling.block_names import block_scope, block_variable
+from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM
 
 # Layers outside the blocks: the release's scope, Hugging Face's layer, the release's names of its weight and bias.

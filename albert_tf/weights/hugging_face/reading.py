@@ -8,27 +8,19 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.weights.hugging_face.configs import CONFIG, MODELS, read_config, read_label_names
+from albert_tf.weights.hugging_face.configs import MODELS, read_config, read_label_names
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
-from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
-from albert_tf.weights.pickles import refuse_pickles_in
-from albert_tf.weights.safetensors_folder import INDEX, WEIGHTS, StoredTensor, stored_tensors
-from albert_tf.weights.sentence_transformers import MODULES, pooling_in, transformer_folder
+from albert_tf.weights.safetensors_folder import INDEX, WEIGHTS, StoredTensor, refuse_pickles_in, stored_tensors
+from albert_tf.weights.sentence_transformers import pooling_in, transformer_folder
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source
-from albert_tf.weights.vocabulary_files import vocabulary_in
+from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
-_PICKLE = "pytorch_model.bin"
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in"
 # Copies of the word table and its bias, and the numbers 0, 1, 2, ..., which older files have too.
 _COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings.position_ids")
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
-
-
-def is_hugging_face(path: str) -> bool:
-    """Whether a folder is a Hugging Face folder, or one of sentence-transformers."""
-    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in (CONFIG, WEIGHTS, INDEX, _PICKLE, MODULES))
 
 
 def hugging_face_source(folder: str) -> Source:
@@ -45,13 +37,22 @@ def hugging_face_source(folder: str) -> Source:
     if model_type == "albert" and config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
-    vocabulary, settings = vocabulary_in(folder) or vocabulary_of_tokenizer_json(folder), settings_in(folder)
+    vocabulary, settings = _vocabulary(folder), settings_in(folder)
     length = settings.max_seq_length
     settings = dataclasses.replace(
         settings, label_names=read_label_names(folder), sentence_pooling=sentence_pooling,
         max_seq_length=length if length and length <= config.max_position_embeddings else None)
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
                   vocabulary, settings, "sentence_encoder" if sentence_pooling else MODELS.get(architecture))
+
+
+def _vocabulary(folder: str) -> VocabularyFiles:
+    vocabulary = vocabulary_in(folder)
+    if vocabulary:
+        return vocabulary
+    from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+
+    return vocabulary_of_tokenizer_json(folder)
 
 
 def _check_weights(folder: str) -> None:

@@ -10,7 +10,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.block_names import block_scope, block_variable
+from albert_tf.modeling.encoder import block_scope, block_variable
 
 _LAYER = re.compile(r"/transformer/(?:.*/)?layer_(\d+)/")
 # The ops by which activations are recognized, in this order.

@@ -31,11 +31,6 @@ EXTRA_ASSETS = "assets.extra"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def is_hub_module(path: str) -> bool:
-    """Whether a folder is a SavedModel, the format of TF-Hub modules."""
-    return tf.io.gfile.exists(os.path.join(path, _GRAPH))
-
-
 def hub_source(path: str) -> Source:
     """The weights of a module, with the config, the vocabulary and the settings in its assets.
 
