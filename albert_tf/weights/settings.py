@@ -12,13 +12,12 @@ The keys::
 The pooling of a sentence encoder is in the files of sentence-transformers (see sentence_transformers.py), the length of
 rows in tokenizer_config.json (see vocabulary_files.py).
 
-Up to version 0.2 there were five files in the place of albert_tf.json, which are read where it is missing:
+Up to version 0.2 there were four files in the place of albert_tf.json, which are read where it is missing::
 
     label_names.txt       the names, one per line
     long_texts.json       the value of long_texts
     multiple_choice.json  {"num_choices": 5}
     tagging.json          {"label_all_pieces": true}
-    task.json             head, doc_stride, max_query_length, max_qa_length. Runs of version 0.1 have no such file.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride": int, "max_query_length": int,
           "max_qa_length": int}
-_EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",),
-            "task.json": ("head", "doc_stride", "max_query_length", "max_qa_length")}
+_EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES, MODULES)
 _BOUNDS = {"num_choices": bounds.CANDIDATES, **dict.fromkeys(

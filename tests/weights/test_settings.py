@@ -67,9 +67,6 @@ DAMAGED_WINDOWS = [
     ("multiple_choice.json", dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
     ("multiple_choice.json", dict(num_choices="5"), "'num_choices' must be of type int"),
     ("tagging.json", dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
-    ("task.json", dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
-    ("task.json", dict(head=3), "'head' must be of type str"),
-    ("task.json", dict(stride=3), "unknown key 'stride'"),
 ])
 def test_a_damaged_file_is_named(tmp_path, file, content, message):
     (tmp_path / file).write_text(json.dumps(content))
@@ -82,14 +79,10 @@ def test_a_damaged_file_is_named(tmp_path, file, content, message):
     ({"label_names.txt": "bad\ngood\n"}, Settings(("bad", "good"))),
     ({"label_names.txt": "bad\ngood\n", "long_texts.json": json.dumps(LONG_TEXTS)},
      Settings(("bad", "good"), long_texts=LongTexts("max", 8, 20))),
-    ({"label_names.txt": "O\nB-place\nI-place\n", "tagging.json": '{"label_all_pieces": true}',
-      "task.json": '{"head": "token_classifier", "doc_stride": 20}'},
-     Settings(LABELS, label_all_pieces=True, head="token_classifier", doc_stride=20)),
-    ({"task.json": '{"head": "span", "doc_stride": 20, "max_query_length": 7}'},
-     Settings(head="span", doc_stride=20, max_query_length=7)),
-    ({"multiple_choice.json": '{"num_choices": 5}', "task.json": '{"head": "multiple_choice", "max_qa_length": 6}'},
-     Settings(num_choices=5, head="multiple_choice", max_qa_length=6)),
-], ids=["classifier", "long texts", "tagging", "squad", "multiple choice"])
+    ({"label_names.txt": "O\nB-place\nI-place\n", "tagging.json": '{"label_all_pieces": true}'},
+     Settings(LABELS, label_all_pieces=True)),
+    ({"multiple_choice.json": '{"num_choices": 5}'}, Settings(num_choices=5)),
+], ids=["classifier", "long texts", "tagging", "multiple choice"])
 def test_a_folder_of_version_0_2_is_read_and_has_one_file_once_it_is_written_again(tmp_path, files, settings):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
