@@ -225,11 +225,11 @@ def test_questions_from_the_terminal_are_answered(run, folder):
                  doc_stride=24, max_query_length=16, context_file=folder / "context.txt")
     done = run_script("run_squad", flags, input="Who built it?\n\nnot read\n")
     assert done.returncode == 0, done.stderr
-    head, *answers = done.stdout.splitlines()
+    head, columns, *answers = done.stdout.splitlines()
     assert head.startswith("Questions about") and len(answers) == 5 + (version == "2.0")
-    probability, places, text = answers[0].split(maxsplit=2)
-    first, last = map(int, places.split("-"))
-    assert probability.endswith("%") and CONTEXT[first : last + 1] == text
+    assert columns.split() == ["share", "start", "end", "answer"]
+    share, start, end, text = answers[0].split(maxsplit=3)
+    assert share.endswith("%") and " ".join(CONTEXT[int(start) : int(end)].split()) == text
     assert answers[-1].startswith("no answer: ") == (version == "2.0")
 
 
@@ -263,7 +263,7 @@ def test_the_releases_flags_are_taken(script, folder, golden):
                start_n_top=9, end_n_top=7, warmup_proportion=0.5, train_step=1, use_tpu=False, use_einsum=False,
                iterations_per_loop=10, release_compatible=True)
     there = {path.name for path in (folder / "release").iterdir()}
-    assert {"train.tfrecord", "dev.tfrecord", "left.jsonl", "null_odds.json"} <= there
+    assert {"train.tfrecord", "dev.tfrecord", "null_odds.json"} <= there
     n_best = read(folder / "release", "nbest_predictions.json")
     assert max(map(len, n_best.values())) <= 3
     assert len(n_best) == 30  # the questions that --release_compatible drops have an entry too

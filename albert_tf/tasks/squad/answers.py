@@ -1,6 +1,6 @@
 """Chooses the n best answers of a question (release: squad_utils.write_predictions_v1 and _v2).
 
-The candidates of a feature are the predictions of tasks/squad.py, as arrays. Each checkpoint gives one result set. With
+The candidates of a feature are the predictions of task.py, as arrays. Each checkpoint gives one result set. With
 several checkpoints, the score of a span is its mean over the result sets that have the span.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.squad.question_windows import FeaturePlaces
+from albert_tf.tasks.squad.feature_block import SquadFeature
 
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
@@ -82,7 +82,7 @@ class Answer:
 
 
 def answer_question(
-    qas_id: str, paragraph_text: str, features: Sequence[FeaturePlaces],
+    qas_id: str, paragraph_text: str, features: Sequence[SquadFeature],
     result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]], options: AnswerOptions,
 ) -> Answer:
     """Chooses the answers of a question.
@@ -106,7 +106,7 @@ def answer_question(
 
 
 def _averaged_spans(
-    feature: FeaturePlaces, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions
+    feature: SquadFeature, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions
 ) -> list:
     """(first character, last character, start_log_prob, end_log_prob) of each span that may be an answer."""
     scores = collections.defaultdict(list)
@@ -117,7 +117,7 @@ def _averaged_spans(
             for (start, end), pairs in scores.items()]
 
 
-def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
+def _spans(feature: SquadFeature, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
     """(first piece, last piece, start_log_prob, end_log_prob) of the spans in the window, by start, then by end."""
     starts = np.asarray(result["start_top_index"], np.int64) - feature.doc_offset  # [starts]
     ends = np.asarray(result["end_top_index"], np.int64) - feature.doc_offset

@@ -7,11 +7,12 @@ token. A SquadFeature is a view of one feature, with the release's field names.
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterator, Sequence
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from albert_tf.tasks.squad.alignment import AlignedParagraph
+from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import Window
@@ -228,3 +229,33 @@ class SquadFeature:
     @property
     def _padding(self) -> int:
         return self.max_seq_length - self.paragraph_len
+
+
+class QuestionWindows(NamedTuple):
+    """A question with the windows of its paragraph.
+
+    Args:
+      qas_id: id of the question.
+      paragraph_text: the question's paragraph.
+      windows: its features; empty if the paragraph is empty or the question was left out.
+    """
+
+    qas_id: str
+    paragraph_text: str
+    windows: list[SquadFeature]
+
+
+def question_windows(
+    paragraphs: Iterable[list[SquadExample]], features: Iterable[SquadFeature]
+) -> list[QuestionWindows]:
+    """Each question with its features.
+
+    Args:
+      paragraphs: the questions of each paragraph.
+      features: the features of all these questions.
+    """
+    windows: dict[str, list[SquadFeature]] = {}
+    for feature in features:
+        windows.setdefault(feature.qas_id, []).append(feature)
+    return [QuestionWindows(example.qas_id, example.paragraph_text, windows.get(example.qas_id, []))
+            for examples in paragraphs for example in examples]

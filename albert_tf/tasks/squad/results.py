@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from albert_tf.tasks.classification.metrics import check_finite
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, answer_question
+from albert_tf.tasks.squad.feature_block import QuestionWindows
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
-from albert_tf.tasks.squad.question_windows import read_questions
 from albert_tf.utils.files import write_text, written_whole
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
@@ -24,12 +24,13 @@ BEST_METRIC = "f1"
 
 
 def answers(
-    questions_path: str, result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]], options: AnswerOptions
+    questions: Iterable[QuestionWindows], result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]],
+    options: AnswerOptions,
 ) -> Iterator[Answer]:
     """The answers to all questions of a file, in order.
 
     Args:
-      questions_path: path of the questions file (see data/squad/question_windows.py).
+      questions: the questions with their windows, which are the rows of the table (see prediction_table).
       result_sets: for each checkpoint, the candidates of all features in order, by name (see answer_question).
       options: how answers are chosen.
 
@@ -39,7 +40,7 @@ def answers(
     for of_window in itertools.chain.from_iterable(values for results in result_sets for values in results.values()):
         check_finite(of_window)
     row = 0
-    for question in read_questions(questions_path):
+    for question in questions:
         rows = range(row, row + len(question.windows))
         of_question = [[{name: values[i] for name, values in results.items()} for i in rows] for results in result_sets]
         row = rows.stop
