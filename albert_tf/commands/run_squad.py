@@ -22,14 +22,13 @@ from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.squad import results as squad_results
-from albert_tf.tasks.squad.answerer import SquadReader, describe
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad import metrics as squad_metrics
+from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
+from albert_tf.tasks.squad.metrics import Results
 from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
-from albert_tf.tasks.squad.results import Results, answers
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
@@ -170,7 +169,7 @@ def main() -> None:
         return task_of(options, AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
                                                       options.dropout_prob))
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, squad_results.BEST_METRIC)
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, squad_metrics.BEST_METRIC)
     with chief_first(strategy):
         prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
     is_scored = prediction is not None and prediction.dataset and (options.do_train or options.do_eval)
@@ -306,14 +305,14 @@ class Prediction:
     def write(self, result_sets: Predictions, step: int) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         output_dir, threshold = self._options.output_dir, self._options.null_score_diff_threshold
-        results = self._results(squad_results.write_n_best(output_dir, self._answers(result_sets)))
+        results = self._results(squad_metrics.write_n_best(output_dir, self._answers(result_sets)))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
             logging.info("%s", shown(scores))
             if not (self._options.do_train or self._options.do_eval):
                 write_results(output_dir, dict(scores, global_step=step))
             threshold = scores.get("null_score_diff_threshold")
-        squad_results.write_predictions(output_dir, results, 0.0 if threshold is None else threshold)
+        squad_metrics.write_predictions(output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", output_dir)
 
     def _answers(self, result_sets):
@@ -329,9 +328,9 @@ class Prediction:
 def ask(options: Options, model: keras.Model, tokenizer) -> None:
     """Reads questions from standard input and prints the answers, until an empty line or the end."""
     text = "\n".join(read_lines(options.context_file))
-    reader = SquadReader(task_of(options, model), tokenizer, options.features, answer_options(options))
+    answerer = QuestionAnswerer(task_of(options, model), tokenizer, options.features, answer_options(options))
     print(f"Questions about {options.context_file}, one per line; an empty line ends.", flush=True)
     for question in read_standard_input():
         if not question.strip():
             break
-        print(describe(reader.ask(question.strip(), text)), flush=True)
+        print(describe(answerer.ask(question.strip(), text)), flush=True)

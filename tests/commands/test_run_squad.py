@@ -238,7 +238,7 @@ def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
                  do_train=True, train_batch_size=30, train_step=None)
     assert "30 questions, 8,144 steps of 30" in script.run(  # no records: it ends
         expect=1, train_feature_file=golden / "squad/train.json", **flags)
-    assert "30 questions, 1 steps of 30" in script.run(num_train_epochs=1, **flags)
+    assert "30 questions, 1 step of 30" in script.run(num_train_epochs=1, **flags)
 
 
 @pytest.mark.parametrize("flags, steps, warmup_steps", [

@@ -13,8 +13,14 @@ from absl import logging
 
 from albert_tf.data.feature_cache import cache_path, cached_table, tokenizer_key
 from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
-from albert_tf.tasks.squad.feature_block import FeatureBlock, QuestionWindows, question_windows
-from albert_tf.tasks.squad.features import FIRST_UNIQUE_ID, FeatureOptions, paragraphs_with_features
+from albert_tf.tasks.squad.features import (
+    FIRST_UNIQUE_ID,
+    FeatureBlock,
+    FeatureOptions,
+    QuestionWindows,
+    paragraphs_with_features,
+    question_windows,
+)
 from albert_tf.tasks.squad.reading import ReadingNotes, SquadExample, SquadFile, read_paragraphs
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.progress import progress

@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.answers import AnswerOptions, answers
 from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.reading import read_paragraphs, read_squad_file
-from albert_tf.tasks.squad.results import answers
 from albert_tf.text.tokenization import FullTokenizer
 
 
