@@ -11,7 +11,7 @@ environment needs torch and transformers.
 from absl import flags
 
 from albert_tf.commands import app as cli
-from albert_tf.tasks.squad.reading import survey
+from albert_tf.tasks.squad.reading import read_squad_file
 from benchmarks.alternation import Worker, latencies
 
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
@@ -28,7 +28,7 @@ WANTED = {MEMORY: 2.5, RECORDS: 1.0}
 
 
 def main():
-    questions = survey(FLAGS.train_file).questions
+    questions = read_squad_file(FLAGS.train_file).summary.questions
     rates = {name: questions / seconds for name, seconds in compare().items()}
     print(f"\n{'questions per second, median':36}{'':8}{'/ Hugging Face':>16}{'wanted':>8}")
     for name, rate in rates.items():

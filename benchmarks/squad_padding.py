@@ -23,7 +23,7 @@ from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.reading import survey
+from albert_tf.tasks.squad.reading import read_squad_file
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
@@ -48,7 +48,7 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, version = start.set_up(), survey(FLAGS.train_file).version
+    strategy, version = start.set_up(), read_squad_file(FLAGS.train_file).summary.version
     model = model_flags.resolve()
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)
@@ -75,7 +75,7 @@ def new_task(model, version: str):
 
 def source(path: str, tokenizer, is_training: bool) -> FeatureSource:
     options = FeatureOptions(MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH, is_training)
-    return FeatureSource(path, survey(path).questions, tokenizer, options)
+    return FeatureSource(read_squad_file(path), tokenizer, options)
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:

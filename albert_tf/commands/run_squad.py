@@ -22,14 +22,13 @@ from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.squad import results as squad_results
-from albert_tf.tasks.squad.answerer import SquadReader, describe
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad import metrics as squad_metrics
+from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
-from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, Survey, survey
-from albert_tf.tasks.squad.results import Results, answers
+from albert_tf.tasks.squad.metrics import Results
+from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
@@ -63,9 +62,8 @@ def define_flags() -> None:
                         "--cached_dir.")
     flags.DEFINE_string("predict_feature_file", None, "Path of the cached features of --predict_file. Default: a file "
                         "in --cached_dir.")
-    flags.DEFINE_string("predict_feature_left_file", None, "Path of a JSON-lines file with the questions of "
-                        "--predict_file and the text offsets of their tokens, from which answers are extracted. "
-                        "Default: a file next to --predict_feature_file.")
+    flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
+                        "from --predict_file. Scripts for the release can set it.")
     flags.DEFINE_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
                          "start of the next. Default: that of the run in --output_dir, or 128, or the pieces of a "
                          "window if they are fewer.", *bounds.SEQ_LENGTH)
@@ -118,7 +116,6 @@ class Options:
     predict_file: str | None
     train_feature_file: str | None
     predict_feature_file: str | None
-    predict_feature_left_file: str | None
     misplaced_answers: str
     num_workers: int
     cached_dir: str
@@ -161,7 +158,7 @@ def options_from_flags() -> Options:
 def main() -> None:
     """Runs the command."""
     options = options_from_flags()
-    files = surveys(options)
+    files = read_files(options)
     options = complete(options, files)
     strategy = start.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
@@ -172,7 +169,7 @@ def main() -> None:
         return task_of(options, AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
                                                       options.dropout_prob))
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, squad_results.BEST_METRIC)
+    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, squad_metrics.BEST_METRIC)
     with chief_first(strategy):
         prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
     is_scored = prediction is not None and prediction.dataset and (options.do_train or options.do_eval)
@@ -195,8 +192,8 @@ def main() -> None:
         export_dir, model, tokenizer, options.features, answer_options(options)))
 
 
-def surveys(options: Options) -> dict[str, Survey]:
-    """The surveys of the files to use, by the names of their flags."""
+def read_files(options: Options) -> dict[str, SquadFile]:
+    """The files to use, by the names of their flags."""
     wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
     paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
     for name in (name for name, path in paths.items() if not path):
@@ -205,18 +202,18 @@ def surveys(options: Options) -> dict[str, Survey]:
         raise ValueError("--ask needs --context_file, the text to ask about")
     if options.ask and not any(map(str.strip, read_lines(options.context_file))):
         raise ValueError(f"{options.context_file} is empty: there is nothing to ask about")
-    files = {name: survey(path, with_answers=name == "predict_file") for name, path in paths.items()}
-    if options.do_eval and not files["predict_file"].has_answers:
+    files = {name: read_squad_file(path) for name, path in paths.items()}
+    if options.do_eval and not files["predict_file"].summary.has_answers:
         raise ValueError(f"{options.predict_file} has no answers to score with: --do_predict writes predictions")
     return files
 
 
-def complete(options: Options, files: dict[str, Survey]) -> Options:
+def complete(options: Options, files: dict[str, SquadFile]) -> Options:
     """The options, completed with what depends on the files: version, number of steps, shortest batch."""
     options = dataclasses.replace(options, squad_version=squad_version(options, files))
     finetuning, shortest = options.finetuning, beam_width(options)
     if options.do_train:
-        num_train_steps = train_steps(options, files["train_file"])
+        num_train_steps = train_steps(options, files["train_file"].summary.questions)
         num_warmup_steps = options.warmup_step
         if num_warmup_steps is None:
             num_warmup_steps = int(num_train_steps * options.warmup_proportion)
@@ -227,9 +224,9 @@ def complete(options: Options, files: dict[str, Survey]) -> Options:
     return dataclasses.replace(options, finetuning=dataclasses.replace(finetuning, buckets=buckets))
 
 
-def squad_version(options: Options, files: dict[str, Survey]) -> str:
+def squad_version(options: Options, files: dict[str, SquadFile]) -> str:
     """The value of --squad_version, or the version of the files, or without files that of the weights' head."""
-    said = sorted({file.version for file in files.values()})
+    said = sorted({file.summary.version for file in files.values()})
     if not options.squad_version and len(said) > 1:
         raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
     version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(options.model.head or ""))
@@ -240,21 +237,22 @@ def squad_version(options: Options, files: dict[str, Survey]) -> str:
     return version
 
 
-def train_steps(options: Options, file: Survey) -> int:
+def train_steps(options: Options, questions: int) -> int:
     """--train_step, or as in the release questions / batch size * epochs."""
     batch_size = options.finetuning.run.train_batch_size
     steps = options.train_step
     if steps is None:
-        steps = int(file.questions / batch_size * options.num_train_epochs)
+        steps = int(questions / batch_size * options.num_train_epochs)
     if not steps:
-        raise ValueError(f"{file.questions} questions are not enough for a step of {batch_size}: decrease "
+        raise ValueError(f"{questions} questions are not enough for a step of {batch_size}: decrease "
                          "--train_batch_size, or increase --num_train_epochs")
-    logging.info("%s, %s of %d", count_of(file.questions, "question"), count_of(steps, "step"), batch_size)
+    logging.info("%s, %s of %d", count_of(questions, "question"), count_of(steps, "step"), batch_size)
     return steps
 
 
-def training_features(options: Options, files: dict[str, Survey], tokenizer) -> FeatureTable:
-    source = feature_source(options, options.train_file, files["train_file"], tokenizer, is_training=True)
+def training_features(options: Options, files: dict[str, SquadFile], tokenizer) -> FeatureTable:
+    # It is taken out, so that it is not in memory while the model is trained.
+    source = feature_source(options, files.pop("train_file"), tokenizer, is_training=True)
     table = training_table(source, options.cached_dir, options.train_feature_file)
     run = options.finetuning.run
     logging.info("%s an epoch, %.1f epochs of them", count_of(len(table), "feature"),
@@ -276,9 +274,9 @@ def task_of(options: Options, model: keras.Model) -> SpanTask | ConditionalSpanT
     return SpanTask(model, options.n_best_size) if options.squad_version == "1.1" else ConditionalSpanTask(model)
 
 
-def feature_source(options: Options, path: str, file: Survey, tokenizer, is_training: bool) -> FeatureSource:
+def feature_source(options: Options, file: SquadFile, tokenizer, is_training: bool) -> FeatureSource:
     features = dataclasses.replace(options.features, is_training=is_training)
-    return FeatureSource(path, file.questions, tokenizer, features, options.misplaced_answers, options.num_workers)
+    return FeatureSource(file, tokenizer, features, options.misplaced_answers, options.num_workers)
 
 
 def answer_options(options: Options) -> AnswerOptions:
@@ -288,12 +286,12 @@ def answer_options(options: Options) -> AnswerOptions:
 class Prediction:
     """Predicts and scores --predict_file."""
 
-    def __init__(self, options: Options, file: Survey, tokenizer):
+    def __init__(self, options: Options, file: SquadFile, tokenizer):
         self._options = options
-        self._table, self._questions_path = prediction_table(
-            feature_source(options, options.predict_file, file, tokenizer, is_training=False), options.cached_dir,
-            options.predict_feature_file, options.predict_feature_left_file)
-        self.dataset = file.dataset if file.has_answers else None
+        self._table, self._questions = prediction_table(
+            feature_source(options, file, tokenizer, is_training=False), options.cached_dir,
+            options.predict_feature_file)
+        self.dataset = file.articles if file.summary.has_answers else None
 
     def evaluate(self, predict) -> dict[str, float]:
         """The `evaluate` function of FineTuning: the results, from a function that predicts a table."""
@@ -307,18 +305,18 @@ class Prediction:
     def write(self, result_sets: Predictions, step: int) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         output_dir, threshold = self._options.output_dir, self._options.null_score_diff_threshold
-        results = self._results(squad_results.write_n_best(output_dir, self._answers(result_sets)))
+        results = self._results(squad_metrics.write_n_best(output_dir, self._answers(result_sets)))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
             logging.info("%s", shown(scores))
             if not (self._options.do_train or self._options.do_eval):
                 write_results(output_dir, dict(scores, global_step=step))
             threshold = scores.get("null_score_diff_threshold")
-        squad_results.write_predictions(output_dir, results, 0.0 if threshold is None else threshold)
+        squad_metrics.write_predictions(output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", output_dir)
 
     def _answers(self, result_sets):
-        return answers(self._questions_path, result_sets, answer_options(self._options))
+        return answers(self._questions, result_sets, answer_options(self._options))
 
     def _results(self, chosen) -> Results:
         results = Results(self._options.squad_version, self._options.release_compatible)
@@ -330,9 +328,9 @@ class Prediction:
 def ask(options: Options, model: keras.Model, tokenizer) -> None:
     """Reads questions from standard input and prints the answers, until an empty line or the end."""
     text = "\n".join(read_lines(options.context_file))
-    reader = SquadReader(task_of(options, model), tokenizer, options.features, answer_options(options))
+    answerer = QuestionAnswerer(task_of(options, model), tokenizer, options.features, answer_options(options))
     print(f"Questions about {options.context_file}, one per line; an empty line ends.", flush=True)
     for question in read_standard_input():
         if not question.strip():
             break
-        print(describe(reader.ask(question.strip(), text)), flush=True)
+        print(describe(answerer.ask(question.strip(), text)), flush=True)

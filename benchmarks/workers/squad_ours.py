@@ -9,7 +9,7 @@ import tempfile
 from albert_tf import FullTokenizer
 from albert_tf.tasks.squad.cache import FeatureSource, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.reading import survey
+from albert_tf.tasks.squad.reading import read_squad_file
 from benchmarks.workers.serving import serve
 
 _WORKERS = 2
@@ -18,7 +18,7 @@ _WORKERS = 2
 def make_step():
     path, spm_model_file, max_seq_length, doc_stride, kind = sys.argv[1:6]
     options = FeatureOptions(int(max_seq_length), int(doc_stride), max_query_length=64, is_training=True)
-    source = FeatureSource(path, survey(path).questions, FullTokenizer(spm_model_file=spm_model_file), options,
+    source = FeatureSource(read_squad_file(path), FullTokenizer(spm_model_file=spm_model_file), options,
                            num_workers=_WORKERS)
     return (lambda: list(source.paragraphs_with_features())) if kind == "memory" else (lambda: to_records(source))
 

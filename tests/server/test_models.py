@@ -27,8 +27,7 @@ from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.race import convert_examples_to_features
-from albert_tf.tasks.squad.answerer import SquadReader
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features
@@ -277,10 +276,10 @@ def test_words_have_the_same_tags_whatever_is_asked_at_the_same_time(with_settin
     assert len(alone["tags"]) == 1 and together[0]["tags"] == alone["tags"] and len(together[1]["tags"]) == 3
 
 
-def test_a_reader_of_answers_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
+def test_a_server_of_answers_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
     model, served_model = with_settings("span", max_seq_length=16)
-    reader = SquadReader(SpanTask(model), sentence_pieces, FeatureOptions(16, 5, 8, False), AnswerOptions("1.1"))
-    expected = reader.ask("which name?", CONTEXT).n_best[0]
+    answerer = QuestionAnswerer(SpanTask(model), sentence_pieces, FeatureOptions(16, 5, 8, False), AnswerOptions("1.1"))
+    expected = answerer.ask("which name?", CONTEXT).n_best[0]
     with running([served_model]) as server:
         answer, = predict(server, "span", instances=[dict(question="which name?", context=CONTEXT)])
     assert answer["answer"] == expected.text

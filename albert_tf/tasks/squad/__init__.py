@@ -4,7 +4,7 @@ from albert_tf.utils.lazy import names_of
 
 _MODULE_OF = {
     "SquadExample": "reading",
-    "SquadFeature": "feature_block",
+    "SquadFeature": "features",
     "read_squad_examples": "reading",
     "convert_examples_to_features": "features",
     "evaluate_v1": "metrics",

@@ -1,6 +1,8 @@
 """Chooses the n best answers of a question (release: squad_utils.write_predictions_v1 and _v2).
 
-The candidates of a feature are the predictions of tasks/squad.py, as arrays. Each checkpoint gives one result set. With
+QuestionAnswerer answers questions about a text, one by one (run_squad.py --ask).
+
+The candidates of a feature are the predictions of task.py, as arrays. Each checkpoint gives one result set. With
 several checkpoints, the score of a span is its mean over the result sets that have the span.
 """
 
@@ -8,15 +10,21 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.squad.question_windows import FeaturePlaces
+from albert_tf.tasks.classification.metrics import check_finite
+from albert_tf.tasks.squad.features import FeatureOptions, QuestionWindows, SquadFeature, feature_blocks
+from albert_tf.tasks.squad.reading import SquadExample
+from albert_tf.text.tokenization import FullTokenizer
 
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
+# QuestionAnswerer: the number of windows of a batch. Lengths are padded to a multiple of the second number.
+_BATCH, _LENGTH_STEP = 16, 64
 
 
 class Candidate(NamedTuple):
@@ -81,8 +89,32 @@ class Answer:
                 for candidate, probability in zip(self.n_best, self.probabilities)]
 
 
+def answers(
+    questions: Iterable[QuestionWindows], result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]],
+    options: AnswerOptions,
+) -> Iterator[Answer]:
+    """The answers to all questions of a file, in order.
+
+    Args:
+      questions: the questions with their windows, which are the rows of the table (see prediction_table).
+      result_sets: for each checkpoint, the candidates of all features in order, by name (see answer_question).
+      options: how answers are chosen.
+
+    Raises:
+      ValueError: a score is NaN or infinite.
+    """
+    for of_window in itertools.chain.from_iterable(values for results in result_sets for values in results.values()):
+        check_finite(of_window)
+    row = 0
+    for question in questions:
+        rows = range(row, row + len(question.windows))
+        of_question = [[{name: values[i] for name, values in results.items()} for i in rows] for results in result_sets]
+        row = rows.stop
+        yield answer_question(question.qas_id, question.paragraph_text, question.windows, of_question, options)
+
+
 def answer_question(
-    qas_id: str, paragraph_text: str, features: Sequence[FeaturePlaces],
+    qas_id: str, paragraph_text: str, features: Sequence[SquadFeature],
     result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]], options: AnswerOptions,
 ) -> Answer:
     """Chooses the answers of a question.
@@ -106,7 +138,7 @@ def answer_question(
 
 
 def _averaged_spans(
-    feature: FeaturePlaces, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions
+    feature: SquadFeature, results: Sequence[Mapping[str, np.ndarray]], options: AnswerOptions
 ) -> list:
     """(first character, last character, start_log_prob, end_log_prob) of each span that may be an answer."""
     scores = collections.defaultdict(list)
@@ -117,7 +149,7 @@ def _averaged_spans(
             for (start, end), pairs in scores.items()]
 
 
-def _spans(feature: FeaturePlaces, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
+def _spans(feature: SquadFeature, result: Mapping[str, np.ndarray], options: AnswerOptions) -> Iterator[tuple]:
     """(first piece, last piece, start_log_prob, end_log_prob) of the spans in the window, by start, then by end."""
     starts = np.asarray(result["start_top_index"], np.int64) - feature.doc_offset  # [starts]
     ends = np.asarray(result["end_top_index"], np.int64) - feature.doc_offset
@@ -154,3 +186,64 @@ def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> fl
     scores = [min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
               for results in result_sets]
     return sum(scores) / len(scores)
+
+
+# --- single questions ------------------------------------------------------------------------------------------------
+
+
+class QuestionAnswerer:
+    """Answers questions about texts of any length.
+
+    Args:
+      task: SpanTask or ConditionalSpanTask with a fine-tuned model.
+      tokenizer: the model's tokenizer.
+      features: how the text is divided into windows; is_training must be False.
+      options: how answers are chosen.
+    """
+
+    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions):
+        self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
+
+    def ask(self, question: str, text: str) -> Answer:
+        """The best answers to a question, with their offsets in the text.
+
+        Raises:
+          ValueError: the question or the text is empty.
+        """
+        if not question.strip() or not text.strip():
+            raise ValueError(f"the {'text' if question.strip() else 'question'} is empty")
+        example = SquadExample("question", question, text)
+        (block,) = feature_blocks([[example]], self._tokenizer, self._features)
+        windows = list(block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False))
+        shortest = getattr(self._task.model, "beam_width", 1)
+        longest = int(block.lengths.max(initial=shortest))
+        length = min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
+        inputs = block.padded(length, self._tokenizer.pad_id)
+        results = []
+        for first in range(0, len(block), _BATCH):
+            batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
+            outputs = self._task.predictions(self._task.model(batch, training=False))
+            columns = [np.asarray(values) for values in outputs.values()]
+            results += [dict(zip(outputs, row)) for row in zip(*columns)]
+        return answer_question(example.qas_id, text, windows, [results], self._options)
+
+
+def describe(answer: Answer, count: int = 5) -> str:
+    """The best answers as readable lines: probability (among the n best), start, end and text.
+
+    start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
+    """
+    rows = [(f"{probability:.1%}", *(map(str, _offsets(candidate))), " ".join(candidate.text.split()))
+            for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
+    rows.insert(0, ("share", "start", "end", "answer"))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
+             for row in rows]
+    if answer.null_score is not None:
+        lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
+    return "\n".join(lines)
+
+
+def _offsets(candidate: Candidate) -> tuple[int | str, int | str]:
+    """The first character of a candidate, and one past its last."""
+    return (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")

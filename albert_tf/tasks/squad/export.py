@@ -1,4 +1,7 @@
-"""Exports a model that was fine-tuned on SQuAD as a SavedModel that answers questions about texts."""
+"""Exports a model that was fine-tuned on SQuAD as a SavedModel that answers questions about texts.
+
+pack_windows and best_answers do with TensorFlow ops what features.py and answers.py do.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ from albert_tf.export.batched_model import BatchedModel
 from albert_tf.export.saved_model import export_model
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.graph_answers import best_answers
-from albert_tf.tasks.squad.graph_windows import MODEL_INPUTS, pack_windows
+from albert_tf.text.graph.packing import cut, with_special_tokens
+from albert_tf.text.graph.tokenization import GraphTokenizer
+from albert_tf.text.graph.windows import is_max_context, slices, windows_of
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer
 
+MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
 # The model's outputs that are served for ids.
 _SERVED = {
     "1.1": dict(start_logits=tf.float32, end_logits=tf.float32),
@@ -29,7 +35,7 @@ def export_question_answering(
     """Writes a SavedModel that finds answers (see export_model for the signatures).
 
     The inputs as raw text are `question` and `context`, string [batch]. A context can have any length: it is divided
-    into windows, which are computed in batches. The outputs are those of tasks/squad_graph_answers.py: answer, start,
+    into windows, which are computed in batches. The outputs are those of best_answers: answer, start,
     end, score, and for SQuAD 2.0 no_answer_score. start and end count characters as Python's str does, not bytes:
     context[start:end] is the answer. For ids the outputs are the model's logits (1.1) or beam (2.0).
 
@@ -53,3 +59,130 @@ def export_question_answering(
     export_model(export_dir, BatchedModel(model, _SERVED[version], _BATCH), tokenizer,
                  {name: tf.io.FixedLenFeature([features.max_seq_length], tf.int64) for name in names},
                  dict, dict(question=[None], context=[None]), pack, answer)
+
+
+# --- questions and contexts to windows -------------------------------------------------------------------------------
+
+
+def pack_windows(
+    tokenizer: GraphTokenizer, options: FeatureOptions, question: tf.Tensor, context: tf.Tensor, shortest: int = 1
+) -> dict[str, tf.Tensor]:
+    """Packs each pair of question and context into windows. The windows of a pair are consecutive; it has at least one.
+
+    Args:
+      tokenizer: the model's tokenizer.
+      options: how features are made.
+      question, context: string [pairs].
+      shortest: the smallest length to which rows are padded.
+
+    Returns:
+      input_ids, input_mask, segment_ids, p_mask: int32 [windows, seq], padded to the longest row.
+      pair: int64 [windows], the index of each window's pair.
+      starts, ends: int64 [windows, seq], the first byte of a context token, and one past its last; -1 for other tokens.
+      is_max_context: bool [windows, seq], whether a context token has more context in this window than in others.
+    """
+    queries = tokenizer.tokenize(question)
+    query_length = tf.minimum(queries.row_lengths(), options.max_query_length)  # [pairs]
+    pieces, starts, ends = tokenizer.tokenize_with_offsets(context)
+    window_length = options.max_seq_length - SPECIAL_TOKENS - query_length  # [pairs]
+    windows = windows_of(pieces.row_lengths(), window_length, options.doc_stride)
+    begin = tf.gather(pieces.row_starts(), windows.text) + windows.first  # among the pieces of all contexts
+    rows = _rows(tokenizer, tf.gather(cut(queries, query_length), windows.text), pieces.values, begin, windows.length)
+    seq = tf.maximum(rows.bounding_shape(1), shortest)
+    input_ids = rows.to_tensor(tokenizer.pad_id, shape=tf.stack([-1, seq]))  # [windows, seq]
+
+    doc_offset, length = tf.gather(query_length, windows.text)[:, None] + 2, windows.length[:, None]
+    place = tf.range(seq)[None] - doc_offset  # in the window
+    in_window = (place >= 0) & (place < length)
+    is_token = place <= length
+    masks = dict(input_mask=is_token, segment_ids=is_token & (place >= 0), p_mask=~in_window & (place + doc_offset > 0))
+    num_pieces = tf.size(pieces.values, tf.int64)
+    piece = tf.where(in_window, begin[:, None] + place, num_pieces)
+    return dict(
+        {name: tf.cast(mask, tf.int32) for name, mask in masks.items()}, input_ids=input_ids, pair=windows.text,
+        starts=tf.gather(tf.pad(starts.values, [[0, 1]], constant_values=-1), piece),
+        ends=tf.gather(tf.pad(ends.values, [[0, 1]], constant_values=-1), piece),
+        is_max_context=is_max_context(place, length, in_window, piece, num_pieces))
+
+
+def _rows(
+    tokenizer: GraphTokenizer, queries: tf.RaggedTensor, pieces: tf.Tensor, begin: tf.Tensor, length: tf.Tensor
+) -> tf.RaggedTensor:
+    """[CLS] query [SEP] window [SEP]: int32 [windows, (tokens)]."""
+    ids, _ = with_special_tokens(tokenizer, queries, slices(pieces, begin, length), has_b=tf.ones_like(begin))
+    return ids
+
+
+# --- outputs to answers ----------------------------------------------------------------------------------------------
+
+
+def best_answers(
+    context: tf.Tensor, windows: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor], options: AnswerOptions
+) -> dict[str, tf.Tensor]:
+    """The best answer of each pair of question and context.
+
+    Next to a character that is normalised to several ("½"), an answer can differ from answers.py's by one
+    character, since that follows the release's alignment.
+
+    Args:
+      context: string [pairs].
+      windows: the result of pack_windows.
+      outputs: the model's outputs for the windows: start_logits and end_logits [windows, seq] (1.1), or the beam (2.0).
+      options: how answers are chosen.
+
+    Returns:
+      answer: string [pairs]; "" if there is no span.
+      start, end: int32 [pairs], the answer's first character in the context and one past its last, as str counts them.
+      score: float32 [pairs], the sum of the scores of start and end.
+      no_answer_score: float32 [pairs], the logit that there is no answer (2.0 only).
+    """
+    start, end, score = _best_spans(windows, outputs, options)  # [windows]
+    pair, num_pairs = windows["pair"], tf.size(context, tf.int64)
+    chosen = _best_window(score, pair, num_pairs)  # [pairs]
+    score = tf.gather(score, chosen)
+    first, stop = (tf.cast(tf.gather(tf.gather(windows[name], place, batch_dims=1), chosen), tf.int32)
+                   for name, place in (("starts", start), ("ends", end)))  # bytes
+    has_span = score > score.dtype.min
+    first, stop = tf.where(has_span, first, 0), tf.where(has_span, stop, 0)
+    answer = tf.strings.substr(context, first, stop - first)
+    characters = tf.strings.length(tf.strings.substr(context, tf.zeros_like(first), first), "UTF8_CHAR")
+    served = dict(answer=answer, start=characters, end=characters + tf.strings.length(answer, "UTF8_CHAR"), score=score)
+    if options.squad_version == "2.0":
+        served["no_answer_score"] = tf.math.unsorted_segment_min(outputs["cls_logits"], pair, num_pairs)
+    return served
+
+
+def _best_spans(windows: dict, outputs: dict, options: AnswerOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """First and last token of each window's best span, and its score (the smallest float if there is no span)."""
+    starts, start_scores, ends, end_scores = _candidates(outputs, options)
+    in_window = windows["starts"] >= 0  # [windows, seq]
+    begins = tf.gather(in_window & windows["is_max_context"], starts, batch_dims=1)  # [windows, starts]
+    fits = tf.gather(in_window, ends, batch_dims=1)  # [windows, starts, ends]
+    lengths = ends - starts[:, :, None] + 1
+    fits &= begins[:, :, None] & (lengths >= 1) & (lengths <= options.max_answer_length)
+    scores = tf.where(fits, start_scores[:, :, None] + end_scores, start_scores.dtype.min)
+    scores = tf.reshape(scores, [tf.shape(starts)[0], -1])  # [windows, starts * ends]
+    best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [windows]
+    start = tf.gather(starts, best // tf.shape(ends)[2], batch_dims=1)
+    return start, tf.gather(tf.reshape(ends, tf.shape(scores)), best, batch_dims=1), tf.reduce_max(scores, axis=1)
+
+
+def _candidates(outputs: dict, options: AnswerOptions) -> tuple:
+    """Starts and their scores [windows, starts], ends and their scores [windows, starts, ends]."""
+    if options.squad_version == "2.0":
+        starts, start_scores = outputs["start_top_index"], outputs["start_top_log_probs"]
+        shape = [tf.shape(starts)[0], tf.shape(starts)[1], -1]
+        return (starts, start_scores, tf.reshape(outputs["end_top_index"], shape),
+                tf.reshape(outputs["end_top_log_probs"], shape))
+    count = tf.minimum(options.n_best_size, tf.shape(outputs["start_logits"])[1])
+    (start_scores, starts), (end_scores, ends) = (tf.math.top_k(outputs[name], count)
+                                                  for name in ("start_logits", "end_logits"))
+    shape = [tf.shape(starts)[0], count, count]
+    return starts, start_scores, *(tf.broadcast_to(values[:, None], shape) for values in (ends, end_scores))
+
+
+def _best_window(score: tf.Tensor, pair: tf.Tensor, num_pairs: tf.Tensor) -> tf.Tensor:
+    """The window with the highest score of each pair (on a tie, the first one), int64 [pairs]."""
+    best = tf.gather(tf.math.unsorted_segment_max(score, pair, num_pairs), pair)
+    number = tf.range(tf.size(pair, tf.int64))
+    return tf.math.unsorted_segment_min(tf.where(score == best, number, number.dtype.max), pair, num_pairs)

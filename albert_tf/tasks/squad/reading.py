@@ -1,18 +1,21 @@
 """Reads SQuAD files (release: squad_utils.read_squad_examples).
 
-A file is checked as it is read. An error has the path of the wrong value, such as "data[3].paragraphs[0].qas[2]".
+A file is read once, as a whole. An error has the path of the wrong value, such as "data[3].paragraphs[0].qas[2]".
 Problems that need not stop the run are counted in ReadingNotes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterator, NamedTuple, Sequence
+import hashlib
+import json
+from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
-from albert_tf.tasks.squad.json_stream import stream_array
-from albert_tf.utils.json_files import check_characters
+from albert_tf.utils.files import check_is_file, decode_utf8
+from albert_tf.utils.json_files import DECODER, check_characters
+from albert_tf.utils.lazy import tensorflow as tf
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")
@@ -76,6 +79,85 @@ class ReadingNotes:
         return "; ".join(parts)
 
 
+class DatasetSummary(NamedTuple):
+    """A summary of a file.
+
+    Args:
+      version: "1.1" or "2.0", from the file; if the file has no version, "2.0" if any question has is_impossible.
+      questions: number of questions.
+      has_answers: whether any question has an answer, so that predictions can be scored.
+    """
+
+    version: str
+    questions: int
+    has_answers: bool
+
+
+class SquadFile(NamedTuple):
+    """The content of a SQuAD file.
+
+    Args:
+      path: path of the file.
+      sha256: digest of its bytes.
+      articles: its "data" list.
+      summary: what the list has.
+    """
+
+    path: str
+    sha256: str
+    articles: list
+    summary: DatasetSummary
+
+
+def read_squad_file(path: str) -> SquadFile:
+    """Reads a SQuAD 1.1 or 2.0 JSON file.
+
+    Raises:
+      ValueError: the file is missing, not a SQuAD file or has no questions, or an answer has no text; the message names
+        the file and the wrong value. Questions are checked by read_paragraphs.
+    """
+    check_is_file(path)
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
+    sha256, text = hashlib.sha256(content).hexdigest(), decode_utf8(content, path).removeprefix("\ufeff")
+    del content  # with the text and its values, the bytes would be a third copy
+    root = _parse(text, path)
+    articles = root.get("data", [])
+    articles = articles if isinstance(articles, list) else [articles]  # reported as data[0]
+    return SquadFile(path, sha256, articles, _summary(path, articles, root.get("version")))
+
+
+def _parse(text: str, path: str) -> dict:
+    try:
+        root = DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        kind = "is not JSON, or was truncated" if text.strip() else "is empty"
+        raise ValueError(f"{path} line {error.lineno} {kind}: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is not a SQuAD file: lists or objects are nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(root, dict):
+        raise ValueError(f"{path} is not a SQuAD file: expected '{{', got {text.strip()[:40]!r}")
+    return root
+
+
+def _summary(path: str, articles: list, version: Any) -> DatasetSummary:
+    questions, has_is_impossible, has_answers = 0, False, False
+    for place, _, paragraph_questions in _raw_paragraphs(path, articles):
+        for i, question in enumerate(paragraph_questions):
+            questions += 1
+            fields = question if isinstance(question, dict) else {}  # read_paragraphs reports the error
+            has_is_impossible |= "is_impossible" in fields
+            has_answers |= bool(_answer_texts(fields, f"{place}.qas[{i}]"))
+    if not articles:
+        raise ValueError(f"{path} is not a SQuAD file: it has no articles in \"data\"")
+    if not questions:
+        raise ValueError(f"{path} has no questions")
+    said = str(version).lstrip("v")
+    return DatasetSummary(said if said in VERSIONS else "2.0" if has_is_impossible else "1.1", questions, has_answers)
+
+
 def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: str = "find") -> list[SquadExample]:
     """The questions of a file, in order.
 
@@ -91,31 +173,32 @@ def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: s
         names the file and the wrong value.
     """
     notes = ReadingNotes()
-    paragraphs = read_paragraphs(input_file, is_training, misplaced_answers, notes)
+    paragraphs = read_paragraphs(read_squad_file(input_file), is_training, misplaced_answers, notes)
     examples = [example for paragraph in paragraphs for example in paragraph]
     logging.info("%s: %s", input_file, notes)
     return examples
 
 
 def read_paragraphs(
-    input_file: str, is_training: bool, misplaced_answers: str = "find", notes: ReadingNotes | None = None
+    file: SquadFile, is_training: bool, misplaced_answers: str = "find", notes: ReadingNotes | None = None
 ) -> Iterator[list[SquadExample]]:
-    """The questions of each paragraph that has any. Only one article is in memory at a time.
+    """The questions of each paragraph that has any.
 
     Args:
-      input_file, is_training, misplaced_answers: see read_squad_examples.
+      file: the content of the file.
+      is_training, misplaced_answers: see read_squad_examples.
       notes: the counts of this file are added to it.
 
     Raises:
-      ValueError: see read_squad_examples. It is raised when the wrong value is read.
+      ValueError: see read_squad_examples. It is raised when the wrong value is met.
     """
     if misplaced_answers not in MISPLACED_ANSWERS:
         raise ValueError(f"misplaced_answers must be one of {', '.join(MISPLACED_ANSWERS)}. "
                          f"Received: {misplaced_answers}")
     notes, ids = ReadingNotes() if notes is None else notes, set()
-    for place, paragraph in _raw_paragraphs(input_file):
-        context, examples = _field(paragraph, "context", str, place), []
-        for i, question in enumerate(_field(paragraph, "qas", list, place)):
+    for place, context, questions in _raw_paragraphs(file.path, file.articles):
+        examples = []
+        for i, question in enumerate(questions):
             example = _example(question, context, f"{place}.qas[{i}]", is_training)
             if example.qas_id in ids:
                 raise ValueError(f"{place}.qas[{i}]: another question has the same id, {example.qas_id!r}")
@@ -127,78 +210,14 @@ def read_paragraphs(
                 examples.append(example)
         if examples:
             yield examples
-    _check_not_empty(input_file, articles=1, questions=len(ids))
 
 
-class Survey(NamedTuple):
-    """A summary of a file.
-
-    Args:
-      version: "1.1" or "2.0", from the file; if the file has no version, "2.0" if any question has is_impossible.
-      questions: number of questions.
-      has_answers: whether any question has an answer, so that predictions can be scored.
-      dataset: if survey was called with with_answers, a "data" list for tasks/squad_metrics.py. It has only what scores
-        depend on: the ids of the questions and the texts of their answers.
-    """
-
-    version: str
-    questions: int
-    has_answers: bool
-    dataset: Sequence[dict] = ()
-
-
-def survey(input_file: str, with_answers: bool = False) -> Survey:
-    """Summarizes a file.
-
-    Args:
-      input_file: path of the JSON file.
-      with_answers: whether to return the ids and answers that scores depend on.
-
-    Raises:
-      ValueError: the file is not a SQuAD file or has no questions, or an answer has no text.
-    """
-    said, article, questions, has_is_impossible, has_answers, scored = None, 0, 0, False, False, []
-    for key, value in stream_array(input_file, "data"):
-        if key == "version":
-            said = str(value).lstrip("v")
-        elif key == "data":
-            for place, paragraph in _paragraphs_of(value, f"{input_file}: data[{article}]"):
-                for i, question in enumerate(_field(paragraph, "qas", list, place)):
-                    questions += 1
-                    fields = question if isinstance(question, dict) else {}  # read_paragraphs reports the error
-                    texts = _answer_texts(fields, f"{place}.qas[{i}]")
-                    has_is_impossible |= "is_impossible" in fields
-                    has_answers |= bool(texts)
-                    if with_answers:
-                        answers = [dict(text=text) for text in dict.fromkeys(texts)]
-                        scored.append(dict(id=fields.get("id"), answers=answers))
-            article += 1
-    _check_not_empty(input_file, article, questions)
-    version = said if said in VERSIONS else "2.0" if has_is_impossible else "1.1"
-    dataset = (dict(paragraphs=[dict(qas=scored)]),) if with_answers else ()
-    return Survey(version, questions, has_answers, dataset)
-
-
-def _raw_paragraphs(input_file: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs, each with its path in the file (for error messages)."""
-    article = 0
-    for key, value in stream_array(input_file, "data"):
-        if key == "data":
-            yield from _paragraphs_of(value, f"{input_file}: data[{article}]")
-            article += 1
-    _check_not_empty(input_file, article)
-
-
-def _check_not_empty(input_file: str, articles: int, questions: int | None = None) -> None:
-    if not articles:
-        raise ValueError(f"{input_file} is not a SQuAD file: it has no articles in \"data\"")
-    if questions == 0:
-        raise ValueError(f"{input_file} has no questions")
-
-
-def _paragraphs_of(article: Any, place: str) -> Iterator[tuple[str, dict]]:
-    for i, paragraph in enumerate(_field(article, "paragraphs", list, place)):
-        yield f"{place}.paragraphs[{i}]", paragraph
+def _raw_paragraphs(path: str, articles: list) -> Iterator[tuple[str, str, list]]:
+    """Each paragraph's path in the file (for error messages), its context and its questions."""
+    for a, article in enumerate(articles):
+        for i, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}: data[{a}]")):
+            place = f"{path}: data[{a}].paragraphs[{i}]"
+            yield place, _field(paragraph, "context", str, place), _field(paragraph, "qas", list, place)
 
 
 def _answer_texts(question: dict, place: str) -> list[str]:

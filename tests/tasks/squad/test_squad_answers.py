@@ -1,6 +1,7 @@
 """Answers from candidates: the release's predictions, n-best lists, null odds and scores, with ties."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -8,9 +9,7 @@ import tensorflow as tf
 
 from albert_tf.tasks.squad import convert_examples_to_features, read_squad_examples
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
-from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2, raw_scores
-from albert_tf.tasks.squad.question_windows import WindowPlaces
-from albert_tf.tasks.squad.results import Results
+from albert_tf.tasks.squad.metrics import Results, evaluate_v1, evaluate_v2, raw_scores
 from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -145,7 +144,8 @@ def test_only_the_release_scores_null_scores_above_1_as_not_answered(release_com
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 TEXT = "  one two three"
-WINDOW = WindowPlaces(doc_offset=3, starts=[0, 5, 9], ends=[4, 8, 14], is_max_context=[True, True, True])
+WINDOW = types.SimpleNamespace(  # a SquadFeature
+    doc_offset=3, starts=[0, 5, 9], ends=[4, 8, 14], is_max_context=[True, True, True])
 
 
 def result(starts, ends, **more):
@@ -166,7 +166,7 @@ def test_spans_that_are_in_the_question_reversed_or_too_long_are_not_answers():
 
 
 def test_an_answer_is_taken_from_the_window_with_the_most_context():
-    elsewhere = WINDOW._replace(is_max_context=[True, False, True])
+    elsewhere = types.SimpleNamespace(**dict(vars(WINDOW), is_max_context=[True, False, True]))
     found = result({4: 9.0, 3: 1.0}, {4: 1.0})
     answer = answer_question("q", TEXT, [elsewhere], [[found]], AnswerOptions("1.1"))
     assert texts(answer) == ["one two"]

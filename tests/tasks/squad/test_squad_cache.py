@@ -1,16 +1,14 @@
-"""SQuAD features that are cached as records, with a file of the offsets of their tokens."""
+"""SQuAD features that are cached as records, and the offsets of their tokens."""
 
 import json
 
 import numpy as np
 import pytest
 
-from albert_tf.tasks.squad import cache, reading
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.answers import AnswerOptions, answers
 from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.question_windows import read_questions
-from albert_tf.tasks.squad.results import answers
+from albert_tf.tasks.squad.reading import read_paragraphs, read_squad_file
 from albert_tf.text.tokenization import FullTokenizer
 
 
@@ -20,7 +18,8 @@ def tokenizer(sentence_pieces):
 
 
 def source(path, tokenizer, is_training=False, doc_stride=24, max_seq_length=64, **more):
-    return FeatureSource(str(path), 30, tokenizer, FeatureOptions(max_seq_length, doc_stride, 16, is_training, **more))
+    return FeatureSource(read_squad_file(str(path)), tokenizer,
+                         FeatureOptions(max_seq_length, doc_stride, 16, is_training, **more))
 
 
 def test_training_records_have_the_releases_features(golden, tokenizer, tmp_path):
@@ -38,42 +37,37 @@ def test_training_records_have_the_releases_features(golden, tokenizer, tmp_path
 def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, tokenizer, tmp_path):
     expected = json.loads((golden / "squad/features_predict.json").read_text())["features"]
     files = source(golden / "squad/dev.json", tokenizer, release_compatible=True)
-    _, questions_path = prediction_table(files, str(tmp_path))
-    questions = list(read_questions(questions_path))
-    examples = [example for paragraph in reading.read_paragraphs(files.input_file, False) for example in paragraph]
+    _, questions = prediction_table(files, str(tmp_path))
+    examples = [example for paragraph in read_paragraphs(files.file, False) for example in paragraph]
     assert [question[:2] for question in questions] == [(each.qas_id, each.paragraph_text) for each in examples]
     windows = [(question.qas_id, window) for question in questions for window in question.windows]
     assert len(windows) == len(expected)
     for (qas_id, window), feature in zip(windows, expected):
-        assert (window.starts, window.ends) == (feature["tok_start_to_orig_index"], feature["tok_end_to_orig_index"])
+        for name in ("tok_start_to_orig_index", "tok_end_to_orig_index"):
+            assert getattr(window, name) == feature[name]
         marks = {str(window.doc_offset + i): mark for i, mark in enumerate(window.is_max_context)}
         assert (qas_id, marks) == (feature["qas_id"], feature["token_is_max_context"])
 
 
-def test_a_file_is_parsed_twice_at_most_and_its_features_are_made_once(golden, tokenizer, tmp_path, monkeypatch):
-    """The file is parsed once for the survey and once for its features, and not again for later evaluations."""
-    parsed, made = [], []
-    stream, make = reading.stream_array, cache.paragraphs_with_features
-    monkeypatch.setattr(reading, "stream_array", lambda *arguments: parsed.append(1) or stream(*arguments))
-    monkeypatch.setattr(cache, "paragraphs_with_features", lambda *arguments: made.append(1) or make(*arguments))
-    files = source(golden / "squad/dev.json", tokenizer)
-    for times_parsed in (2, 3):  # the second time there are features
-        assert reading.survey(files.input_file, with_answers=True).dataset
-        _, questions_path = prediction_table(files, str(tmp_path))
-        for _ in range(2):
-            assert len(list(answers(questions_path, [], AnswerOptions("1.1")))) == 24
-        assert (len(parsed), len(made)) == (times_parsed, 1)
+def test_a_file_is_read_once_for_any_number_of_evaluations(golden, tokenizer, tmp_path):
+    path = tmp_path / "dev.json"
+    path.write_bytes((golden / "squad/dev.json").read_bytes())
+    files = source(path, tokenizer)
+    path.unlink()
+    _, questions = prediction_table(files, str(tmp_path))
+    for _ in range(2):
+        assert len(list(answers(questions, [], AnswerOptions("1.1")))) == 24
 
 
 def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer, tmp_path):
-    table, questions_path = prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path))
+    table, questions = prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path))
     rows = len(table)
     results = dict(start_top_log_probs=[np.zeros(2, np.float32)] * rows, start_top_index=[np.arange(2)] * rows,
                    end_top_log_probs=[np.zeros(2, np.float32)] * rows, end_top_index=[np.arange(2)] * rows)
-    assert len(list(answers(questions_path, [results], AnswerOptions("1.1")))) == 24
+    assert len(list(answers(questions, [results], AnswerOptions("1.1")))) == 24
     results["end_top_log_probs"] = [*results["end_top_log_probs"][:-1], np.array([0, np.nan])]
     with pytest.raises(ValueError, match="NaN or infinite: training has diverged"):
-        list(answers(questions_path, [results], AnswerOptions("1.1")))
+        list(answers(questions, [results], AnswerOptions("1.1")))
 
 
 def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(golden, tokenizer, tmp_path, caplog):
@@ -101,37 +95,35 @@ def test_features_of_another_file_vocabulary_or_setting_are_other_features(golde
         path.write_text((golden / "squad/train.json").read_text().replace(*text))
         options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible)
         tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **casing)
-        return FeatureSource(str(path), 30, tokenizer, options, misplaced_answers).made_from()
+        return FeatureSource(read_squad_file(str(path)), tokenizer, options, misplaced_answers).made_from()
 
     assert made_from() == made_from() != made_from(**changes)
 
 
-@pytest.mark.parametrize("which", ["tfrecord", "questions.jsonl"])
-def test_only_the_truncated_file_of_two_is_made_again(golden, tokenizer, tmp_path, which):
+def test_truncated_records_are_made_again(golden, tokenizer, tmp_path):
     files = source(golden / "squad/dev.json", tokenizer)
     table, _ = prediction_table(files, str(tmp_path))
-    (path,) = tmp_path.glob(f"*.{which}")
+    (path,) = tmp_path.glob("*.tfrecord")
     whole = path.read_bytes()
     path.write_bytes(whole[:1000])
     again, _ = prediction_table(files, str(tmp_path))
     assert len(again) == len(table) and path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("which", ["mine.tfrecord", "mine.jsonl"])
-def test_a_file_of_someone_else_is_not_replaced(golden, tokenizer, tmp_path, which):
-    (tmp_path / which).write_text("precious, " * 10)
-    with pytest.raises(ValueError, match=f"{which} (exists, and no|was truncated or changed, or is not a TFRecord)"):
-        prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path), str(tmp_path / "mine.tfrecord"),
-                         str(tmp_path / "mine.jsonl"))
-    assert (tmp_path / which).read_text() == "precious, " * 10
+def test_a_file_of_someone_else_is_not_replaced(golden, tokenizer, tmp_path):
+    path = tmp_path / "mine.tfrecord"
+    path.write_text("precious, " * 10)
+    with pytest.raises(ValueError, match="mine.tfrecord was truncated or changed, or is not a TFRecord"):
+        prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path), str(path))
+    assert path.read_text() == "precious, " * 10
 
 
 def test_features_of_the_users_files_are_made_again_if_anything_changes(golden, tokenizer, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     for length in (64, 40, 64):
         files = source(golden / "squad/dev.json", tokenizer, max_seq_length=length, doc_stride=20)
-        table, questions_path = prediction_table(files, str(tmp_path), path)
-        tokens = [window.doc_offset + len(window.starts) + 1 for question in read_questions(questions_path)
+        table, questions = prediction_table(files, str(tmp_path), path)
+        tokens = [window.doc_offset + len(window.starts) + 1 for question in questions
                   for window in question.windows]
         assert tokens == table.lengths.tolist() and max(tokens) == length
 
@@ -158,6 +150,6 @@ def test_a_file_of_empty_contexts_has_no_table(tokenizer, tmp_path):
     data = dict(data=[dict(paragraphs=[dict(context=" ", qas=[question])])])
     (tmp_path / "empty.json").write_text(json.dumps(data))
     for _ in range(2):
-        table, questions_path = prediction_table(source(tmp_path / "empty.json", tokenizer), str(tmp_path))
-        assert table is None and list(read_questions(questions_path)) == [("a", " ", [])]
+        table, questions = prediction_table(source(tmp_path / "empty.json", tokenizer), str(tmp_path))
+        assert table is None and questions == [("a", " ", [])]
     assert not list(tmp_path.glob("*.tfrecord"))

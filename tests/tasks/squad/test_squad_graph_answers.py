@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.tasks.squad.answers import AnswerOptions, answer_question
+from albert_tf.tasks.squad.export import MODEL_INPUTS, best_answers, pack_windows
 from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks
-from albert_tf.tasks.squad.graph_answers import best_answers
-from albert_tf.tasks.squad.graph_windows import MODEL_INPUTS, pack_windows
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.text.graph.tokenization import GraphTokenizer

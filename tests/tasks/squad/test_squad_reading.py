@@ -1,12 +1,11 @@
-"""SQuAD's JSON: streamed reading, answers that are not at their offset, and files that are not SQuAD."""
+"""SQuAD's JSON: reading, answers that are not at their offset, and files that are not SQuAD."""
 
 import json
 
 import pytest
 
-from albert_tf.tasks.squad import json_stream, read_squad_examples
-from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
-from albert_tf.tasks.squad.reading import ReadingNotes, Survey, read_paragraphs, survey
+from albert_tf.tasks.squad import read_squad_examples
+from albert_tf.tasks.squad.reading import DatasetSummary, ReadingNotes, read_paragraphs, read_squad_file
 
 
 def question(qas_id="a", text="Who?", answer=("Ada", 0), **fields):
@@ -27,6 +26,10 @@ def raw(folder, content):
     return str(path)
 
 
+def summary_of(path):
+    return read_squad_file(path).summary
+
+
 def read_for_prediction(path):
     return read_squad_examples(path, is_training=False)
 
@@ -45,7 +48,7 @@ def test_the_first_of_several_answers_is_trained_on(tmp_path):
 def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found):
     path = file_of(tmp_path, question(answer=("Ada", start)))
     notes = ReadingNotes()
-    ((example,),) = read_paragraphs(path, is_training=True, notes=notes)
+    ((example,),) = read_paragraphs(read_squad_file(path), is_training=True, notes=notes)
     assert example.start_position == found and notes.found_nearby == 1
     assert "1 answers found near their answer_start" in str(notes)
 
@@ -53,14 +56,14 @@ def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found
 @pytest.mark.parametrize("answer, rule", [(("Bob", 0), "find"), (("Ada", 1), "leave_out"), (("", 0), "find")])
 def test_an_answer_without_a_place_is_left_out_and_counted(tmp_path, answer, rule):
     path, notes = file_of(tmp_path, question(answer=answer), question("b")), ReadingNotes()
-    ((example,),) = read_paragraphs(path, True, rule, notes)
+    ((example,),) = read_paragraphs(read_squad_file(path), True, rule, notes)
     assert example.qas_id == "b" and (notes.questions, notes.left_out) == (2, 1)
 
 
 def test_prediction_keeps_every_question_and_reads_no_answers(tmp_path):
     path = file_of(tmp_path, question(answer=("Bob", 0)), question("b", text=" "), question("c", answer=None))
     notes = ReadingNotes()
-    (examples,) = read_paragraphs(path, is_training=False, notes=notes)
+    (examples,) = read_paragraphs(read_squad_file(path), is_training=False, notes=notes)
     assert [example.qas_id for example in examples] == ["a", "b", "c"] and notes.empty == 1
     assert {example.orig_answer_text for example in examples} == {None}
 
@@ -77,11 +80,11 @@ def test_impossible_questions_have_no_answer(tmp_path):
     (dict(version="1.1"), {}, "1.1"), (dict(version="v2.0"), {}, "2.0"), ({}, dict(is_impossible=False), "2.0"),
     ({}, {}, "1.1"), (dict(version="my own"), {}, "1.1")])
 def test_the_version_is_from_the_file_or_its_questions(tmp_path, top, fields, version):
-    assert survey(file_of(tmp_path, question(**fields), **top)) == Survey(version, 1, True)
+    assert summary_of(file_of(tmp_path, question(**fields), **top)) == DatasetSummary(version, 1, True)
 
 
 def test_a_file_without_answers_is_recognized(tmp_path):
-    assert not survey(file_of(tmp_path, question(answer=None))).has_answers
+    assert not summary_of(file_of(tmp_path, question(answer=None))).has_answers
 
 
 @pytest.mark.parametrize("answers, message", [
@@ -89,33 +92,11 @@ def test_a_file_without_answers_is_recognized(tmp_path):
     (["Ada"], r"answers\[0\]: 'text' must be a string"), ([dict(answer_start=0)], r"'text' must be a string")])
 def test_answers_that_cannot_be_scored_are_refused_at_once(tmp_path, answers, message):
     with pytest.raises(ValueError, match=message):
-        survey(file_of(tmp_path, dict(question(), answers=answers)))
+        summary_of(file_of(tmp_path, dict(question(), answers=answers)))
 
 
 def test_answers_may_be_null_where_there_are_none(tmp_path):
-    assert survey(file_of(tmp_path, dict(question(), answers=None))) == Survey("1.1", 1, has_answers=False)
-
-
-def test_only_the_inputs_of_scores_are_kept(tmp_path):
-    several = question(answer=("Ada", 0))
-    several["answers"] += [dict(text="Ada", answer_start=8), dict(text="ada", answer_start=0)]
-    path = file_of(tmp_path, several, question("b", answer=None))
-    found = survey(path, with_answers=True)
-    questions = [dict(id="a", answers=[dict(text="Ada"), dict(text="ada")]), dict(id="b", answers=[])]
-    assert found.dataset == (dict(paragraphs=[dict(qas=questions)]),)
-    predictions, na_probs = dict(a="ADA", b="Ada"), dict(a=0.1, b=0.2)
-    whole = json.load(open(path, encoding="utf-8"))["data"]
-    assert evaluate_v2(found.dataset, predictions, na_probs) == evaluate_v2(whole, predictions, na_probs)
-    assert evaluate_v1(found.dataset, predictions) == evaluate_v1(whole, predictions)
-
-
-def test_a_file_is_read_in_blocks_of_any_size(tmp_path, monkeypatch):
-    path = file_of(tmp_path, *(question(str(i), text="Wér? \ud83e\udda6" * i) for i in range(20)), version="1.1")
-    whole = survey(path, with_answers=True)
-    for size in (1, 7, 100):
-        monkeypatch.setattr(json_stream, "_BLOCK", size)
-        assert survey(path, with_answers=True) == whole
-        assert len(read_squad_examples(path, is_training=True)) == 20
+    assert summary_of(file_of(tmp_path, dict(question(), answers=None))) == DatasetSummary("1.1", 1, has_answers=False)
 
 
 def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
@@ -125,15 +106,16 @@ def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
 
 
 @pytest.mark.parametrize("content, message", [
-    (b"", "is not a SQuAD file: expected '{'"), (b"[1]", "is not a SQuAD file: expected '{'"),
+    (b"", "line 1 is empty"), (b"[1]", "is not a SQuAD file: expected '{'"),
     (b"{}", "no articles in \"data\""),
     (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was truncated"),
     (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: 'None'"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
-    (b'{"data": []} {"data": []}', "expected its end, got '{"), (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
-    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "is not UTF-8")])
-@pytest.mark.parametrize("read", [survey, read_for_prediction])
+    (b'{"data": []} {"data": []}', "line 1 is not JSON, or was truncated: Extra data"),
+    (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
+    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "line 1: not UTF-8")])
+@pytest.mark.parametrize("read", [summary_of, read_for_prediction])
 def test_a_file_that_is_not_squad_is_refused(tmp_path, content, message, read):
     with pytest.raises(ValueError, match=message):
         read(raw(tmp_path, content))
@@ -168,4 +150,4 @@ def test_a_duplicate_id_is_refused(tmp_path):
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
-        survey(str(tmp_path / "none.json"))
+        summary_of(str(tmp_path / "none.json"))

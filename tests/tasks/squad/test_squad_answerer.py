@@ -1,4 +1,4 @@
-"""SquadReader answers questions about a text, one at a time."""
+"""QuestionAnswerer answers questions about a text, one at a time."""
 
 from typing import Any, NamedTuple
 
@@ -11,8 +11,14 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad import SquadExample, convert_examples_to_features
-from albert_tf.tasks.squad.answerer import SquadReader, describe
-from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
+from albert_tf.tasks.squad.answers import (
+    Answer,
+    AnswerOptions,
+    Candidate,
+    QuestionAnswerer,
+    answer_question,
+    describe,
+)
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer
@@ -21,7 +27,7 @@ TEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and
 
 
 class Parts(NamedTuple):
-    """The arguments of SquadReader."""
+    """The arguments of QuestionAnswerer."""
 
     task: Any
     tokenizer: FullTokenizer
@@ -41,12 +47,12 @@ def parts(request, golden):
 
 
 @pytest.fixture
-def reader(parts):
-    return SquadReader(*parts)
+def answerer(parts):
+    return QuestionAnswerer(*parts)
 
 
 def test_the_answers_about_a_long_text_are_those_from_its_features_one_by_one(parts):
-    """The text has more windows than a batch of the reader."""
+    """The text has more windows than a batch of the answerer."""
     question, text = "Who built it?", " ".join(f"Ada built clock {i} in {37 * i} days." for i in range(60))
     windows = list(convert_examples_to_features(
         [SquadExample("question", question, text)], parts.tokenizer, max_seq_length=40, doc_stride=12,
@@ -59,7 +65,7 @@ def test_the_answers_about_a_long_text_are_those_from_its_features_one_by_one(pa
         predictions = parts.task.predictions(parts.task.model(inputs, training=False))
         results.append({name: values.numpy()[0] for name, values in predictions.items()})
     expected = answer_question("question", text, windows, [results], parts.options)
-    answer = SquadReader(*parts).ask(question, text)
+    answer = QuestionAnswerer(*parts).ask(question, text)
     assert len(expected.n_best) == 20
     assert [(one.text, one.first, one.last) for one in answer.n_best] == [
         (one.text, one.first, one.last) for one in expected.n_best]
@@ -89,19 +95,19 @@ def test_answers_have_the_offsets_of_their_text(sentence_pieces, answer):
     text = TEXT[: len(TEXT) // 30] * 2
     windows = FeatureOptions(300, 100, 10, is_training=False)
     task = FirstOccurrence(list(sentence_pieces.encode(answer)))
-    best = SquadReader(task, sentence_pieces, windows, AnswerOptions("1.1")).ask("?", text).n_best[0]
+    best = QuestionAnswerer(task, sentence_pieces, windows, AnswerOptions("1.1")).ask("?", text).n_best[0]
     place = text.index(answer)
     assert (best.text, best.first, best.last) == (answer, place, place + len(answer) - 1)
 
 
 @pytest.mark.parametrize("question, text, missing", [(" ", "text", "question"), ("Who?", "\n", "text")])
-def test_an_empty_question_or_text_is_refused(reader, question, text, missing):
+def test_an_empty_question_or_text_is_refused(answerer, question, text, missing):
     with pytest.raises(ValueError, match=f"the {missing} is empty"):
-        reader.ask(question, text)
+        answerer.ask(question, text)
 
 
-def test_a_text_without_pieces_has_no_answer(reader):
-    (candidate,) = reader.ask("Who built it?", "\u0301\u0300").n_best
+def test_a_text_without_pieces_has_no_answer(answerer):
+    (candidate,) = answerer.ask("Who built it?", "\u0301\u0300").n_best
     assert candidate.text in ("", "empty") and candidate.first == -1
 
 
@@ -109,8 +115,9 @@ def test_a_short_text_is_padded_to_the_width_of_the_beam(sentence_pieces):
     config = AlbertConfig(vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                           num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
     task = ConditionalSpanTask(AlbertConditionalSpan(config, start_n_top=70))
-    reader = SquadReader(task, sentence_pieces, FeatureOptions(128, 12, 10, is_training=False), AnswerOptions("2.0"))
-    candidates = reader.ask("Who?", "Ada.").n_best
+    features = FeatureOptions(128, 12, 10, is_training=False)
+    answerer = QuestionAnswerer(task, sentence_pieces, features, AnswerOptions("2.0"))
+    candidates = answerer.ask("Who?", "Ada.").n_best
     assert candidates and all(candidate.text in "Ada." for candidate in candidates)
 
 
