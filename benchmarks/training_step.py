@@ -12,7 +12,7 @@ import functools
 from absl import flags
 
 from albert_tf.commands import app as cli
-from albert_tf.utils.finite import define_float
+from albert_tf.commands.options import define_float
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 

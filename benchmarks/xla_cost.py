@@ -32,6 +32,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import devices
+from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import attention, dropout, layers
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -46,7 +47,6 @@ from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from albert_tf.utils.finite import define_float
 from benchmarks.alternation import json_of
 from benchmarks.precision import set_precision
 from benchmarks.workers.ours import random_batch

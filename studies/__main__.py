@@ -22,7 +22,7 @@ from absl import flags, logging
 
 from albert_tf.commands.command_runs import FINISHED, ScriptRuns
 from albert_tf.utils.files import write_text
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
 from studies.rendering import write_report

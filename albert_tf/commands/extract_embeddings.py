@@ -21,7 +21,7 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import model_flags, shared_flags as shared
 from albert_tf.commands.engine import beam_options, define_engine_flags
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.data.records import shard_paths
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors import vector_files

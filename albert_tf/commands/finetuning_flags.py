@@ -25,7 +25,7 @@ from albert_tf.training.task import PredictingTask
 from albert_tf.training.workers import chief_first
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.run_card import write_run_card

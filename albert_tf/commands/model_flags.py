@@ -10,10 +10,10 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf.commands import help_text as help
+from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.training.checkpoints import BEST
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.download import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles

@@ -13,7 +13,7 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import model_flags, shared_flags as shared
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.tasks.sentence_vectors.search import nearest_lines
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.utils import bounds

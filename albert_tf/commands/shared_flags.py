@@ -26,7 +26,7 @@ from typing import TypeVar
 from absl import flags
 
 from albert_tf.commands import help_text as help, names
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_float, define_required
 from albert_tf.commands.setup import cpu_parts
 from albert_tf.export.precision import SERVED_PRECISIONS
 from albert_tf.training import parts
@@ -36,7 +36,6 @@ from albert_tf.training.run import RunOptions
 from albert_tf.training.strategy import STRATEGIES
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
-from albert_tf.utils.finite import define_float
 
 FLAGS = flags.FLAGS
 _DEFAULT_INTERVAL: list[int] = []  # the script's default of --save_checkpoints_steps, which a recipe may replace

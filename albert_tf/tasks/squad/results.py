@@ -17,7 +17,7 @@ from albert_tf.tasks.classification.metrics import check_finite
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, answer_question
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.squad.question_windows import read_questions
-from albert_tf.utils.files import write_text, written_whole
+from albert_tf.utils.files import atomic_write, write_text
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 BEST_METRIC = "f1"
@@ -117,7 +117,7 @@ class Results:
 
 def write_n_best(directory: str, answers: Iterable[Answer]) -> Iterator[Answer]:
     """Yields the answers unchanged and writes them to nbest_predictions.json, which appears after the last answer."""
-    with written_whole(os.path.join(directory, N_BEST)) as temporary:
+    with atomic_write(os.path.join(directory, N_BEST)) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             separator = "{"
             for answer in answers:
