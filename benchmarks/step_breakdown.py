@@ -21,7 +21,7 @@ import time
 os.environ["ONEDNN_VERBOSE"] = "1"  # read when TensorFlow is imported
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from albert_tf.commands import app as cli  # noqa: E402
+from albert_tf.commands import app  # noqa: E402
 
 # isort: split
 import tensorflow as tf  # noqa: E402
@@ -201,4 +201,4 @@ def report(products: dict, operations: dict, machine: float, cpu_milliseconds: f
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -25,7 +25,7 @@ import tempfile
 from typing import Iterator
 from unittest import mock
 
-from albert_tf.commands import app as cli  # isort: split
+from albert_tf.commands import app  # isort: split
 
 import numpy as np
 import tensorflow as tf
@@ -186,4 +186,4 @@ def _bytes(tensor: tf.Tensor) -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

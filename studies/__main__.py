@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf.commands import app as cli  # isort: split
+from albert_tf.commands import app  # isort: split
 
 import tensorflow as tf
 from absl import flags, logging
@@ -149,4 +149,4 @@ def run_trial(trial: Trial, runs: ScriptRuns) -> bool:
 
 
 if __name__ == "__main__":
-    cli.run(main, operands=1)
+    app.run(main, operands=1)

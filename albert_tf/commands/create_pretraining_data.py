@@ -12,8 +12,7 @@ import sys
 
 from absl import flags, logging
 
-from albert_tf.commands.engine import beam_options, define_engine_flags
-from albert_tf.commands.options import define_float, define_required
+from albert_tf.commands.options import beam_options, define_engine_flags, define_float, define_required
 from albert_tf.data.records import shard_paths
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.masking import MaskingOptions

@@ -20,7 +20,7 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.commands import model_flags, shared_flags
 from albert_tf.commands.options import define_required
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
@@ -46,7 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
                          *bounds.SEQ_LENGTH.at_least(3))
     flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    shared.define_precision_flag()
+    shared_flags.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
