@@ -152,7 +152,7 @@ def one_flag(monkeypatch):
     ("--top_k", "--top_k has no value")])
 def test_a_wrong_flag_is_one_line(one_flag, capsys, argument, message):
     one_flag(argument)
-    assert capsys.readouterr().err == f"script.py: error: {message}\n"
+    assert capsys.readouterr().err == f"script: error: {message}\n"
 
 
 def test_ctrl_c_ends_a_script_with_the_status_of_other_programs(run):
