@@ -19,7 +19,7 @@ import time
 import sentencepiece
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from benchmarks.alternation import ROOT
 
 flags.DEFINE_string("input_file", None, "Path of a text: one sentence on each line, a blank line between documents.",
@@ -122,4 +122,4 @@ def pss(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

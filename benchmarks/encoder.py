@@ -8,8 +8,8 @@ with AdamW and clipping.
 
 from absl import flags
 
-from albert_tf.commands import app as cli
-from albert_tf.utils.finite import define_float
+from albert_tf.commands import app
+from albert_tf.commands.options import define_float
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 
@@ -36,4 +36,4 @@ def main():
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

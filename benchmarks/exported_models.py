@@ -19,7 +19,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf import from_pretrained, save_pretrained, tokenizer_from_pretrained
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.export import tflite
 from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.writing import to_onnx
@@ -140,4 +140,4 @@ def size(path: str) -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

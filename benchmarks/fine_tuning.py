@@ -17,9 +17,9 @@ import numpy as np
 import scipy.stats
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.tasks.classification.features import read_examples
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
@@ -172,4 +172,4 @@ def report(task, results):
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from albert_tf.commands import app as cli  # isort: split
+from albert_tf.commands import app  # isort: split
 
 import numpy as np
 import tensorflow as tf
@@ -75,4 +75,4 @@ def one_batch(vocab_size: int, length: int) -> tf.data.Dataset:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -14,7 +14,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf import FullTokenizer
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.tables import GlueTables
 from benchmarks.alternation import Worker, in_turns, running
@@ -69,4 +69,4 @@ def compare(path: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

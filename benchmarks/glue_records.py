@@ -13,7 +13,7 @@ import sentencepiece
 from absl import flags
 
 from albert_tf import FullTokenizer
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.tasks.classification.features import read_examples
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.tables import GlueTables
@@ -60,4 +60,4 @@ def make_records() -> float:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -11,7 +11,7 @@ import statistics
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.config import PRESETS
 from benchmarks.alternation import json_of
 
@@ -53,4 +53,4 @@ def summary(runs: list) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -10,7 +10,7 @@ import tempfile
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.config import PRESETS
 from benchmarks.alternation import json_of
 
@@ -31,4 +31,4 @@ def main():
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -15,9 +15,9 @@ import time
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, process_of
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from benchmarks.alternation import ROOT, in_turns
 from benchmarks.fine_tuning_settings import SETTINGS
 
@@ -72,4 +72,4 @@ def seconds_of(command, steps, settings):
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.text.lines import read_lines
 from benchmarks.alternation import ROOT
 
@@ -112,4 +112,4 @@ def megabytes(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

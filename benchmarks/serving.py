@@ -16,7 +16,7 @@ import tempfile
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.masked_lm.export import export_mask_filling
@@ -83,4 +83,4 @@ def seconds_of(worker: Worker) -> float:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -10,7 +10,7 @@ environment needs torch and transformers.
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.tasks.squad.reading import read_squad_file
 from benchmarks.alternation import Worker, latencies
 
@@ -48,4 +48,4 @@ def compare() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import app as cli, model_flags, setup as start, shared_flags as shared
+from albert_tf.commands import app, model_flags, setup, shared_flags
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -33,7 +33,7 @@ from benchmarks.bucket_steps import take_step_of_each_bucket
 
 model_flags.define_model_flags()
 model_flags.define_vocabulary_flags()
-shared.define_device_flags()
+shared_flags.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
 flags.DEFINE_integer("rounds", 3, "Number of turns of each way. The median is reported.", lower_bound=1)
@@ -48,7 +48,7 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, version = start.set_up(), read_squad_file(FLAGS.train_file).summary.version
+    strategy, version = setup.set_up(), read_squad_file(FLAGS.train_file).summary.version
     model = model_flags.resolve()
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)
@@ -138,4 +138,4 @@ def report(what: str, rates: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

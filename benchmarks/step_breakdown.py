@@ -21,15 +21,15 @@ import time
 os.environ["ONEDNN_VERBOSE"] = "1"  # read when TensorFlow is imported
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from albert_tf.commands import app as cli  # noqa: E402
+from albert_tf.commands import app  # noqa: E402
 
 # isort: split
 import tensorflow as tf  # noqa: E402
 from absl import flags  # noqa: E402
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 
+from albert_tf.commands.options import define_float  # noqa: E402
 from albert_tf.training.optimizer import create_optimizer  # noqa: E402
-from albert_tf.utils.finite import define_float  # noqa: E402
 from benchmarks.precision import set_precision  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402
 from benchmarks.workers.workloads import WORKLOADS  # noqa: E402
@@ -201,4 +201,4 @@ def report(products: dict, operations: dict, machine: float, cpu_milliseconds: f
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

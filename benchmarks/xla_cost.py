@@ -25,13 +25,14 @@ import tempfile
 from typing import Iterator
 from unittest import mock
 
-from albert_tf.commands import app as cli  # isort: split
+from albert_tf.commands import app  # isort: split
 
 import numpy as np
 import tensorflow as tf
 from absl import flags
 
 from albert_tf import devices
+from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import attention, dropout, layers
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -46,7 +47,6 @@ from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from albert_tf.utils.finite import define_float
 from benchmarks.alternation import json_of
 from benchmarks.precision import set_precision
 from benchmarks.workers.ours import random_batch
@@ -186,4 +186,4 @@ def _bytes(tensor: tf.Tensor) -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

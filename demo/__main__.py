@@ -17,7 +17,7 @@ import time
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, run_script
 from albert_tf.data.feature_cache import digest, fingerprint
 from albert_tf.utils.counts import count_of
@@ -202,4 +202,4 @@ def report_classification(pretrained: float, not_pretrained: float) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

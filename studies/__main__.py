@@ -15,14 +15,14 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf.commands import app as cli  # isort: split
+from albert_tf.commands import app  # isort: split
 
 import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands.command_runs import FINISHED, ScriptRuns
 from albert_tf.utils.files import write_text
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
 from studies.rendering import write_report
@@ -149,4 +149,4 @@ def run_trial(trial: Trial, runs: ScriptRuns) -> bool:
 
 
 if __name__ == "__main__":
-    cli.run(main, operands=1)
+    app.run(main, operands=1)

@@ -23,8 +23,8 @@ from albert_tf.pretraining.corpus import (
     row_bytes,
 )
 from albert_tf.utils.array_files import write_array
-from albert_tf.utils.files import written_whole
-from albert_tf.utils.local_copies import local_copy
+from albert_tf.utils.files import atomic_write
+from albert_tf.utils.temporary_files import local_copy
 
 # The number of batches whose files are open at a time.
 _OPEN_FILES = 64
@@ -39,7 +39,7 @@ class BatchEntry(NamedTuple):
 
 def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchEntry:
     """Writes the columns of a batch. If a batch is written again, the bytes are the same."""
-    with written_whole(_batch_path(folder, place)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with atomic_write(_batch_path(folder, place)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         for column in batch:
             file.write(column.tobytes())
     return BatchEntry(place, batch.counts)

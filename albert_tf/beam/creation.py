@@ -37,8 +37,8 @@ from albert_tf.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.pretraining.worker import CreationOptions, RecordMaker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
-from albert_tf.utils.files import listed, written_whole
-from albert_tf.utils.paths import absolute
+from albert_tf.utils.files import atomic_write, listed
+from albert_tf.utils.remote import absolute
 
 _COPIED_BYTES = 8 << 20
 
@@ -257,7 +257,7 @@ class WriteBucket(_Stage):
             records.extend(unpacked(chunk.records))
         records.sort()
         path = os.path.join(self._job.work, "buckets", f"{bucket:06d}")
-        with written_whole(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
+        with atomic_write(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
             writer = CountingWriter(file)
             for _, record in records:
                 writer.write(record)
@@ -274,7 +274,7 @@ class WriteShard(_Stage):
         """Shard number, buckets -> 0, RecordFile."""
         shard, buckets = element[0], sorted(element[1], key=lambda bucket: bucket.number)
         path = self._job.shard_files[shard]
-        with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        with atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             for bucket in buckets:
                 with tf.io.gfile.GFile(bucket.path, "rb") as source:
                     while block := source.read(_COPIED_BYTES):

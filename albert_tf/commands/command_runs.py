@@ -23,8 +23,8 @@ from albert_tf.commands.input_files import changed_file, read_files, versions
 from albert_tf.data.tables import read_json_lines
 from albert_tf.utils.files import write_text
 from albert_tf.utils.json_files import check_keys
-from albert_tf.utils.paths import make_directory
 from albert_tf.utils.processes import run_to_end
+from albert_tf.utils.remote import make_directory
 
 FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
 

@@ -12,8 +12,7 @@ import sys
 
 from absl import flags, logging
 
-from albert_tf.commands.engine import beam_options, define_engine_flags
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import beam_options, define_engine_flags, define_float, define_required
 from albert_tf.data.records import shard_paths
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.masking import MaskingOptions
@@ -21,7 +20,6 @@ from albert_tf.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOp
 from albert_tf.utils import bounds
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import expand_globs
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 FLAGS = flags.FLAGS

@@ -19,7 +19,7 @@ import dataclasses
 from absl import flags, logging
 
 from albert_tf.commands import model_flags
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.export.conversion import write_conversion_card
 from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.modeling.albert_model import AlbertModel

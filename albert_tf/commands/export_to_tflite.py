@@ -12,7 +12,7 @@ import os
 from absl import flags
 
 from albert_tf.commands import model_flags
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.export import tflite
 from albert_tf.export.outputs import write_and_compare
 from albert_tf.utils import bounds

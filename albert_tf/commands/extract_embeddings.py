@@ -19,9 +19,8 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags as shared
-from albert_tf.commands.engine import beam_options, define_engine_flags
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands import model_flags, shared_flags
+from albert_tf.commands.options import beam_options, define_engine_flags, define_required
 from albert_tf.data.records import shard_paths
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors import vector_files
@@ -57,7 +56,7 @@ def define_flags() -> None:
     define_engine_flags("Number of processes of Beam's local runner.")
     flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
                          "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
-    shared.define_precision_flag()
+    shared_flags.define_precision_flag()
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ that does the same with raw text, for processes that have only tensorflow and te
 
 from absl import flags, logging
 
-from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.commands import model_flags, shared_flags
 from albert_tf.export.precision import with_precision
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks, readable_pieces
@@ -31,7 +31,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
                               "Default: the lines of standard input; no text with --export_dir.")
     flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-    shared.define_export_flags()
+    shared_flags.define_export_flags()
     flags.DEFINE_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
                          "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
                          *bounds.SEQ_LENGTH)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import flag_errors, help_text as help
+from albert_tf.commands import flag_errors, help_text
 from albert_tf.commands.model_flags import check_length, default_length, resolve, starting_point
 from albert_tf.commands.shared_flags import command_line, from_flags, run_options, trainer_options
 from albert_tf.config import AlbertConfig
@@ -25,7 +25,7 @@ from albert_tf.training.task import PredictingTask
 from albert_tf.training.workers import chief_first
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.run_card import write_run_card
@@ -36,7 +36,7 @@ FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 
-@help.group("Runs")
+@help_text.group("Runs")
 def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
     """Defines the flags of fine-tuning runs. The arguments are the script's defaults."""
     flags.DEFINE_string("recipe", None,

@@ -1,6 +1,6 @@
 """The text of --help: what a script does, an example, and its flags in groups with their defaults.
 
-    @help.group("Devices")
+    @help_text.group("Devices")
     def define_device_flags(): ...
 
 Flags that the script itself defines come first. Only --helpfull lists the flags of libraries.

@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.data.feature_cache import fingerprint
-from albert_tf.utils.local_copies import version
+from albert_tf.utils.remote import version
 
 # Size in bytes and time of change in nanoseconds by path.
 Versions = Mapping[str, "tuple[int, int]"]

@@ -20,8 +20,8 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags as shared
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands import model_flags, shared_flags
+from albert_tf.commands.options import define_required
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.text.lines import read_lines
@@ -29,7 +29,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import check_directory, write_text
 from albert_tf.utils.line_charts import Curve, Panel, write_charts
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
 FLAGS = flags.FLAGS
@@ -46,7 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
                          *bounds.SEQ_LENGTH.at_least(3))
     flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    shared.define_precision_flag()
+    shared_flags.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)

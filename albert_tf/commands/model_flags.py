@@ -9,11 +9,11 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands import help_text as help
+from albert_tf.commands import help_text
+from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.training.checkpoints import BEST
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.open_source import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -24,7 +24,7 @@ MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_fil
                "do_lower_case", "keep_accents")
 
 
-@help.group("Model")
+@help_text.group("Model")
 def define_source_flags() -> None:
     """Defines the flags that select a model's config and weights."""
     flags.DEFINE_string("albert_config_file", None,
@@ -40,7 +40,7 @@ def define_source_flags() -> None:
                         "use only modules that you trust.")
 
 
-@help.group("Model")
+@help_text.group("Model")
 def define_model_flags() -> None:
     """Defines the flags of a model to train: config, initial weights, dropout and sharing."""
     define_source_flags()
@@ -52,7 +52,7 @@ def define_model_flags() -> None:
                       "share. The outputs are the same at the start; training then changes each copy on its own.")
 
 
-@help.group("Model")
+@help_text.group("Model")
 def define_vocabulary_flags() -> None:
     """Defines the flags of the vocabulary, its casing and its accents."""
     flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
@@ -68,7 +68,7 @@ def define_vocabulary_flags() -> None:
                       "nothing is stored.")
 
 
-@help.group("Model")
+@help_text.group("Model")
 def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
     """Defines the flags of pooling, which makes the vector of a text from the vectors of its tokens.
 
@@ -85,7 +85,7 @@ def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> 
                           "with the weights, or false if nothing is stored.")
 
 
-@help.group("Model")
+@help_text.group("Model")
 def define_checkpoint_name_flag() -> None:
     """Defines the release's flag of a checkpoint in --albert_directory."""
     flags.DEFINE_string("checkpoint_name", BEST, "Name of the checkpoint in --albert_directory. If the default does "
@@ -179,12 +179,12 @@ def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
 
 
 def default_length(model: ResolvedModel, largest: int) -> int:
-    """The default of --max_seq_length in a fine-tuning script. It can be called before start.set_up.
+    """The default of --max_seq_length in a fine-tuning script. It can be called before setup.set_up.
 
     It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
     that of the weights that predict. If these have no length, it is `largest`, or max_position_embeddings if that is
     smaller. A config that cannot be read is not an error here but in ResolvedModel.config, which is used after
-    start.set_up has checked the flags.
+    setup.set_up has checked the flags.
     """
     stored = model.settings.max_seq_length
     if stored:

@@ -19,7 +19,7 @@ from absl import flags
 
 import albert_tf
 from albert_tf.commands.command_runs import Run, ScriptRuns, filled, parse_runs, placeholders
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import read_history

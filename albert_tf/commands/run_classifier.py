@@ -16,6 +16,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
+from albert_tf.commands.options import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
@@ -33,7 +34,6 @@ from albert_tf.training.workers import chief_first
 from albert_tf.utils import bounds
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import check_export
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS

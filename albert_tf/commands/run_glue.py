@@ -18,7 +18,7 @@ from absl import flags, logging
 
 from albert_tf.commands import run_classifier, shared_flags as shared
 from albert_tf.commands.command_runs import importing_this_package, process_of
-from albert_tf.commands.required_flags import require
+from albert_tf.commands.options import require
 from albert_tf.tasks.classification.glue_tasks import TASKS
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.training.several_runs import checkpoint_of

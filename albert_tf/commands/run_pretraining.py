@@ -19,6 +19,7 @@ from typing import Callable
 from absl import flags, logging
 
 from albert_tf.commands import model_flags, setup as start, shared_flags as shared
+from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -34,8 +35,7 @@ from albert_tf.training.run import RunOptions, train
 from albert_tf.training.strategy import is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
-from albert_tf.utils.finite import define_float
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.run_card import write_run_card
 from albert_tf.weights.settings import Settings, write_settings

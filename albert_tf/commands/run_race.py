@@ -18,6 +18,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
+from albert_tf.commands.options import define_float
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.multiple_choice import answers as choice_answers
@@ -32,7 +33,6 @@ from albert_tf.training.workers import chief_first
 from albert_tf.utils import bounds
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import check_export
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS

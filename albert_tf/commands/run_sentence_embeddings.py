@@ -18,6 +18,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
+from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -35,7 +36,6 @@ from albert_tf.training.strategy import is_chief
 from albert_tf.training.workers import chief_first
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import check_export
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)

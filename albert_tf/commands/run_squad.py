@@ -19,6 +19,7 @@ from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
+from albert_tf.commands.options import define_float
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
@@ -38,7 +39,6 @@ from albert_tf.training.workers import chief_first
 from albert_tf.utils import bounds
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import check_export
-from albert_tf.utils.finite import define_float
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS

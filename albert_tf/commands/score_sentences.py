@@ -19,8 +19,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags as shared
-from albert_tf.commands.engine import beam_options, define_engine_flags
+from albert_tf.commands import model_flags, shared_flags
+from albert_tf.commands.options import beam_options, define_engine_flags
 from albert_tf.data.records import shard_paths
 from albert_tf.tasks.masked_lm.minimal_pairs import read_minimal_pairs
 from albert_tf.tasks.masked_lm.pair_scores import accuracies
@@ -57,7 +57,7 @@ def define_flags() -> None:
     define_engine_flags("Number of processes of Beam's local runner.")
     flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
                          "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
-    shared.define_precision_flag()
+    shared_flags.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +83,8 @@ def options_from_flags() -> Options:
         raise ValueError("--engine=beam needs --input_file and --output_file")
     if FLAGS.num_shards > 1 and not pipeline_options:
         raise ValueError("--num_shards needs --engine=beam")
-    return shared.from_flags(Options, pipeline_options=pipeline_options,
-                             made_from={name: FLAGS[name].value for name in _MADE_FROM})
+    return shared_flags.from_flags(Options, pipeline_options=pipeline_options,
+                                   made_from={name: FLAGS[name].value for name in _MADE_FROM})
 
 
 def main() -> None:

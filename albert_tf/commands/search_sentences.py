@@ -12,8 +12,8 @@ import dataclasses
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags as shared
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands import model_flags, shared_flags
+from albert_tf.commands.options import define_required
 from albert_tf.tasks.sentence_vectors.search import nearest_lines
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.utils import bounds
@@ -37,7 +37,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
     flags.DEFINE_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.",
                          *bounds.BATCH_SIZE)
-    shared.define_precision_flag()
+    shared_flags.define_precision_flag()
 
 
 def main() -> None:

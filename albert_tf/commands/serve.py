@@ -14,7 +14,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert_tf.commands import model_flags, shared_flags as shared
+from albert_tf.commands import model_flags, shared_flags
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.server.server import ModelServer
@@ -60,7 +60,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=model_flags.vocabulary_from_flags())
+    return shared_flags.from_flags(Options, vocabulary=model_flags.vocabulary_from_flags())
 
 
 def main() -> None:

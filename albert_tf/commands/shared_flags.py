@@ -1,7 +1,7 @@
 """Flags of training, devices and export, and functions that turn the values of flags into objects.
 
-In the package, flags are read only here, in model_flags.py, finetuning_flags.py and start.py, and where the command
-line itself is handled (cli.py, help.py). A script reads its flags in one function::
+In the package, flags are read only here, in model_flags.py, finetuning_flags.py and setup.py, and where the command
+line itself is handled (app.py, help_text.py). A command reads its flags in one function::
 
     @dataclasses.dataclass(frozen=True)
     class Options:
@@ -10,7 +10,7 @@ line itself is handled (cli.py, help.py). A script reads its flags in one functi
         input_file: str  # --input_file
 
     def options_from_flags() -> Options:
-        return shared.from_flags(Options, run=shared.run_options())
+        return shared_flags.from_flags(Options, run=shared_flags.run_options())
 
     def main():
         options = options_from_flags()
@@ -25,8 +25,8 @@ from typing import TypeVar
 
 from absl import flags
 
-from albert_tf.commands import help_text as help, names
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands import help_text, names
+from albert_tf.commands.options import define_float, define_required
 from albert_tf.commands.setup import cpu_parts
 from albert_tf.export.precision import SERVED_PRECISIONS
 from albert_tf.training import parts
@@ -36,7 +36,6 @@ from albert_tf.training.run import RunOptions
 from albert_tf.training.strategy import STRATEGIES
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
-from albert_tf.utils.finite import define_float
 
 FLAGS = flags.FLAGS
 _DEFAULT_INTERVAL: list[int] = []  # the script's default of --save_checkpoints_steps, which a recipe may replace
@@ -44,7 +43,7 @@ _EVALUATIONS = 5  # that a short run has at least
 AnyOptions = TypeVar("AnyOptions")
 
 
-@help.group("Training")
+@help_text.group("Training")
 def define_training_flags(
     optimizer: str, learning_rate: float, train_batch_size: int, save_checkpoints_steps: int
 ) -> None:
@@ -77,14 +76,14 @@ def define_training_flags(
                          "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
 
 
-@help.group("Devices")
+@help_text.group("Devices")
 def define_precision_flag() -> None:
     """Defines the flag of the data type of computations."""
     flags.DEFINE_enum("precision", "float32", ("float32", "mixed_bfloat16", "mixed_float16"),
                       "Data type of the model's computations. Its variables are always float32.")
 
 
-@help.group("Devices")
+@help_text.group("Devices")
 def define_device_flags() -> None:
     """Defines the flags of precision and of the devices to compute on."""
     define_precision_flag()
@@ -104,7 +103,7 @@ def define_device_flags() -> None:
                          "set it.", *bounds.DEVICES)
 
 
-@help.group("Export")
+@help_text.group("Export")
 def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
     """Defines the flags of a SavedModel to export that accepts these inputs."""
     flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "

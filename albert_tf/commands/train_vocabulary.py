@@ -7,7 +7,7 @@ writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vo
 
 from absl import flags, logging
 
-from albert_tf.commands.required_flags import define_required
+from albert_tf.commands.options import define_required
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs

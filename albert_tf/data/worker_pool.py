@@ -21,11 +21,12 @@ import subprocess
 import sys
 import threading
 import traceback
-from typing import Any, BinaryIO, Callable, Iterable, Iterator, cast
+from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, cast
 
 from albert_tf.utils import bounds
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
+Element = TypeVar("Element")
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from albert_tf.data.worker_pool import serve; serve()"
 
@@ -138,6 +139,13 @@ class _Worker:
 
 
 # --- what runs in the workers ----------------------------------------------------------------------------------------
+
+
+def chunks(elements: Iterable[Element], size: int) -> Iterator[list[Element]]:
+    """Consecutive elements in lists of `size`. The last list may be shorter; none is empty."""
+    remaining = iter(elements)
+    while chunk := list(itertools.islice(remaining, size)):
+        yield chunk
 
 
 def serve() -> None:

@@ -15,7 +15,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.checkpoints import BEST
-from albert_tf.utils.checkpoint_files import written_checkpoint
+from albert_tf.utils.checkpoint_files import atomic_checkpoint
 from albert_tf.utils.files import check_directory, check_no_wildcard, write_text
 from albert_tf.weights import bert_tf1
 from albert_tf.weights.from_pretrained import build
@@ -167,7 +167,7 @@ def _save_checkpoint(
         save_tf1_checkpoint(model, os.path.join(output_dir, bert_tf1.PREFIX), left_out=never_trained,
                             name_of=bert_tf1.bert_name_of)
     else:
-        with written_checkpoint(prefix) as temporary:
+        with atomic_checkpoint(prefix) as temporary:
             tf.train.Checkpoint(model=model).write(temporary)
 
 

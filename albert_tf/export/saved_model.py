@@ -19,7 +19,7 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import folder_written_whole
+from albert_tf.utils.files import atomic_folder
 from albert_tf.weights.settings import LABEL_NAMES
 
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
@@ -116,7 +116,7 @@ def export_model(
             EXAMPLES: graph(from_examples, example_spec),
         }
         module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
-    with folder_written_whole(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
+    with atomic_folder(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
         if label_names:
             module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
         tf.saved_model.save(module, temporary, signatures)

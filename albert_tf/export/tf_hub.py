@@ -22,7 +22,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import folder_written_whole, write_text
+from albert_tf.utils.files import atomic_folder, write_text
 from albert_tf.weights.model_card import CARD
 from albert_tf.weights.settings import settings_of, write_settings
 from albert_tf.weights.tf_hub.reading import EXTRA_ASSETS
@@ -59,7 +59,7 @@ def export_encoder(
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
     if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
-    with folder_written_whole(export_path) as temporary:
+    with atomic_folder(export_path) as temporary:
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
@@ -90,7 +90,7 @@ def export_preprocessing(
     """
     module = _PreprocessingModule(tokenizer, seq_length)
     texts = tf.TensorSpec([None], tf.string, "texts")
-    with folder_written_whole(export_path) as temporary:
+    with atomic_folder(export_path) as temporary:
         tf.saved_model.save(module, temporary, dict(serving_default=module.__call__.get_concrete_function(texts)))
 
 

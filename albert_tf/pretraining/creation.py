@@ -28,8 +28,8 @@ from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import listed
-from albert_tf.utils.paths import local_place
 from albert_tf.utils.progress import progress
+from albert_tf.utils.remote import local_place
 from albert_tf.utils.temporary_files import temporary_folder
 
 # The largest share of tokens that may be in no example without a warning.

@@ -10,7 +10,7 @@ from typing import Iterator
 from albert_tf.data.records import all_or_none, check_outputs
 from albert_tf.utils.counts import count_of
 from albert_tf.utils.manifests import move_with_manifest
-from albert_tf.utils.paths import written_path
+from albert_tf.utils.remote import written_path
 from albert_tf.utils.temporary_files import temporary_folder
 
 # The number of outputs that are renamed at the same time. On an object store, each takes a few tenths of a second.

@@ -18,7 +18,7 @@ import numpy as np
 
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.utils import bounds
-from albert_tf.utils.finite import check_finite
+from albert_tf.utils.bounds import check_finite
 
 OBJECTIVES = ("sop", "nsp", "none")
 MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 2)

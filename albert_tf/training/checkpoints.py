@@ -16,7 +16,7 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.training.optimizer import SLOTS
-from albert_tf.utils.checkpoint_files import written_checkpoint
+from albert_tf.utils.checkpoint_files import atomic_checkpoint
 from albert_tf.utils.files import check_no_wildcard, write_text
 
 NAME = "model.ckpt"
@@ -165,14 +165,14 @@ class Checkpoints:
 
     def _write(self, name: str) -> None:
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
-        with written_checkpoint(os.path.join(self._directory, name)) as temporary:
+        with atomic_checkpoint(os.path.join(self._directory, name)) as temporary:
             self._checkpoint.write(temporary)
 
 
 def copy_as_best(prefix: str) -> None:
     """Makes model.ckpt-best in the directory of a checkpoint a copy of this checkpoint, with all of its variables."""
     directory, name = os.path.split(prefix)
-    with written_checkpoint(os.path.join(directory, BEST)) as temporary:
+    with atomic_checkpoint(os.path.join(directory, BEST)) as temporary:
         for part in _names(directory, f"{name}."):  # data, index
             tf.io.gfile.copy(prefix + part[len(name):], temporary + part[len(name):], overwrite=True)
 

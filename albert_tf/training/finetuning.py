@@ -40,7 +40,7 @@ from albert_tf.training.strategy import is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.workers import wait_for_all
 from albert_tf.utils import bounds
-from albert_tf.utils.paths import make_directory
+from albert_tf.utils.remote import make_directory
 
 # The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
 # example.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.training.schedule import learning_rate_schedule
-from albert_tf.utils.finite import check_finite
+from albert_tf.utils.bounds import check_finite
 
 OPTIMIZERS = ("lamb", "adamw")
 SLOTS = ("m", "v")  # the names of the two moments in checkpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.utils.finite import check_finite
+from albert_tf.utils.bounds import check_finite
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")

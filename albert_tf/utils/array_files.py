@@ -7,7 +7,7 @@ from typing import Callable, Iterator
 
 import numpy as np
 
-from albert_tf.utils.local_copies import written_locally
+from albert_tf.utils.files import atomic_local_write
 
 WriteRows = Callable[[int, np.ndarray], None]
 
@@ -26,7 +26,7 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
     dtype, row_shape = np.dtype(dtype), shape[1:]
     row_bytes = dtype.itemsize * int(np.prod(row_shape))
     header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
-    with written_locally(path) as temporary, open(temporary, "wb") as file:
+    with atomic_local_write(path) as temporary, open(temporary, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         start = file.tell()
 

@@ -1,4 +1,4 @@
-"""Bounds of whole numbers. They catch typing errors that would otherwise be noticed only when memory runs out.
+"""Bounds of numbers. They catch typing errors that would otherwise be noticed only when memory runs out.
 
 The constructors of options check them, and so do the flags that set these options::
 
@@ -7,6 +7,7 @@ The constructors of options check them, and so do the flags that set these optio
 
 from __future__ import annotations
 
+import math
 import reprlib
 from typing import Any, NamedTuple
 
@@ -26,6 +27,26 @@ class Bounds(NamedTuple):
     def at_least(self, lower: int) -> Bounds:
         """Bounds with another lower bound and the same upper bound."""
         return Bounds(lower, self.upper)
+
+
+def check_finite(name: str, value: Any, lower: float | None = None) -> None:
+    """Raises a ValueError with name and value if a number is NaN, infinite or below the bound.
+
+    Args:
+      name: name of the argument.
+      value: int or float.
+      lower: the smallest allowed value; None for no bound.
+    """
+    if not _is_finite(value) or lower is not None and value < lower:
+        bound = "" if lower is None else f" of at least {lower:g}"
+        raise ValueError(f"{name} must be a finite number{bound}. Received: {value!r}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 SEQ_LENGTH = Bounds(1, 65_536)

@@ -11,7 +11,7 @@ from albert_tf.utils.temporary_files import locked_directory, temporary_folder
 
 
 @contextlib.contextmanager
-def written_checkpoint(prefix: str) -> Iterator[str]:
+def atomic_checkpoint(prefix: str) -> Iterator[str]:
     """Yields the prefix for a checkpoint in a temporary folder, and renames its files to `prefix` at the block's end.
 
     The index is renamed last, so a checkpoint with an index is complete. Several processes may write to one directory.

@@ -11,17 +11,17 @@ import stat
 from typing import Iterator
 
 from albert_tf.utils.lazy import tensorflow as tf
-from albert_tf.utils.paths import is_remote, local_place, make_directory, written_path
+from albert_tf.utils.remote import is_remote, local_place, make_directory, written_path
 from albert_tf.utils.temporary_files import temporary_file, temporary_folder
 
-# The name of a file in each folder that folder_written_whole has written.
+# The name of a file in each folder that atomic_folder has written.
 _MARK = ".written_by_albert_tf"
 # Each attempt fails only if another process has put its folder there within a few microseconds.
 _RENAMING_ATTEMPTS = 100
 
 
 @contextlib.contextmanager
-def written_whole(path: str) -> Iterator[str]:
+def atomic_write(path: str) -> Iterator[str]:
     """Yields a temporary path next to `path`, and renames it to `path` when the block ends without an error.
 
     There is an empty file at the temporary path. On an error it is removed, and a file at `path` is not changed. Paths
@@ -37,7 +37,23 @@ def written_whole(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def folder_written_whole(path: str) -> Iterator[str]:
+def atomic_local_write(path: str) -> Iterator[str]:
+    """Like atomic_write, with a temporary path that is always local: for libraries that write only local files.
+
+    The file is copied to a remote `path` at the end.
+    """
+    if not is_remote(path):
+        with atomic_write(path) as temporary:
+            yield temporary
+        return
+    with temporary_file(local_place(path)) as local:
+        yield local
+        with atomic_write(path) as temporary:
+            tf.io.gfile.copy(local, temporary, overwrite=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder next to `path`, and renames it to `path` when the block ends without an error.
 
     For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
@@ -99,7 +115,7 @@ def _put_back(earlier: str, path: str) -> None:
 
 
 def check_export(*paths: str | None) -> None:
-    """Checks that folder_written_whole may write folders. Scripts call it before they start their work.
+    """Checks that atomic_folder may write folders. Scripts call it before they start their work.
 
     Args:
       *paths: paths of the folders; None is ignored.
@@ -149,7 +165,7 @@ def check_one_line(text: str, what: str) -> None:
 
 def write_text(path: str, text: str) -> None:
     """Writes `text` to `path` as UTF-8. The file is never left half written."""
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write(text)
 
@@ -164,7 +180,7 @@ def write_or_remove(path: str, text: str | None) -> None:
 
 def write_bytes(path: str, content: bytes) -> None:
     """Writes `content` to `path`. The file is never left half written."""
-    with written_whole(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         file.write(content)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping
 from albert_tf.utils.files import check_directory, write_text
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.lazy import tensorflow as tf
-from albert_tf.utils.paths import written_path
+from albert_tf.utils.remote import written_path
 from albert_tf.utils.temporary_files import temporary_file
 
 
@@ -24,7 +24,7 @@ def manifest_path(path: str) -> str:
 
 @contextlib.contextmanager
 def written_with_manifest(path: str, made_from: dict) -> Iterator[tuple[str, dict]]:
-    """Yields a temporary path next to `path`, as written_whole does, and a dict for further entries of the manifest.
+    """Yields a temporary path next to `path`, as atomic_write does, and a dict for further entries of the manifest.
 
     File and manifest appear when the block ends without an error. An old manifest is removed before its file is
     replaced, so that a manifest never describes another file.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import functools
 import glob
 import hashlib
 import os
@@ -26,7 +27,7 @@ import time
 from typing import Iterator
 
 from albert_tf.utils.lazy import tensorflow as tf
-from albert_tf.utils.paths import is_remote, make_directory
+from albert_tf.utils.remote import is_remote, make_directory, version
 
 try:
     import fcntl
@@ -80,6 +81,22 @@ def folder_of_this_process(name: str) -> str:
     folder = until_the_end.enter_context(temporary_folder(os.path.join(directory, name), output=directory))
     os.chmod(folder, 0o700)  # for this user only, since other users can read the system's folder
     return folder
+
+
+def local_copy(path: str) -> str:
+    """The path of a local file with the content of the file at `path`: `path` itself if it is local, or a copy.
+
+    It is for libraries that read only local files. One copy is made for each version of a remote file, and is removed
+    when the process ends.
+    """
+    return _copy_of(path, *version(path)) if is_remote(path) else path
+
+
+@functools.lru_cache(maxsize=None)
+def _copy_of(path: str, length: int, mtime_nsec: int) -> str:
+    local = os.path.join(folder_of_this_process("albert_tf"), os.path.basename(path))
+    tf.io.gfile.copy(path, local)
+    return local
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import urllib.request
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.utils.files import written_whole
+from albert_tf.utils.files import atomic_write
 from albert_tf.utils.temporary_files import errors_naming_origin
 from albert_tf.weights.archive import ENDINGS, check_archive
 
@@ -37,7 +37,7 @@ def downloaded(url: str) -> str:
     if not tf.io.gfile.exists(path):
         logging.info("downloading %s to %s", url, path)
         try:
-            with written_whole(path) as temporary:
+            with atomic_write(path) as temporary:
                 _download(_archive_url(url), temporary)
                 with errors_naming_origin(url, temporary):
                     check_archive(temporary)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.local_copies import local_copy
+from albert_tf.utils.temporary_files import local_copy
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"

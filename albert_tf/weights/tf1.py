@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.training.checkpoints import saved_step
-from albert_tf.utils.checkpoint_files import written_checkpoint
+from albert_tf.utils.checkpoint_files import atomic_checkpoint
 from albert_tf.weights.restoring import release_name
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source
@@ -100,7 +100,7 @@ def save_tf1_checkpoint(
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
     names = sorted(values)
-    with written_checkpoint(prefix) as temporary:
+    with atomic_checkpoint(prefix) as temporary:
         tf.raw_ops.SaveV2(prefix=temporary, tensor_names=names, shape_and_slices=[""] * len(names),
                           tensors=[values[name] for name in names])
 

@@ -14,7 +14,7 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.utils import bounds
-from albert_tf.utils.files import read_bytes, write_or_remove, written_whole
+from albert_tf.utils.files import atomic_write, read_bytes, write_or_remove
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.manifests import read_manifest
 from albert_tf.utils.temporary_files import errors_naming_origin
@@ -151,7 +151,7 @@ def copy_vocabulary(
     values = {} if files else _stored(path)
     if files:
         target = os.path.join(directory, name or _name_of_copy(files))
-        with written_whole(target) as temporary:  # source and target can be the same file, or the target read-only
+        with atomic_write(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
     values.update({name: value for name, value in files.options._asdict().items() if value is not None})
     values.update({LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})

@@ -18,7 +18,7 @@ import sys
 import torch
 import transformers
 
-from albert_tf.utils.chunks import chunks
+from albert_tf.data.worker_pool import chunks
 from benchmarks.workers.fine_tuning_squad_hugging_face import Squad1, Squad2
 
 GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),

@@ -17,7 +17,7 @@ from transformers.models.xlnet.modeling_xlnet import (
     XLNetPoolerStartLogits,
 )
 
-from albert_tf.utils.chunks import chunks
+from albert_tf.data.worker_pool import chunks
 from benchmarks.workers.squad_hugging_face import read, span
 
 OVERLAP = 48  # number of tokens that two windows of a paragraph share

@@ -11,7 +11,7 @@ from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
 import albert_tf
-from albert_tf.commands import command_runs as script_runs
+from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import parse_runs, placeholders
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
@@ -61,7 +61,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
             commands.append(command)
             return session.run_command(command)
 
-        monkeypatch.setattr(script_runs, "run_to_end", run_in_session)
+        monkeypatch.setattr(command_runs, "run_to_end", run_in_session)
         for _ in range(2):  # the second time, everything is there
             text = str(tmp_path / "text.txt")
             assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, dev_text=text,

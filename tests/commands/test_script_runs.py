@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from albert_tf.commands import command_runs as script_runs
+from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import FINISHED, ScriptRuns, arguments
 
 
@@ -19,7 +19,7 @@ def started(monkeypatch):
         commands.append(command)
         return 3 if "--fail=True" in command else 0
 
-    monkeypatch.setattr(script_runs, "run_to_end", run)
+    monkeypatch.setattr(command_runs, "run_to_end", run)
     return commands
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
         return 0
 
     records.write_text("not all records")
-    monkeypatch.setattr(script_runs, "run_to_end", run)
+    monkeypatch.setattr(command_runs, "run_to_end", run)
     runs = ScriptRuns(str(tmp_path))
     for dupe_factor in (1, 2, 1):
         runs.run("create_pretraining_data", output_file=str(records), dupe_factor=dupe_factor)
@@ -118,7 +118,7 @@ def test_a_run_that_failed_is_an_error_and_runs_again(tmp_path, started):
 
 def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypatch):
     clock, endings = [0.0], [3, KeyboardInterrupt, 0]
-    monkeypatch.setattr(script_runs.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(command_runs.time, "monotonic", lambda: clock[0])
 
     def run(command, environment):
         clock[0] += 10
@@ -127,7 +127,7 @@ def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypa
             raise KeyboardInterrupt
         return ending
 
-    monkeypatch.setattr(script_runs, "run_to_end", run)
+    monkeypatch.setattr(command_runs, "run_to_end", run)
     runs = ScriptRuns(str(tmp_path))
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error):

@@ -17,7 +17,7 @@ from absl import flags
 from absl.testing import flagsaver
 from script_session import status_of
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.commands.names import NAMES
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
                  for value in (of_flag if isinstance(of_flag, list) else [of_flag]) if value is not None]
         argv = [script, *operands, *given]
         with flagsaver.flagsaver(), mock.patch.object(sys, "argv", argv):
-            return status_of(functools.partial(cli.run, operands=len(operands)), main)
+            return status_of(functools.partial(app.run, operands=len(operands)), main)
 
     run.flags = [flags.FLAGS[name] for name in _defined_flags()]
     return run

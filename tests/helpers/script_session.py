@@ -75,7 +75,7 @@ def serve() -> None:
     from absl import flags
     from absl.testing import flagsaver
 
-    from albert_tf.commands import app as cli
+    from albert_tf.commands import app
 
     not_of_scripts, loaded = set(flags.FLAGS), None
     for line in sys.stdin:
@@ -92,7 +92,7 @@ def serve() -> None:
         sys.argv = [f"python -m albert_tf {script}", *arguments]
         with tempfile.TemporaryFile("w+") as printed, flagsaver.flagsaver():
             os.dup2(printed.fileno(), 1), os.dup2(printed.fileno(), 2)
-            status = status_of(cli.run, command.main)
+            status = status_of(app.run, command.main)
             sys.stdout.flush(), sys.stderr.flush()
             printed.seek(0)
             print(json.dumps(dict(status=status, printed=printed.read())), file=answers, flush=True)

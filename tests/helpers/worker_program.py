@@ -4,7 +4,7 @@ import pathlib
 
 from absl import flags
 
-from albert_tf.commands import app as cli
+from albert_tf.commands import app
 from albert_tf.training.strategy import create_strategy, is_chief
 from albert_tf.training.workers import chief_first, values_of_all, wait_for_all
 
@@ -27,4 +27,4 @@ def main():
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    app.run(main)

@@ -13,7 +13,7 @@ from in_process import REPOSITORY, loaded
 from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
-from albert_tf.commands import command_runs as script_runs
+from albert_tf.commands import command_runs
 from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sizes import compute_parameters
@@ -441,7 +441,7 @@ def scripts_in_session(monkeypatch, failing=()):
             commands.append(command)
             return session.run_command(command)
 
-        monkeypatch.setattr(script_runs, "run_to_end", run_in_session)
+        monkeypatch.setattr(command_runs, "run_to_end", run_in_session)
         yield commands
 
 

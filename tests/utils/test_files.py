@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.utils import files
-from albert_tf.utils.files import check_name, expand_globs, folder_written_whole, write_text, written_whole
+from albert_tf.utils.files import atomic_folder, atomic_write, check_name, expand_globs, write_text
 from albert_tf.utils.manifests import read_manifest, written_with_manifest
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
     path = tmp_path / "new/x.txt"
-    with written_whole(str(path)) as temporary:
+    with atomic_write(str(path)) as temporary:
         with open(temporary, "w") as file:
             file.write("all of it")
         assert not path.exists()
@@ -28,7 +28,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path):
 def test_an_error_leaves_what_was_there(tmp_path):
     path = tmp_path / "x.txt"
     write_text(str(path), "before")
-    with pytest.raises(KeyboardInterrupt), written_whole(str(path)) as temporary:
+    with pytest.raises(KeyboardInterrupt), atomic_write(str(path)) as temporary:
         with open(temporary, "w") as file:
             file.write("half of")
         raise KeyboardInterrupt
@@ -45,7 +45,7 @@ def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
 
 def test_processes_of_the_same_pid_write_to_different_temporary_files(tmp_path):
     path = str(tmp_path / "x.txt")
-    with written_whole(path) as first, written_whole(path) as second:
+    with atomic_write(path) as first, atomic_write(path) as second:
         for temporary, text in ((first, "first"), (second, "second")):
             with open(temporary, "w") as file:
                 file.write(text)
@@ -61,7 +61,7 @@ def test_what_is_not_there_is_named(pattern, message):
 
 
 def export(path, content):
-    with folder_written_whole(str(path)) as temporary:
+    with atomic_folder(str(path)) as temporary:
         with open(os.path.join(temporary, "saved_model.pb"), "w") as file:
             file.write(content)
 
@@ -99,7 +99,7 @@ def test_exports_to_one_path_at_the_same_time_replace_each_other(tmp_path):
 
 def test_an_export_that_ends_during_another_one_is_replaced_by_it(tmp_path):
     path = str(tmp_path / "model")
-    with folder_written_whole(path) as first, folder_written_whole(path) as second:
+    with atomic_folder(path) as first, atomic_folder(path) as second:
         for folder, content in ((first, "first"), (second, "second")):
             write_text(os.path.join(folder, "saved_model.pb"), content)
     assert (tmp_path / "model/saved_model.pb").read_text() == "first"  # the outer block ends last
@@ -147,7 +147,7 @@ def test_files_and_folders_have_the_permissions_that_the_umask_leaves(tmp_path):
     module.w = tf.Variable(1.0)
     with umask(0o002):
         write_text(str(tmp_path / "new/inner/x.txt"), "x")
-        with folder_written_whole(str(tmp_path / "model")) as temporary:
+        with atomic_folder(str(tmp_path / "model")) as temporary:
             tf.saved_model.save(module, temporary)
     modes = {stat.S_IMODE(path.stat().st_mode): path.is_dir() for path in tmp_path.rglob("*")}
     assert modes == {0o775: True, 0o664: False}

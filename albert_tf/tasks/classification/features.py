@@ -7,11 +7,11 @@ from typing import Iterable, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.data.tables import Row, read_rows, warn_of_empty_texts
+from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.window_packing import WindowOptions, WindowPacker
-from albert_tf.utils.chunks import chunks
 from albert_tf.utils.counts import count_of
 
 # The number of examples that are tokenized in one call.

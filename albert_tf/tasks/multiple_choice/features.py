@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
 
+from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
 from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.chunks import chunks
 
 # The number of examples that are tokenized in one call.
 _CHUNK = 500

@@ -11,12 +11,12 @@ import tensorflow as tf
 from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
+from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.features import read_examples
 from albert_tf.tasks.classification.glue_tasks import Task
 from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.chunks import chunks
 
 # The number of pairs that are tokenized in one call.
 _CHUNK = 1000

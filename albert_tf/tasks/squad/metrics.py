@@ -16,7 +16,7 @@ from typing import Iterable, Iterator, Mapping
 import tensorflow as tf
 
 from albert_tf.tasks.squad.answers import Answer
-from albert_tf.utils.files import write_text, written_whole
+from albert_tf.utils.files import atomic_write, write_text
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 BEST_METRIC = "f1"
@@ -256,7 +256,7 @@ class Results:
 
 def write_n_best(directory: str, answers: Iterable[Answer]) -> Iterator[Answer]:
     """Yields the answers unchanged and writes them to nbest_predictions.json, which appears after the last answer."""
-    with written_whole(os.path.join(directory, N_BEST)) as temporary:
+    with atomic_write(os.path.join(directory, N_BEST)) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             separator = "{"
             for answer in answers:

@@ -18,12 +18,12 @@ import tensorflow as tf
 
 from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
 from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
+from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.tagging.reading import Sentence, TaggedText
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import stride_or_half, windows
 from albert_tf.utils import bounds
-from albert_tf.utils.chunks import chunks
 
 SPECIAL_TOKENS = 2
 FIRST_PIECE, OTHER_PIECE = 1, 2

@@ -12,8 +12,7 @@ from safetensors.numpy import save_file
 
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.files import write_text
-from albert_tf.utils.local_copies import written_locally
+from albert_tf.utils.files import atomic_local_write, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
@@ -58,7 +57,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
     path = os.path.join(folder, WEIGHTS)
-    with written_locally(path) as temporary:
+    with atomic_local_write(path) as temporary:
         mode = os.stat(temporary).st_mode
         try:
             save_file(tensors, temporary, metadata={"format": "pt"})

@@ -5,7 +5,8 @@ import pathlib
 import pytest
 from absl import flags
 
-from albert_tf.utils.finite import check_finite, define_float
+from albert_tf.commands.options import define_float
+from albert_tf.utils.bounds import check_finite
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", float("nan"), float("inf"), 10**400]

@@ -34,3 +34,12 @@ def make_directory(path: str) -> None:
         tf.io.gfile.makedirs(path)
     else:  # tf.io.gfile would make directories in which only their owner can write
         os.makedirs(path or os.curdir, exist_ok=True)
+
+
+def version(path: str) -> tuple[int, int]:
+    """The size and the time of change of a file, in bytes and in nanoseconds, which tell whether it was replaced."""
+    if is_remote(path):
+        remote = tf.io.gfile.stat(path)
+        return remote.length, remote.mtime_nsec
+    local = os.stat(path)  # TensorFlow's time of a local file has whole seconds only
+    return local.st_size, local.st_mtime_ns

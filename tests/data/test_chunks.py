@@ -2,7 +2,7 @@
 
 import itertools
 
-from albert_tf.utils.chunks import chunks
+from albert_tf.data.worker_pool import chunks
 
 
 def test_the_last_chunk_may_be_shorter_and_none_is_empty():

@@ -1,8 +1,9 @@
-"""The flags that select the engine: this machine or Apache Beam."""
+"""Kinds of flags that absl does not have (required ones, finite numbers), and the flags that select the engine."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,28 @@ from albert_tf.utils import bounds
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-flags.disclaim_key_flags()  # --help lists a flag under the module that calls define_engine_flags
+flags.disclaim_key_flags()  # --help lists a flag under the module that calls these functions
+
+
+def define_required(name: str, help: str) -> None:
+    """Defines a string flag that must be set to a non-empty value.
+
+    (`--output_dir=$DIRECTORY` is empty if the variable is not set.)
+    """
+    flags.DEFINE_string(name, None, help)
+    require(name)
+
+
+def require(name: str) -> None:
+    """Makes a string flag of another module required."""
+    flags.register_validator(name, _is_set)
+
+
+def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
+                 upper_bound: float | None = None) -> None:
+    """flags.DEFINE_float for finite numbers. absl itself accepts "nan" and "inf", whatever the bounds."""
+    parser = _FiniteFloatParser(lower_bound, upper_bound)
+    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
 
 
 def define_engine_flags(num_workers_help: str) -> None:
@@ -52,3 +74,20 @@ def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: in
     from albert_tf.beam.running import pipeline_options
 
     return pipeline_options(beam_pipeline_options or "", num_workers)
+
+
+def _is_set(value: str | None) -> bool:
+    if not value:
+        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
+    return True
+
+
+class _FiniteFloatParser(flags.FloatParser):
+    def convert(self, argument):
+        try:
+            value = super().convert(argument)
+        except OverflowError:  # a whole number of more than 308 digits
+            value = math.inf
+        if not math.isfinite(value):
+            raise ValueError("expected a finite number")
+        return value

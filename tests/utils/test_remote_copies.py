@@ -5,8 +5,9 @@ import os
 import pytest
 import tensorflow as tf
 
-from albert_tf.utils.files import folder_written_whole, write_text
-from albert_tf.utils.local_copies import local_copy, version, written_locally
+from albert_tf.utils.files import atomic_folder, atomic_local_write, write_text
+from albert_tf.utils.remote import version
+from albert_tf.utils.temporary_files import local_copy
 
 
 def content(path):
@@ -37,12 +38,12 @@ def test_a_file_that_is_replaced_within_a_second_has_another_version(tmp_path):
 def test_a_file_written_locally_appears_whole_or_not_at_all(tmp_path, folder):
     path = f"{folder.format(tmp_path=tmp_path)}/x.txt"
     for text in ("first", "second"):
-        with written_locally(path) as local:
+        with atomic_local_write(path) as local:
             assert os.path.isdir(os.path.dirname(local))
             with open(local, "w") as file:
                 file.write(text)
     with pytest.raises(OSError):
-        with written_locally(path) as local:
+        with atomic_local_write(path) as local:
             with open(local, "w") as file:
                 file.write("third")
             raise OSError("no space left")
@@ -51,7 +52,7 @@ def test_a_file_written_locally_appears_whole_or_not_at_all(tmp_path, folder):
 
 def test_a_remote_export_replaces_an_earlier_one_and_nothing_else():
     for text in ("first", "second"):
-        with folder_written_whole("ram://exports/served") as folder:
+        with atomic_folder("ram://exports/served") as folder:
             write_text(os.path.join(folder, "variables", "x"), text)
             write_text(os.path.join(folder, "saved_model.pb"), text)
             if text == "first":
@@ -60,6 +61,6 @@ def test_a_remote_export_replaces_an_earlier_one_and_nothing_else():
     assert not tf.io.gfile.exists("ram://exports/served/left") and not os.path.exists(folder)
     write_text("ram://exports/mine/text.txt", "mine")
     with pytest.raises(ValueError, match="ram://exports/mine exists and is not an earlier export"):
-        with folder_written_whole("ram://exports/mine"):
+        with atomic_folder("ram://exports/mine"):
             pass
     assert content("ram://exports/mine/text.txt") == "mine"
