@@ -109,9 +109,8 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
     flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
                         "nothing is exported.")
     flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS,
-                      "Data type of the exported model's computations. fastest: float32 or mixed_bfloat16, whichever "
-                      "computes a sentence of 32 tokens faster on this machine. Default: the data type in which this "
-                      "script computes.")
+                      "Data type of the exported model's computations. Default: the data type in which this command "
+                      "computes.")
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
