@@ -24,7 +24,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all lint docs clean
+.PHONY: demo test test-all test-peers lint docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -34,6 +34,21 @@ test: $(VENV)/installed
 
 test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+
+# The folders that other libraries read; each library has an environment of its own (5 GB in all).
+PEERS := .venv-transformers .venv-transformers-4 .venv-keras-hub
+test-peers: $(VENV)/installed $(PEERS:%=%/installed)
+	ALBERT_TF_PEER_PYTHON=.venv-transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=.venv-transformers-4/bin/python \
+	ALBERT_TF_KERAS_HUB_PYTHON=.venv-keras-hub/bin/python $(VENV)/bin/python -m pytest tests/weights \
+	-k "transformers or keras_hub" -m "not slow"
+
+.venv-transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
+.venv-transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
+.venv-keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
+$(PEERS:%=%/installed):
+	"$(PYTHON)" -m venv $(@D)
+	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)
+	@touch $@
 
 # Ruff and mypy need neither TensorFlow nor an environment of the tests.
 lint: .venv-lint/installed
@@ -59,4 +74,4 @@ $(VENV)/installed .venv-lint/installed .venv-docs/installed:
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-newest .venv-lint .venv-docs docs/_build $(DEMO_DIR)
+	rm -rf .venv .venv-newest .venv-lint .venv-docs $(PEERS) docs/_build $(DEMO_DIR)
