@@ -15,7 +15,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 from absl import flags
 
 from albert_tf.commands import app
+from albert_tf.commands.command_runs import process_of
 from albert_tf.text.lines import read_lines
 from benchmarks.alternation import ROOT
 
@@ -36,8 +36,8 @@ FLAGS = flags.FLAGS
 
 def main():
     bodies = masked_texts(FLAGS.text_file)
-    with subprocess.Popen([sys.executable, str(ROOT / "serve.py"), f"--init_checkpoint={FLAGS.init_checkpoint}",
-                           "--port=0"], stdout=subprocess.PIPE, text=True) as server:
+    command = process_of("serve", [f"--init_checkpoint={FLAGS.init_checkpoint}", "--port=0"])
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:
             url = urlsplit(server.stdout.readline().split("open ")[1].split()[0])
             models = json.loads(ask(http.client.HTTPConnection(url.netloc), "GET", "/v1/models"))["models"]
