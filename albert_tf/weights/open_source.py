@@ -1,5 +1,7 @@
 """open_source: opens weights at a path as a Source, whatever their format.
 
+The formats::
+
     "albert_tiny_en"              the folder of a model that comes with the package
     a URL                         download, then like an archive
     .tar.gz, .tgz, .tar           archive, then like the folder in it
