@@ -208,7 +208,9 @@ def check_served(directory, examples, predictions, num_choices):
     for row, answer, expected in zip(answers["probabilities"].numpy(), answers["predictions"].numpy(), predictions):
         count = len(expected["probabilities"])
         np.testing.assert_allclose(row[:count], expected["probabilities"], atol=1e-5)
-        assert not row[count:].any() and "ABCDE"[answer] == expected["prediction"]
+        assert not row[count:].any()
+        # Choices may be as good as equally likely, so that rounding decides between them.
+        assert expected["probabilities"][answer] >= max(expected["probabilities"]) - 1e-5
 
 
 # Learning rate, ALBERT dropout: Lan et al., 2020, table 14, and the release's README for v2 models.

@@ -89,7 +89,7 @@ def ask(folder, *questions):
 
 
 def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, tokenizer, config):
-    page = (HELPERS.parent / "docs/serving.md").read_text("utf-8")
+    page = (HELPERS.parents[1] / "docs/serving.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (\w+)[^|]*\| (`_.*`) \|$", page, re.MULTILINE))
     named = [rows["SentencePiece" if tokenizer.sp_model else "WordPiece"], rows["run_tagging"]]
     model = AlbertTokenClassifier(config, 2, label_names=("O", "B-PER"))
