@@ -87,7 +87,7 @@ class ResolvedModel:
         self.request = request
         path = checkpoint_of(request.output_dir) if request.output_dir else None
         self.run: Source | None = self._open_run(path) if path else None
-        self.members = tuple(map(self.open, request.ensemble))
+        self.members = tuple(map(self.open, _written_before(request)))
         if heads:
             self.check_head(heads)
         _check_members([*([self.run] if self.run and not request.do_train else []), *self.members])
@@ -304,6 +304,14 @@ class ResolvedModel:
             if None not in (value, of_run) and value != of_run:
                 differences.append(f"{name} is {of_run} in the run and {value} in --{name}")
         return differences
+
+
+def _written_before(request: ModelRequest) -> list[str]:
+    """The members of the ensemble, without checkpoints that the training of this command is to write."""
+    if not (request.do_train and request.output_dir):
+        return list(request.ensemble)
+    directory = os.path.join(os.path.normpath(request.output_dir), "")
+    return [path for path in request.ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
 
 
 def _check_members(sources: list[Source]) -> None:

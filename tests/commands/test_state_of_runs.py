@@ -142,6 +142,19 @@ def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, 
     np.testing.assert_array_equal(answers(directory), expected)
 
 
+def test_a_training_may_be_followed_by_the_mean_of_its_own_checkpoints(script, folder, new):
+    directory = folder / "averaged"
+    members = [directory / f"model.ckpt-{step}" for step in (1, 2)]
+    script.run(output_dir=directory, train_step=2, save_checkpoints_steps=1, do_predict=True,
+               ensemble_checkpoints=",".join(map(str, members)), **new)
+    mean = answers(directory)
+    alone = []
+    for member in members:
+        script.run(output_dir=folder / "alone", init_checkpoint=member, max_seq_length=24, do_predict=True)
+        alone.append(answers(folder / "alone"))
+    np.testing.assert_allclose(mean, np.mean(alone, axis=0), atol=1e-6)
+
+
 def test_an_ensemble_of_different_depths_has_the_mean_of_its_members(script, folder, new):
     members = []
     for layers in (2, 4):
