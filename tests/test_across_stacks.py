@@ -58,7 +58,7 @@ def resume(python, runs, source, step, target):
     (runs.folder / target).mkdir()
     for path in [runs.folder / source / CONFIG_NAME, *(runs.folder / source).glob(f"model.ckpt-{step}.*")]:
         shutil.copy(path, runs.folder / target)
-    run(python, TESTS.parent / "run_pretraining", *arguments_of(dict(runs.flags, output_dir=runs.folder / target)))
+    run(python, TESTS.parent / "run_pretraining.py", *arguments_of(dict(runs.flags, output_dir=runs.folder / target)))
 
 
 def test_a_run_is_resumed_on_the_other_stack_and_back(runs, other):
@@ -88,13 +88,13 @@ def served(tmp_path_factory, golden, other):
     save_tf1_checkpoint(AlbertPretrainer(config), str(folder / "model.ckpt-best"))
     exported = {sys.executable: folder / "here", other: folder / "there"}
     for python, target in exported.items():
-        run(python, TESTS.parent / "fill_mask", f"--init_checkpoint={folder}", f"--export_dir={target}")
+        run(python, "-m", "albert_tf", "fill_mask", f"--init_checkpoint={folder}", f"--export_dir={target}")
     return exported
 
 
 def test_a_saved_model_of_one_stack_answers_on_the_other(served):
     questions = json.dumps([["serving_default", dict(text=TEXTS)]])
-    answers = [json.loads(run(python, TESTS / "saved_model_client.py", folder, input=questions))[0]
+    answers = [json.loads(run(python, TESTS / "helpers/saved_model_client.py", folder, input=questions))[0]
                for python in served for folder in served.values()]
     assert len(answers) == 4
     for answer in answers[1:]:
