@@ -13,7 +13,7 @@ __version__ = "0.2.0"
 _MODULE_OF = {
     "AlbertConfig": "albert_tf.config",
     "FullTokenizer": "albert_tf.text.tokenization",
-    "preprocess_text": "albert_tf.text.normalization",
+    "preprocess_text": "albert_tf.text.sentencepieces",
     "encode_pieces": "albert_tf.text.tokenization",
     "encode_ids": "albert_tf.text.tokenization",
     "AlbertModel": "albert_tf.modeling.albert_model",
@@ -25,7 +25,7 @@ _MODULE_OF = {
     "AlbertConditionalSpan": "albert_tf.modeling.conditional_span",
     "AlbertMultipleChoice": "albert_tf.modeling.multiple_choice",
     "create_optimizer": "albert_tf.training.optimizer",
-    "learning_rate_schedule": "albert_tf.training.schedule",
+    "learning_rate_schedule": "albert_tf.training.optimizer",
     "from_pretrained": "albert_tf.weights.from_pretrained",
     "tokenizer_from_pretrained": "albert_tf.weights.from_pretrained",
     "save_pretrained": "albert_tf.export.save_pretrained",

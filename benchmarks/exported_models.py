@@ -24,7 +24,7 @@ from albert_tf.export import tflite
 from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import export_model, sequence_features
-from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
 from albert_tf.tasks.classification.glue_tasks import Task, find_task

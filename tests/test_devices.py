@@ -11,7 +11,7 @@ from script_process import arguments_of
 
 from albert_tf import devices, keras
 from albert_tf.commands import setup, shared_flags
-from albert_tf.training import parts
+from albert_tf.training import trainer
 from albert_tf.training.strategy import TpuAddress
 from albert_tf.utils import quiet
 
@@ -58,7 +58,7 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
 def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
         values, environment, has_gpu, expected, monkeypatch):
     divided = []
-    monkeypatch.setattr(parts, "divide_threads", divided.append)
+    monkeypatch.setattr(trainer, "divide_threads", divided.append)
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
     monkeypatch.setattr(setup, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(quiet, "start_xla", lambda: None)
@@ -79,7 +79,7 @@ def asked(monkeypatch):
     monkeypatch.setattr(setup, "create_strategy",
                         lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(quiet, "start_xla", lambda: None)
-    monkeypatch.setattr(parts, "divide_threads", lambda count: None)
+    monkeypatch.setattr(trainer, "divide_threads", lambda count: None)
     monkeypatch.delenv("TF_CONFIG", raising=False)
     return found
 

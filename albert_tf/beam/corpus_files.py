@@ -22,8 +22,7 @@ from albert_tf.pretraining.corpus import (
     TokenizedBatch,
     row_bytes,
 )
-from albert_tf.utils.array_files import write_array
-from albert_tf.utils.files import atomic_write
+from albert_tf.utils.files import atomic_write, write_array
 from albert_tf.utils.temporary_files import local_copy
 
 # The number of batches whose files are open at a time.

@@ -5,7 +5,7 @@
 
 The content of the files that a stage writes depends on its input only, and a file appears under its name when it is
 complete. So a worker that dies, and a stage that runs twice, change nothing. Examples are made by the local engine's
-modules: corpus.py, plan.py, worker.py, shuffle.py and outputs.py in albert_tf/pretraining.
+modules: corpus.py, creation.py, worker.py and shuffle.py in albert_tf/pretraining.
 
 The stages form one chain. Side inputs, tagged outputs and outputs at the end of a bundle are not used: Beam's Dask
 runner lacks them or computes them repeatedly. Every stage gets its elements grouped by a key that is a function of the
@@ -30,9 +30,9 @@ from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.records import CountingWriter, check_outputs
-from albert_tf.pretraining import plan
+from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
-from albert_tf.pretraining.outputs import move_shards, temporary_shards
+from albert_tf.pretraining.creation import move_shards, temporary_shards
 from albert_tf.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.pretraining.worker import CreationOptions, RecordMaker
 from albert_tf.text.tokenization import FullTokenizer
@@ -110,8 +110,8 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
         run(pipeline_options, functools.partial(build, job))
         result = job.outcome.result()
         statistics = Statistics(result["statistics"])
-        plan.check_statistics(statistics)
-        move_shards(shard_files, output_files, result["counts"], plan.made_from(options, tokenizer))
+        creation.check_statistics(statistics)
+        move_shards(shard_files, output_files, result["counts"], creation.made_from(options, tokenizer))
     return statistics
 
 
@@ -155,7 +155,7 @@ class Written:
     @functools.cached_property
     def num_buckets(self) -> int:
         """The number of buckets, a multiple of the number of shards."""
-        return plan.num_buckets(self.corpus, self._job.options, len(self._job.shard_files))
+        return creation.num_buckets(self.corpus, self._job.options, len(self._job.shard_files))
 
     @functools.cached_property
     def maker(self) -> RecordMaker:
@@ -208,7 +208,7 @@ class WriteTable(_Stage):
         check_complete([entry.place for entry in entries], len(self._job.input_files))
         write_table(self._job.work, entries)
         check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
-        plan.check_corpus(self._written.corpus, self._job.options)
+        creation.check_corpus(self._written.corpus, self._job.options)
 
 
 @beam.typehints.with_output_types(Tuple[Tuple[int, int, int], Any])
@@ -220,7 +220,7 @@ class CutTasks(_Stage):
         options = self._job.options
         for batch in element[1]:
             documents = self._written.table.documents(batch)
-            tasks = self._written.corpus.tasks(plan.TASK_TOKENS, plan.longest_part(options), documents)
+            tasks = self._written.corpus.tasks(creation.TASK_TOKENS, creation.longest_part(options), documents)
             for number, parts in enumerate(tasks):
                 for dupe in range(options.dupe_factor):
                     yield (batch, dupe, number), parts

@@ -1,4 +1,4 @@
-"""Computes vectors (tasks/embeddings.py) or scores (tasks/sentence_scores.py) of lines of text with Beam workers."""
+"""Computes sentence vectors, or scores of sentences, of lines of text with Beam workers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from albert_tf.tasks.masked_lm.sentence_scores import log_probabilities_function
 from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
 from albert_tf.tasks.sentence_vectors.vector_files import companions, write_token_files
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.array_files import array_writer
-from albert_tf.utils.files import write_text
+from albert_tf.utils.files import array_writer, write_text
 
 
 def extract_embeddings(

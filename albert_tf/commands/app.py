@@ -73,7 +73,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             raise app.UsageError(f"unexpected argument: {arguments[operands]}")
         import tensorflow as tf
 
-        from albert_tf.training.workers import naming_lost_workers
+        from albert_tf.training.strategy import naming_lost_workers
 
         if not flags.FLAGS["verbosity"].present:  # absl's own default level is WARNING
             logging.set_verbosity(logging.INFO)

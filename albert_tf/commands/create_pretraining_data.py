@@ -18,8 +18,8 @@ from albert_tf.pretraining.creation import CreationOptions, create_pretraining_d
 from albert_tf.pretraining.masking import MaskingOptions
 from albert_tf.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
 from albert_tf.utils import bounds
-from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import expand_globs
+from albert_tf.utils.progress import count_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 FLAGS = flags.FLAGS

@@ -27,11 +27,9 @@ from albert_tf.tasks.sentence_vectors import vector_files
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
-from albert_tf.utils.array_files import array_writer
-from albert_tf.utils.counts import count_of
-from albert_tf.utils.files import expand_globs
+from albert_tf.utils.files import array_writer, expand_globs
 from albert_tf.utils.manifests import check_output, move_with_manifest
-from albert_tf.utils.progress import progress
+from albert_tf.utils.progress import count_of, progress
 from albert_tf.utils.temporary_files import temporary_folder
 
 FLAGS = flags.FLAGS

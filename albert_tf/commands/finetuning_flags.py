@@ -18,17 +18,16 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.training.evaluation import saved_runs
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
-from albert_tf.training.several_runs import saved_runs
-from albert_tf.training.strategy import is_chief
+from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
-from albert_tf.training.workers import chief_first
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.remote import make_directory
 from albert_tf.weights.heads import head_of
+from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.run_card import write_run_card
 from albert_tf.weights.settings import SETTINGS, settings_in, settings_of, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 

@@ -20,8 +20,7 @@ from albert_tf.commands import run_classifier, shared_flags as shared
 from albert_tf.commands.command_runs import importing_this_package, process_of
 from albert_tf.commands.options import require
 from albert_tf.tasks.classification.glue_tasks import TASKS
-from albert_tf.training.evaluation import RESULTS
-from albert_tf.training.several_runs import checkpoint_of
+from albert_tf.training.evaluation import RESULTS, checkpoint_of
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.processes import run_to_end
 

@@ -27,17 +27,14 @@ from albert_tf.pretraining import dynamic_masking, reading
 from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
-from albert_tf.training.distribution import distributed
-from albert_tf.training.evaluation import Evaluator
-from albert_tf.training.new_trainer import TrainerOptions, new_trainer
-from albert_tf.training.plot import write_plot
-from albert_tf.training.run import RunOptions, train
-from albert_tf.training.strategy import is_chief
+from albert_tf.training.evaluation import Evaluator, write_plot
+from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
+from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.remote import make_directory
+from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.run_card import write_run_card
 from albert_tf.weights.settings import Settings, write_settings
 
 FLAGS = flags.FLAGS

@@ -32,10 +32,9 @@ from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.sentence_vectors.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.prediction import mean_of
-from albert_tf.training.strategy import is_chief
-from albert_tf.training.workers import chief_first
-from albert_tf.utils.counts import count_of
+from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.utils.files import check_export
+from albert_tf.utils.progress import count_of
 from albert_tf.weights.resolved_model import ResolvedModel
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)

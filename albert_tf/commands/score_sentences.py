@@ -27,10 +27,9 @@ from albert_tf.tasks.masked_lm.pair_scores import accuracies
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.utils import bounds
-from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.manifests import check_output, written_with_manifest
-from albert_tf.utils.progress import progress
+from albert_tf.utils.progress import count_of, progress
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions

@@ -20,7 +20,7 @@ from albert_tf.server.models import latest_version, model_of_saved_model, model_
 from albert_tf.server.server import ModelServer
 from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
-from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.open_source import is_hub_module, is_url, open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles

@@ -6,10 +6,10 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import devices, keras
-from albert_tf.training import parts
+from albert_tf.training import trainer
 from albert_tf.training.strategy import TpuAddress, create_strategy, resolve_strategy
 from albert_tf.utils import quiet
-from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
 
@@ -36,7 +36,7 @@ def cpu_parts() -> int:
     """The number of parts of a batch that are computed at the same time: --cpu_parts, or its default."""
     if FLAGS.cpu_parts:
         return FLAGS.cpu_parts
-    return 1 if FLAGS.jit_compile or _strategy_name() != "one_device" else parts.parts_of_cpu()
+    return 1 if FLAGS.jit_compile or _strategy_name() != "one_device" else trainer.parts_of_cpu()
 
 
 def _strategy_name() -> str:
@@ -47,7 +47,7 @@ def _divide_threads() -> None:
     """Divides the cores among the parts of a batch, if all batches of this run have that many parts."""
     count = cpu_parts()
     if all(FLAGS[name].value % (count * micro_batches) == 0 for name, micro_batches in _used_batch_sizes().items()):
-        parts.divide_threads(count)
+        trainer.divide_threads(count)
 
 
 def _check_batch_sizes(replicas: int) -> None:

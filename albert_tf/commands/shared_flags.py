@@ -29,10 +29,9 @@ from albert_tf.commands import help_text, names
 from albert_tf.commands.options import define_float, define_required
 from albert_tf.commands.setup import cpu_parts
 from albert_tf.export.precision import SERVED_PRECISIONS
-from albert_tf.training import parts
-from albert_tf.training.new_trainer import TrainerOptions
+from albert_tf.training import trainer
 from albert_tf.training.optimizer import OPTIMIZERS
-from albert_tf.training.run import RunOptions
+from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.training.strategy import STRATEGIES
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
@@ -60,8 +59,8 @@ def define_training_flags(
                          "Number of micro-batches into which each device splits its part of a batch. They are computed "
                          "one after the other: more micro-batches need less memory.", *bounds.BATCH_SIZE)
     flags.DEFINE_integer("cpu_parts", 0, "Largest number of equal parts of a batch that a CPU computes at the same "
-                         f"time. 0: a part for each core, but at most {parts.MOST_PARTS}; one part with --jit_compile "
-                         "or several devices.", *bounds.WORKERS.at_least(0))
+                         f"time. 0: a part for each core, but at most {trainer.MOST_PARTS}; one part with "
+                         "--jit_compile or several devices.", *bounds.WORKERS.at_least(0))
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
                       "instead of keeping them in memory. This needs less memory and more time.")
     flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,

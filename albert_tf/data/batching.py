@@ -11,8 +11,7 @@ from typing import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.autotuning import without_autotuning
-from albert_tf.data.epochs import endless_batches, with_infinite_cardinality
+from albert_tf.data.order import endless_batches, with_infinite_cardinality
 from albert_tf.data.records import CountedFile, RecordFile
 
 # Size of the shuffle buffer, in records. The order of the files also changes with the epoch.
@@ -134,3 +133,14 @@ def _count(path: str) -> int:
     except tf.errors.DataLossError as error:
         reason = error.message.splitlines()[0].partition(" name:")[0]
         raise ValueError(f"{path} was truncated or changed, or is not a TFRecord file: {reason}") from error
+
+
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The data set without autotuning: tf.data.AUTOTUNE is then one parallel call per core, at most 16.
+
+    The thread of autotuning sleeps for up to a minute at a time, and the end of an iterator can wait for it. So
+    trainings and evaluations ended up to a minute late.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)

@@ -24,8 +24,8 @@ from absl import logging
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import CountingWriter, check_records, record_writer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import check_name
+from albert_tf.utils.progress import count_of
 
 # Increase this number when a change of the code makes other features from the same files and flags.
 _VERSION = 1

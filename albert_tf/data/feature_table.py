@@ -21,7 +21,7 @@ from typing import Any, Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.autotuning import without_autotuning
+from albert_tf.data.batching import without_autotuning
 from albert_tf.data.records import RecordFile
 from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
 

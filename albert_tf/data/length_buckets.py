@@ -2,7 +2,7 @@
 
 A padding token costs as much time as any other. So a batch has examples of similar length, and is padded to one of a
 few lengths, the buckets. In training, examples are sorted by length within a window of batches of one epoch
-(length_order.py), unless --nogroup_by_length asks for random batches. Element-wise chains are compiled once per bucket.
+(order.py), unless --nogroup_by_length asks for random batches. Element-wise chains are compiled once per bucket.
 Which examples a step gets does not depend on the buckets: --pad_to_max_length changes the padding and nothing else. As
 in data/batching.py, the order is a pure function of (seed, step).
 
@@ -16,9 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.batching import per_replica
-from albert_tf.data.epochs import endless_batches, with_infinite_cardinality
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.data.length_order import LengthOrder
+from albert_tf.data.order import LengthOrder, endless_batches, with_infinite_cardinality
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 # The number of batches within which examples are sorted by length.

@@ -15,8 +15,8 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 from absl import logging
 
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.counts import count_of
 from albert_tf.utils.json_files import parse_json_object
+from albert_tf.utils.progress import count_of
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 _BYTE_ORDER_MARK = "\ufeff"

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.export.served_weights import made_once
-from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer

@@ -8,7 +8,7 @@ from typing import Callable, Iterator
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.modeling.embeddings import Embeddings
+from albert_tf.modeling.albert_model import Embeddings
 from albert_tf.modeling.encoder import Encoder
 
 

@@ -15,8 +15,8 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_NAME
 from albert_tf.export.saved_model import graph
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.dropout import Dropouts
-from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_ids

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, checked_label_names, register
+from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, checked_label_names, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.inputs import as_rows, side_by_side
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, mean_or_max
 
@@ -26,7 +25,7 @@ class AlbertClassifier(ConfiguredModel):
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
       label_names: the name of each label, in the order of the logits; None if they have no names.
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
-        (None for max_position_embeddings), and the windows of longer texts (see text/window_packing.py). The model
+        (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows

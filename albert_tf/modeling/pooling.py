@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Mapping
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from albert_tf.text.window_packing import WindowOptions
+    from albert_tf.text.windows import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LongTexts:
     @property
     def windows(self) -> WindowOptions:
         """How the text is split."""
-        from albert_tf.text.window_packing import WindowOptions
+        from albert_tf.text.windows import WindowOptions
 
         return WindowOptions(self.max_windows, self.doc_stride)
 

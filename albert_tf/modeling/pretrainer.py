@@ -6,9 +6,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.configured_model import ConfiguredModel, register, required
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.inputs import required
 from albert_tf.modeling.layers import LayerNorm, OutputDense, ReleaseDense, ReleaseLayer, activation
 
 

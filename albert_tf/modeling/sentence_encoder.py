@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, register
+from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.inputs import as_rows, side_by_side
 from albert_tf.modeling.pooling import SentencePooling, check_pooling, normalized, pooled
 
 

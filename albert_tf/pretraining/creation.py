@@ -6,30 +6,36 @@ worker.py has the work of the workers. An example depends on the seed, on its po
 of the pass over the corpus (see dupe_factor) only, so the number of workers does not change the records. No pass has
 more in memory than one bucket (about 32 MB) or one part of a document for each worker; with release_compatible a part
 is a whole document.
+
+All shards are written to temporary folders, and renamed when all are complete. The Beam engine
+(albert_tf/beam/creation.py) has the same checks, outputs and sizes of tasks and buckets.
 """
 
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
+import dataclasses
 import os
+import sys
 from typing import Iterator
 
 import tensorflow as tf
 
-from albert_tf.data.records import CountingWriter, check_outputs
+from albert_tf.data.feature_cache import tokenizer_key
+from albert_tf.data.records import CountingWriter, all_or_none, check_outputs
 from albert_tf.data.worker_pool import Run, worker_pool
-from albert_tf.pretraining import corpus as corpus_files, plan
+from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus
-from albert_tf.pretraining.outputs import move_shards, temporary_shards
 from albert_tf.pretraining.shuffle import sorted_records
 from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, tokenize_lines
 from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.counts import count_of
 from albert_tf.utils.files import listed
-from albert_tf.utils.progress import progress
-from albert_tf.utils.remote import local_place
+from albert_tf.utils.manifests import move_with_manifest
+from albert_tf.utils.progress import count_of, progress
+from albert_tf.utils.remote import local_place, written_path
 from albert_tf.utils.temporary_files import temporary_folder
 
 # The largest share of tokens that may be in no example without a warning.
@@ -62,11 +68,11 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     with _working_directory(output_files[0]) as work:
         with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
             corpus = _tokenize(run, input_files, work)
-            plan.check_corpus(corpus, options)
-            num_buckets = plan.num_buckets(corpus, options, len(output_files))
-            statistics = _make_examples(run, corpus, options, num_buckets)
-        plan.check_statistics(statistics)
-        _write_outputs(output_files, work, num_buckets, plan.made_from(options, tokenizer))
+            check_corpus(corpus, options)
+            buckets = num_buckets(corpus, options, len(output_files))
+            statistics = _make_examples(run, corpus, options, buckets)
+        check_statistics(statistics)
+        _write_outputs(output_files, work, buckets, made_from(options, tokenizer))
     statistics["documents"] = len(corpus)
     return statistics
 
@@ -121,9 +127,9 @@ def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
 
 
 def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
-    longest = plan.longest_part(options)
+    longest = longest_part(options)
     tasks = ((dupe, parts, options, num_buckets)
-             for dupe in range(options.dupe_factor) for parts in corpus.tasks(plan.TASK_TOKENS, longest))
+             for dupe in range(options.dupe_factor) for parts in corpus.tasks(TASK_TOKENS, longest))
     statistics: collections.Counter[str] = collections.Counter()
     with progress("making examples", options.dupe_factor * corpus.num_sentences, " sentences") as done:
         for counts in run(examples_of_parts, tasks):
@@ -144,3 +150,86 @@ def _write_outputs(output_files: list[str], work: str, num_buckets: int, made_fr
             counts.append(writer.count)
             done(1)
         move_shards(shard_files, output_files, counts, made_from)
+
+
+# Tokens of a worker's task that has several small documents.
+TASK_TOKENS = 200_000
+# Sentences (about as many tokens as TASK_TOKENS) after which a document is split, so that several workers share it and
+# none has all of it in memory.
+LONGEST_PART = 8192
+# The largest size of a bucket of records in bytes, by a generous estimate.
+_BUCKET_BYTES = 32 << 20
+
+
+def longest_part(options: CreationOptions) -> int:
+    """Sentences after which a document is split: never if release_compatible, which draws one length per document."""
+    return sys.maxsize if options.segments.release_compatible else LONGEST_PART
+
+
+def num_buckets(corpus: Corpus, options: CreationOptions, num_outputs: int) -> int:
+    """The number of buckets, a multiple of num_outputs. Padding counts, since short documents make padded records."""
+    examples = 2 * options.dupe_factor * (corpus.num_tokens // options.segments.max_seq_length + len(corpus))
+    size = examples * (6 * options.segments.max_seq_length + 10 * options.masking.record_predictions)
+    return num_outputs * (1 + size // (_BUCKET_BYTES * num_outputs))
+
+
+def check_corpus(corpus: Corpus, options: CreationOptions) -> None:
+    """Raises ValueError if a corpus is too small for the objective."""
+    if options.segments.objective == "nsp" and len(corpus) < 2:
+        raise ValueError("the next-sentence objective needs at least two documents, since segment B is from another "
+                         "one: separate documents by a blank line")
+
+
+def check_statistics(statistics: collections.Counter[str]) -> None:
+    """Raises ValueError if no example was made."""
+    if not statistics["examples"]:
+        raise ValueError("no examples were made: every document has one word only")
+
+
+def made_from(options: CreationOptions, tokenizer: FullTokenizer) -> dict:
+    """The made_from entry in the manifest of each output."""
+    splitting = {} if options.split_lines is None else dict(split_lines=options.split_lines)
+    return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking), **splitting,
+                dupe_factor=options.dupe_factor, random_seed=options.random_seed, vocab_size=tokenizer.vocab_size,
+                **tokenizer_key(tokenizer))
+
+
+# The number of outputs that are renamed at the same time. On an object store, each takes a few tenths of a second.
+_RENAMING_THREADS = 16
+
+
+@contextlib.contextmanager
+def temporary_shards(output_files: list[str]) -> Iterator[list[str]]:
+    """Yields a temporary path for each output, in a temporary folder next to it."""
+    directories = [os.path.dirname(written_path(path)) for path in output_files]
+    with contextlib.ExitStack() as stack:
+        folders = {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data"),
+                                                                   output=directory or os.curdir))
+                   for directory in dict.fromkeys(directories)}
+        yield [os.path.join(folders[directory], f"shard-{number:06d}") for number, directory in enumerate(directories)]
+
+
+def move_shards(shard_files: list[str], output_files: list[str], counts: list[int], made_from: dict) -> None:
+    """Renames the shards to the outputs, and writes their manifests.
+
+    Args:
+      shard_files: the paths of temporary_shards, where all shards are complete.
+      output_files: paths of the outputs.
+      counts: the number of records of each shard.
+      made_from: the made_from entry of the manifests.
+
+    Raises:
+      ValueError: a shard has no records, or an output would replace a file that is not an earlier output. No earlier
+        output has been replaced then.
+    """
+    if 0 in counts:
+        raise ValueError(f"shard {counts.index(0) + 1} of {len(counts)}, {output_files[counts.index(0)]}, has no "
+                         f"records, since the text gives only {count_of(sum(counts), 'example')}: set --num_shards "
+                         "to a smaller number, or name fewer output files")
+    check_outputs(output_files)  # again, since the work takes hours
+
+    def move(source: str, path: str, count: int) -> None:
+        move_with_manifest(source, path, made_from, count=count)
+
+    with all_or_none(output_files), concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
+        list(threads.map(move, shard_files, output_files, counts))

@@ -14,7 +14,7 @@ from absl import logging
 
 from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
 from albert_tf.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
-from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import count_of
 
 # The number of records from which the id of [MASK] is inferred.
 _RECORDS_TO_FIND_MASK = 200

@@ -13,9 +13,8 @@ import numpy as np
 
 from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, open_corpus
-from albert_tf.pretraining.examples import ExampleMaker
 from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import Segmenter, SegmentOptions
+from albert_tf.pretraining.segments import ExampleMaker, Segmenter, SegmentOptions
 from albert_tf.pretraining.shuffle import BucketWriter
 from albert_tf.text.sentences import check_splitting
 from albert_tf.text.tokenization import FullTokenizer

@@ -7,8 +7,7 @@ from typing import Sequence
 import numpy as np
 
 from albert_tf.text import wordpiece
-from albert_tf.text.normalization import preprocess_text
-from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable, encode_pieces, load_model
+from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable, encode_pieces, load_model, preprocess_text
 
 
 class PieceTokenizer:

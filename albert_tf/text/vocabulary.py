@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.text.lines import read_lines
-from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.utils.files import listed, write_text
 from albert_tf.utils.manifests import check_output, written_with_manifest
 

@@ -30,15 +30,20 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import training_batches
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered
-from albert_tf.training.evaluation import Evaluator, shown, write_results
-from albert_tf.training.new_trainer import TrainerOptions, new_trainer
-from albert_tf.training.plot import write_plot
+from albert_tf.training.evaluation import (
+    Evaluator,
+    checkpoint_of,
+    run_directory,
+    saved_runs,
+    shown,
+    write_plot,
+    write_results,
+    write_summary,
+)
 from albert_tf.training.prediction import Predictor
-from albert_tf.training.run import RunOptions, train
-from albert_tf.training.several_runs import checkpoint_of, run_directory, saved_runs, write_summary
-from albert_tf.training.strategy import is_chief
+from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
+from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
-from albert_tf.training.workers import wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.remote import make_directory
 

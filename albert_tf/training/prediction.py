@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import evaluation_batches
-from albert_tf.training.batch_functions import on_batches
-from albert_tf.training.distribution import distributed
-from albert_tf.training.parts import in_parts
+from albert_tf.training.strategy import distributed
 from albert_tf.training.task import PredictingTask
+from albert_tf.training.trainer import in_parts, on_batches
 
 
 class Predictor:
@@ -24,7 +23,7 @@ class Predictor:
       batch_size: examples of a batch, over all replicas.
       buckets: the result of length_buckets.bucket_lengths.
       jit_compile: whether to compile the graph with XLA.
-      parts: the largest number of parts of a batch that are computed at the same time (parts.py).
+      parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """
 
     def __init__(self, task: PredictingTask, strategy: tf.distribute.Strategy, batch_size: int,

@@ -1,15 +1,29 @@
-"""Distribution strategies: one device, several devices, several machines, or a TPU."""
+"""Distribution strategies: one device, several devices, several machines, or a TPU.
+
+Of several workers (TF_CONFIG) one, the chief, writes the files that all of them read::
+
+    with chief_first(strategy):
+        table = cached_table(...)      # the chief makes it, the others read it
+
+    if is_chief(strategy):
+        write_answers(...)
+    wait_for_all(strategy)             # before a worker reads what the chief has written
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import os
+import re
 import reprlib
 import socket
-from typing import Any
+from typing import Any, Callable, Iterator
 
 import tensorflow as tf
 
+from albert_tf import devices
 from albert_tf.utils.json_files import parse_json_object
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
@@ -122,3 +136,99 @@ def _check_answers(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> 
     for address in resolver.cluster_spec().as_dict().get("worker", []):
         host, _, port = address.rpartition(":")
         socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
+
+
+def distributed(
+    strategy: tf.distribute.Strategy, batches: Callable[[tf.distribute.InputContext], tf.data.Dataset]
+) -> tf.distribute.DistributedDataset:
+    """The batches of a strategy's replicas.
+
+    Args:
+      strategy: the distribution strategy.
+      batches: function that returns the batches of a process. AutoGraph does not convert the functions that it gives to
+        tf.data: it would read their source again, which may have been edited since the process started.
+    """
+    batches = tf.autograph.experimental.do_not_convert(batches)
+    if isinstance(strategy, tf.distribute.OneDeviceStrategy) and devices.is_cpu_alone():
+        return _HostDataset(batches(tf.distribute.InputContext()))
+    return strategy.distribute_datasets_from_function(batches)
+
+
+class _HostDataset(tf.distribute.DistributedDataset):
+    """A data set that is read where it is made.
+
+    TensorFlow's own distributed data sets add one that copies batches to a device. It has autotuning, which cannot be
+    turned off (see data/batching.py).
+    """
+
+    def __init__(self, dataset: tf.data.Dataset):
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator:
+        return iter(self._dataset)
+
+    @property
+    def element_spec(self):
+        """The types and shapes of a batch."""
+        return self._dataset.element_spec
+
+
+# TensorFlow's errors if another worker is lost, and words of their messages.
+_CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError,
+                      tf.errors.CancelledError)
+_OF_WORKERS = re.compile("[Cc]ollective|[Hh]eartbeat|CoordinationService|remote target")
+_TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
+
+
+def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
+    """The values of all workers, once per replica. Waits until all workers have called it."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return [value]
+
+    @tf.function(autograph=False)
+    def of_replicas():
+        return strategy.run(lambda: tf.constant([value], tf.int64))
+
+    return strategy.gather(of_replicas(), axis=0).numpy().tolist()
+
+
+def wait_for_all(strategy: tf.distribute.Strategy) -> None:
+    """Waits until all workers have called it."""
+    values_of_all(strategy, 0)
+
+
+@contextlib.contextmanager
+def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Runs the block on the chief first, and then on the other workers, which can read the chief's files."""
+    if not is_chief(strategy):
+        wait_for_all(strategy)
+    yield
+    if is_chief(strategy):
+        wait_for_all(strategy)
+
+
+@contextlib.contextmanager
+def naming_lost_workers() -> Iterator[None]:
+    """Turns TensorFlow's error about a worker that no longer answers into a ConnectionError that names the worker.
+
+    TensorFlow notices it within a minute, from the heartbeats that workers exchange.
+    """
+    try:
+        yield
+    except _CONNECTION_ERRORS as error:
+        if not _OF_WORKERS.search(error.message):
+            raise
+        raise ConnectionError(f"{_lost_worker(error.message)} no longer answers: it has failed or was killed, or the "
+                              "network is down. Start all workers again: training continues from its latest "
+                              "checkpoint") from error
+
+
+def _lost_worker(message: str) -> str:
+    """The worker in TensorFlow's message, such as "worker 1 (10.0.0.2:2222)"."""
+    task = _TASK.search(message)
+    if not task:
+        return "another worker"
+    kind, index = task.group(1), int(task.group(2))
+    addresses = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {}).get(kind, [])
+    address = f" ({addresses[index]})" if index < len(addresses) else ""
+    return f"{kind} {index}{address}"

@@ -1,4 +1,7 @@
-"""Writes files so that none is ever half written under its final name, and reads files with errors that name them."""
+"""Writes files so that none is ever half written under its final name, and reads files with errors that name them.
+
+`array_writer` writes NumPy arrays of any size, row by row.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import glob
 import os
 import reprlib
 import stat
-from typing import Iterator
+from typing import Callable, Iterator
+
+import numpy as np
 
 from albert_tf.utils.lazy import tensorflow as tf
 from albert_tf.utils.remote import is_remote, local_place, make_directory, written_path
@@ -278,3 +283,40 @@ def _copy_folder(source: str, target: str) -> None:
         copy = os.path.join(target, os.path.relpath(path, source))
         make_directory(os.path.dirname(copy))
         tf.io.gfile.copy(path, copy, overwrite=True)
+
+
+WriteRows = Callable[[int, np.ndarray], None]
+
+
+@contextlib.contextmanager
+def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[WriteRows]:
+    """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
+
+    Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
+    instead end the process with a signal if the disk is full; a write raises OSError.)
+
+    Args:
+      path: path of the .npy file.
+      shape, dtype: shape and data type of the array.
+    """
+    dtype, row_shape = np.dtype(dtype), shape[1:]
+    row_bytes = dtype.itemsize * int(np.prod(row_shape))
+    header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
+    with atomic_local_write(path) as temporary, open(temporary, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        start = file.tell()
+
+        def write(first: int, values: np.ndarray) -> None:
+            values = np.ascontiguousarray(values, dtype)
+            if values.shape[1:] != row_shape or not 0 <= first <= first + len(values) <= shape[0]:
+                raise ValueError(f"values of shape {values.shape} do not fit at row {first} of shape {shape}")
+            file.seek(start + first * row_bytes)
+            file.write(values.data)
+
+        yield write
+
+
+def write_array(path: str, array: np.ndarray) -> None:
+    """Writes an array to an .npy file, which is never left half written."""
+    with array_writer(path, array.shape, array.dtype) as write:
+        write(0, array)

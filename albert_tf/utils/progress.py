@@ -1,4 +1,7 @@
-"""Shows progress and rate (of the last minute) of a long job: a bar on a terminal, or else log lines at intervals."""
+"""Shows progress and rate (of the last minute) of a long job: a bar on a terminal, or else log lines at intervals.
+
+`count_of` writes numbers of things: "1 file", "1,024 files".
+"""
 
 from __future__ import annotations
 
@@ -102,3 +105,19 @@ class _Lines:
     def end(self) -> None:
         seconds = tqdm.format_interval(time.monotonic() - self._start)
         logging.info("%s: %s %s in %s", self._what, f"{self._done:,}", self._unit.strip(), seconds)
+
+
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """The number with thousands separators, and the noun in the singular or the plural.
+
+    Args:
+      number: how many there are.
+      noun: the singular: "record file".
+      plural: the plural, if it is not the singular with an "s".
+
+    Example::
+
+      count_of(1, "record file") -> "1 record file"
+      count_of(1024, "query", "queries") -> "1,024 queries"
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -168,7 +168,7 @@ def checkpoint_prefix(path: str) -> str:
       ValueError: there is no checkpoint, or there are several other ones.
     """
     from albert_tf.training.checkpoints import best_or_latest
-    from albert_tf.training.several_runs import checkpoint_of
+    from albert_tf.training.evaluation import checkpoint_of
 
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):

@@ -26,17 +26,15 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import numbered
-from albert_tf.training.several_runs import checkpoint_of
+from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
-from albert_tf.weights.from_pretrained import build, warn_of_random_parts
+from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named, head_of_variables, heads_of_source
 from albert_tf.weights.open_source import is_url, open_source
-from albert_tf.weights.restoring import RestoreReport
+from albert_tf.weights.restoring import RestoreReport, unshared_config
 from albert_tf.weights.settings import Settings, settings_in
 from albert_tf.weights.source import Source, config_of
-from albert_tf.weights.unsharing import unshared_config
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
-from albert_tf.weights.weights_reader import WeightsReader
 
 Value = TypeVar("Value")
 # What members of an ensemble must agree in, if it is known of both.

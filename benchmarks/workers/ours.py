@@ -16,7 +16,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.task import SpanTask
-from albert_tf.training import parts
+from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.precision import set_precision
@@ -30,8 +30,8 @@ def make_step():
     precision, what = sys.argv[1:3]
     jit_compile = "--jit_compile" in sys.argv
     one_part = jit_compile or what != "step" or "--cpu_parts=1" in sys.argv
-    count = 1 if one_part else parts.parts_of_cpu()
-    parts.divide_threads(count)
+    count = 1 if one_part else trainer.parts_of_cpu()
+    trainer.divide_threads(count)
     keras.utils.set_random_seed(1)
     set_precision(precision)
     optimizer = create_optimizer("adamw", learning_rate=1e-4, num_train_steps=10000, num_warmup_steps=0)

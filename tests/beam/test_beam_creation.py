@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.pretraining import creation as local, plan
+from albert_tf.pretraining import creation as local
 from albert_tf.pretraining.masking import MaskingOptions
 from albert_tf.pretraining.segments import SegmentOptions
 from albert_tf.pretraining.worker import CreationOptions
@@ -31,9 +31,9 @@ DOCUMENTS = [SENTENCES[i:] + SENTENCES[:i] for i in range(6)] + [SENTENCES * 5]
 def small_pieces(monkeypatch):
     """Splits the text into dozens of ranges and tasks, its longest document into parts, and each shard into buckets."""
     monkeypatch.setattr(text_ranges, "RANGE_BYTES", 150)
-    monkeypatch.setattr(plan, "TASK_TOKENS", 100)
-    monkeypatch.setattr(plan, "LONGEST_PART", 8)
-    monkeypatch.setattr(plan, "_BUCKET_BYTES", 10_000)
+    monkeypatch.setattr(local, "TASK_TOKENS", 100)
+    monkeypatch.setattr(local, "LONGEST_PART", 8)
+    monkeypatch.setattr(local, "_BUCKET_BYTES", 10_000)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
-from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.server.models import model_of_source
 from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
 from albert_tf.tasks.classification.glue_tasks import TASKS

@@ -19,7 +19,7 @@ from two_workers import TwoWorkers
 from albert_tf.data.batching import counted
 from albert_tf.data.records import check_records
 from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
-from albert_tf.training import parts, trainer
+from albert_tf.training import trainer
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.open_source import open_source
 
@@ -236,8 +236,8 @@ def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, gold
 
 def test_a_batch_in_parts_is_trained_and_evaluated_as_a_whole(runs, monkeypatch):
     """With dropout of 0.1, whose masks must be those of the whole batch."""
-    numbers, results, of = [], [], parts.equal_parts
-    for module in (trainer, parts):
+    numbers, results, of = [], [], trainer.equal_parts
+    for module in (trainer,):
         monkeypatch.setattr(module, "equal_parts", lambda *arguments: numbers.append(of(*arguments)) or numbers[-1])
     for count in (1, 2):
         with loaded("run_pretraining") as run:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.epochs import endless_batches
+from albert_tf.data.order import endless_batches
 
 
 def epoch_of(num_examples, seed=1):

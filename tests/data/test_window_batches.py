@@ -8,7 +8,7 @@ from albert_tf.data.feature_cache import cached_table
 from albert_tf.data.feature_table import FeatureSchema
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.text.packing import PairPacker
-from albert_tf.text.window_packing import WindowOptions, WindowPacker
+from albert_tf.text.windows import WindowOptions, WindowPacker
 
 ALONE = tf.distribute.InputContext()
 NAMES = ("input_ids", "input_mask", "segment_ids")

@@ -5,8 +5,7 @@ import pathlib
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.training.strategy import create_strategy, is_chief
-from albert_tf.training.workers import chief_first, values_of_all, wait_for_all
+from albert_tf.training.strategy import chief_first, create_strategy, is_chief, values_of_all, wait_for_all
 
 flags.DEFINE_string("folder", None, "Where the chief writes.", required=True)
 FLAGS = flags.FLAGS

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification.task import ClassificationTask
 
 pytestmark = pytest.mark.both_stacks

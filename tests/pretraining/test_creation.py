@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.records import pretraining_features
-from albert_tf.pretraining import creation, plan, shuffle
+from albert_tf.pretraining import creation, shuffle
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.masking import MaskingOptions
 from albert_tf.pretraining.segments import SegmentOptions
@@ -198,7 +198,7 @@ def original_tokens(example):
 def test_long_documents_are_cut_for_the_workers_and_no_sentence_is_lost(tmp_path, text, create, monkeypatch, tokenizer):
     words = [piece[1:] for piece, token in tokenizer.vocab.items() if tokenizer.encode(piece[1:]) == [token]][:120]
     text.write_text("\n".join(words))  # sentences of one token, so that no chunk is trimmed
-    monkeypatch.setattr(plan, "LONGEST_PART", 50)
+    monkeypatch.setattr(creation, "LONGEST_PART", 50)
     options = dict(objective="none", short=0.0, dupe_factor=1)
     for release_compatible, lengths in ((False, [20, 21, 21, 29, 29]), (True, [4, 29, 29, 29, 29])):
         assert create(release_compatible=release_compatible, **options)["documents"] == 1

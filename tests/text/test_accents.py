@@ -10,8 +10,7 @@ import pytest
 
 from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.normalization import preprocess_text
-from albert_tf.text.sentencepieces import WORD_START
+from albert_tf.text.sentencepieces import WORD_START, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.text import wordpiece
-from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, encode_ids, encode_pieces
 from albert_tf.text.word_boundaries import word_starts
 

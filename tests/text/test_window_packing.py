@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.graph.window_packing import pack_text_windows
 from albert_tf.text.packing import PairPacker
-from albert_tf.text.window_packing import WindowOptions, WindowPacker
+from albert_tf.text.windows import WindowOptions, WindowPacker
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
 

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.batch_functions import on_batches
+from albert_tf.training.trainer import on_batches
 
 
 def batches_of(*lengths):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from slope import Task
 
-from albert_tf.training import callbacks
+from albert_tf.training import run
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import RunOptions, steps_per_execution
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
@@ -24,7 +24,7 @@ def fit(x, *beside, **compile_arguments):
     return trainer
 
 
-class Steps(callbacks.StepCallback):
+class Steps(run.StepCallback):
     def __init__(self, first_step=0):
         super().__init__(first_step)
         self.seen = []
@@ -59,7 +59,7 @@ def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch, save_checkpoint
 @pytest.mark.parametrize("first_step, every, expected", [(0, 3, [3, 6, 8]), (2, 3, [3, 6, 8]), (0, 100, [8])])
 def test_saving_at_multiples_and_at_the_end(first_step, every, expected):
     saved = []
-    fit([1.0] * (8 - first_step), callbacks.Saving(first_step, 8, every, saved.append))
+    fit([1.0] * (8 - first_step), run.Saving(first_step, 8, every, saved.append))
     assert saved == expected
 
 
@@ -71,7 +71,7 @@ def test_sigterm_and_ctrl_c_save_the_step_and_end_the_process(number):
                 os.kill(os.getpid(), number)
 
     saved, before = [], signal.getsignal(number)
-    with pytest.raises(SystemExit) as ended, callbacks.EndOnSignal(0, saved.append, writes=True) as end_on_signal:
+    with pytest.raises(SystemExit) as ended, run.EndOnSignal(0, saved.append, writes=True) as end_on_signal:
         fit([1.0] * 8, Terminate(), end_on_signal)
     assert saved == [2] and ended.value.code == 128 + number
     assert signal.getsignal(number) is before
@@ -79,7 +79,7 @@ def test_sigterm_and_ctrl_c_save_the_step_and_end_the_process(number):
 
 def test_a_second_ctrl_c_ends_the_process_at_once():
     saved = []
-    with pytest.raises(KeyboardInterrupt), callbacks.EndOnSignal(0, saved.append, writes=True):
+    with pytest.raises(KeyboardInterrupt), run.EndOnSignal(0, saved.append, writes=True):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
     assert not saved
@@ -101,14 +101,14 @@ def test_sigterm_ends_the_process_during_an_evaluation(when):
         with end_on_signal.saved(step):
             evaluate(step)
 
-    with pytest.raises(SystemExit) as ended, callbacks.EndOnSignal(0, done.append, writes=True) as end_on_signal:
-        fit([1.0] * 8, callbacks.Saving(0, 8, 3, save), end_on_signal)
+    with pytest.raises(SystemExit) as ended, run.EndOnSignal(0, done.append, writes=True) as end_on_signal:
+        fit([1.0] * 8, run.Saving(0, 8, 3, save), end_on_signal)
     assert done == [3] and ended.value.code == 128 + signal.SIGTERM
 
 
 def test_the_handler_of_sigterm_is_put_back_after_an_error():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), callbacks.EndOnSignal(0, print, writes=True):
+    with pytest.raises(KeyboardInterrupt), run.EndOnSignal(0, print, writes=True):
         assert signal.getsignal(signal.SIGTERM) is not before
         raise KeyboardInterrupt
     assert signal.getsignal(signal.SIGTERM) is before
@@ -128,16 +128,16 @@ def test_an_error_of_a_callback_is_not_the_end_of_the_data(error, raised, messag
 
 def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
     caplog.set_level(logging.WARNING)
-    fit([1.0, np.nan, 1.0], callbacks.SkippedSteps(0))
+    fit([1.0, np.nan, 1.0], run.SkippedSteps(0))
     assert "step 2 was skipped since a gradient was not finite; 1 skipped step so far" in caplog.text
-    fit([np.nan] * (MOST_SKIPPED_IN_A_ROW - 1) + [1.0], callbacks.SkippedSteps(0))
+    fit([np.nan] * (MOST_SKIPPED_IN_A_ROW - 1) + [1.0], run.SkippedSteps(0))
     with pytest.raises(ValueError, match="steps in a row were not finite"):
-        fit([np.nan] * (MOST_SKIPPED_IN_A_ROW + 1), callbacks.SkippedSteps(0))
+        fit([np.nan] * (MOST_SKIPPED_IN_A_ROW + 1), run.SkippedSteps(0))
 
 
 def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    fit([2.0] * 5, callbacks.Progress(0, 5, batch_size=1))
+    fit([2.0] * 5, run.Progress(0, 5, batch_size=1))
     shown = capsys.readouterr().err
     assert "5/5" in shown and "examples/s" in shown and "loss" in shown
 
@@ -145,8 +145,8 @@ def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
 def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="absl")
     now = [0.0]
-    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
-    progress = callbacks.Progress(10, 100, batch_size=8)
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    progress = run.Progress(10, 100, batch_size=8)
     for step in range(11, 101):
         now[0] += 600 if step == 11 else 2  # the first step is compiled
         progress.on_step(step, dict(loss=0.5, learning_rate=0.1))

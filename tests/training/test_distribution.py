@@ -3,8 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.distribution import distributed
-from albert_tf.training.strategy import create_strategy
+from albert_tf.training.strategy import create_strategy, distributed
 
 
 def batches(context):

@@ -17,13 +17,12 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions
-from albert_tf.training.new_trainer import TrainerOptions
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
-from albert_tf.training.run import RunOptions
+from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.training.trainer import Trainer
+from albert_tf.weights.from_pretrained import WeightsReader
 from albert_tf.weights.tf1 import save_tf1_checkpoint
-from albert_tf.weights.weights_reader import WeightsReader
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,

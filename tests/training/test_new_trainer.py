@@ -4,8 +4,7 @@ import pytest
 import tensorflow as tf
 from slope import Task
 
-from albert_tf.training.new_trainer import TrainerOptions, new_trainer
-from albert_tf.training.run import RunOptions
+from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer
 
 
 @pytest.mark.parametrize("num_warmup_steps, start_warmup_step, warns", [

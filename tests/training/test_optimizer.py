@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.training.optimizer import ReleaseOptimizer, create_optimizer
-from albert_tf.training.schedule import learning_rate_schedule
+from albert_tf.training.optimizer import ReleaseOptimizer, create_optimizer, learning_rate_schedule
 
 pytestmark = pytest.mark.both_stacks
 

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from albert_tf.training.several_runs import checkpoint_of, saved_runs, write_summary
+from albert_tf.training.evaluation import checkpoint_of, saved_runs, write_summary
 
 
 def write_run(directory, best=None, name="model.ckpt-3"):

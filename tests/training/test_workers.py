@@ -3,7 +3,7 @@
 import tensorflow as tf
 from two_workers import TwoWorkers
 
-from albert_tf.training.workers import chief_first, values_of_all
+from albert_tf.training.strategy import chief_first, values_of_all
 
 
 def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import count_of
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 

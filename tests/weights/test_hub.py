@@ -12,11 +12,10 @@ import albert_tf
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.weights import from_pretrained, weights_reader
-from albert_tf.weights.from_pretrained import load_checkpoint
+from albert_tf.weights import from_pretrained
+from albert_tf.weights.from_pretrained import WeightsReader, load_checkpoint
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.weights_reader import WeightsReader
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_a_module_is_opened_once_for_a_task(tmp_path, monkeypatch, has_run):
         opened.append(path)
         return open_source(path, *args, **kwargs)
 
-    monkeypatch.setattr(weights_reader, "open_source", open_and_count)
+    monkeypatch.setattr(from_pretrained, "open_source", open_and_count)
     monkeypatch.setattr(from_pretrained, "open_source", open_and_count)
     make(str(saved if has_run else tmp_path / "module"))
     assert opened == [str(tmp_path / "module")] + [str(saved)] * has_run

@@ -10,12 +10,10 @@ from albert_tf.export.conversion import FORMATS, convert, save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.training.new_trainer import TrainerOptions
-from albert_tf.training.run import RunOptions
+from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.model_card import ModelCard, model_name, write_model_card
+from albert_tf.weights.model_card import ModelCard, model_name, write_model_card, write_run_card
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.run_card import write_run_card
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=1000, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,

@@ -7,9 +7,8 @@ from typing import Callable
 import numpy as np
 
 from albert_tf.export.onnx.graph import OnnxGraph, Table
-from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.attention import AttentionBlock
-from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.feed_forward import FeedForwardBlock
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON

@@ -9,7 +9,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.window_packing import pack_text_windows
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.window_packing import WindowOptions
+from albert_tf.text.windows import WindowOptions
 
 
 def export_classification(

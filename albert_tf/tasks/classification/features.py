@@ -11,8 +11,8 @@ from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.window_packing import WindowOptions, WindowPacker
-from albert_tf.utils.counts import count_of
+from albert_tf.text.windows import WindowOptions, WindowPacker
+from albert_tf.utils.progress import count_of
 
 # The number of examples that are tokenized in one call.
 _CHUNK = 1000

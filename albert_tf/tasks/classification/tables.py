@@ -14,7 +14,7 @@ from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
 from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.window_packing import WindowOptions
+from albert_tf.text.windows import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.text.batches import list_of_strings
 from albert_tf.text.packing import PairPacker
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.window_packing import WindowOptions, WindowPacker
+from albert_tf.text.tokenization import FullTokenizer, list_of_strings
+from albert_tf.text.windows import WindowOptions, WindowPacker
 
 _BATCH = 32
 

@@ -11,11 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.text.batches import list_of_strings
 from albert_tf.text.packing import SpecialTokens
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.word_boundaries import word_starts
-from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import count_of
 
 
 class MaskedCopies(NamedTuple):

@@ -11,8 +11,7 @@ from albert_tf.data.worker_pool import chunks
 from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
-from albert_tf.text.batches import list_of_strings
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 
 
 class Neighbour(NamedTuple):

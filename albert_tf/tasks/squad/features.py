@@ -20,7 +20,7 @@ from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import Window, windows
-from albert_tf.utils.counts import count_of
+from albert_tf.utils.progress import count_of
 
 FIRST_UNIQUE_ID = 1000000000
 # The span, in pieces of the paragraph, of a question that has no answer.

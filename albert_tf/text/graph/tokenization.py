@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.text.graph.normalization import GraphNormalization
 from albert_tf.text.graph.sentencepieces import GraphSentencePieces
 from albert_tf.text.graph.wordpiece import GraphWordPieces
-from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.wordpiece import basic_tokens
 

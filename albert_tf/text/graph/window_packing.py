@@ -8,7 +8,7 @@ from albert_tf.text.graph.packing import kept_lengths, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.graph.windows import slices, windows_of
 from albert_tf.text.packing import padding_values
-from albert_tf.text.window_packing import WindowOptions
+from albert_tf.text.windows import WindowOptions
 
 
 def pack_text_windows(

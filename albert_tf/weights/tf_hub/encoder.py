@@ -9,8 +9,8 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.configured_model import ENCODER_INPUTS, encoder_input_specs, required
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.inputs import ENCODER_INPUTS, encoder_input_specs, required
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 _OUTPUTS = ("pooled_output", "sequence_output", "encoder_outputs")

@@ -7,8 +7,8 @@ import pytest
 from albert_tf import FullTokenizer
 from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
 from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.text.normalization import preprocess_text
 from albert_tf.text.packing import PairPacker
+from albert_tf.text.sentencepieces import preprocess_text
 
 pytestmark = pytest.mark.both_stacks
 

@@ -9,7 +9,7 @@ import pytest
 from albert_tf.tasks.multiple_choice import race
 from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.tables import ChoiceTables, read_json_examples
-from albert_tf.text.normalization import preprocess_text
+from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks
