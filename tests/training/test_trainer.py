@@ -117,6 +117,16 @@ def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(initial, mon
     assert len(set(sum(ours + seeds(2), []))) == 16
 
 
+def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, initial):
+    """As on a TPU. XLA's own choice of a random algorithm is not TensorFlow's on a CPU."""
+    config, values = initial
+    dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
+    batch = next(iter(batches_of(np.load(golden / "training_lamb.npz"))))
+    losses = [tf.function(new_trainer(dropped).train_step, jit_compile=jit_compile)(batch)["loss"]
+              for jit_compile in (None, True)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
 def test_dropout_is_a_function_of_the_seed(golden, initial):
     config, values = initial
     dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
