@@ -35,16 +35,18 @@ test: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
-# The folders that other libraries read; each library has an environment of its own (5 GB in all).
-PEERS := .venv-transformers .venv-transformers-4 .venv-keras-hub
+# The files that other libraries read; each library has an environment of its own (5 GB in all).
+PEERS := .venv-transformers .venv-transformers-4 .venv-keras-hub .venv-jax
 test-peers: $(VENV)/installed $(PEERS:%=%/installed)
 	ALBERT_TF_PEER_PYTHON=.venv-transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=.venv-transformers-4/bin/python \
-	ALBERT_TF_KERAS_HUB_PYTHON=.venv-keras-hub/bin/python $(VENV)/bin/python -m pytest tests/weights \
-	-k "transformers or keras_hub" -m "not slow"
+	ALBERT_TF_KERAS_HUB_PYTHON=.venv-keras-hub/bin/python ALBERT_TF_JAX_PYTHON=.venv-jax/bin/python \
+	$(VENV)/bin/python -m pytest tests/weights tests/test_device_steps.py -k "transformers or keras_hub or jaxlib" -m "not slow"
 
 .venv-transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
 .venv-transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
 .venv-keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
+# It needs Python 3.11 or later.
+.venv-jax/installed: PACKAGES = jax==0.10.2
 $(PEERS:%=%/installed):
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)

@@ -27,7 +27,6 @@ from unittest import mock
 
 from albert_tf.commands import app  # isort: split
 
-import numpy as np
 import tensorflow as tf
 from absl import flags
 
@@ -35,31 +34,13 @@ from albert_tf import devices
 from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import attention, dropout, layers
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.alternation import json_of
+from benchmarks.device_steps.programs import TASKS, batch_of, hlo, in_one_graph
 from benchmarks.precision import set_precision
-from benchmarks.workers.ours import random_batch
 from benchmarks.workers.workloads import WORKLOADS, with_dropout
 
-TASKS = {
-    "pre-training": lambda config: PretrainingTask(AlbertPretrainer(config)),
-    "classification": lambda config: ClassificationTask(AlbertClassifier(config, num_labels=3)),
-    "SQuAD 1.1": lambda config: SpanTask(AlbertSpan(config)),
-    "SQuAD 2.0": lambda config: ConditionalSpanTask(AlbertConditionalSpan(config)),
-    "multiple choice": lambda config: ClassificationTask(AlbertMultipleChoice(config)),
-    "tagging": lambda config: TaggingTask(AlbertTokenClassifier(config, num_labels=9)),
-}
 PLAIN, CHAINS, NO_CHAINS = "TensorFlow's ops", "chains", "no chains"
 FORMS = {"GPU": (PLAIN, CHAINS), "GPU, XLA": (PLAIN, CHAINS), "TPU": (PLAIN, CHAINS, NO_CHAINS)}
 COMPILERS = {"GPU, XLA": "gpu", "TPU": "tpu"}
@@ -105,26 +86,6 @@ def print_row(task_name: str, device: str, form: str, costs: dict[str, float]) -
           f"{temporary:>14}", flush=True)
 
 
-def batch_of(task_name: str, workload) -> dict[str, np.ndarray]:
-    """A batch of random tokens, with labels."""
-    random, batch = np.random.default_rng(1), random_batch(workload)
-    if task_name == "pre-training":
-        return batch
-    inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    rows, seq = inputs["input_ids"].shape
-    positions = {name: random.integers(0, seq, rows, np.int32) for name in ("start_positions", "end_positions")}
-    if task_name == "multiple choice":
-        inputs = {name: value.reshape([rows // 4, 4, seq]) for name, value in inputs.items()}
-        return dict(inputs, label_ids=random.integers(0, 4, rows // 4, np.int32))
-    return {
-        "classification": dict(inputs, label_ids=random.integers(0, 3, rows, np.int32)),
-        "SQuAD 1.1": dict(inputs, **positions),
-        "SQuAD 2.0": dict(inputs, **positions, p_mask=np.zeros([rows, seq], np.int32),
-                          is_impossible=random.integers(0, 2, rows, np.int32)),
-        "tagging": dict(inputs, tag_ids=random.integers(0, 10, [rows, seq], np.int32)),
-    }[task_name]
-
-
 @contextlib.contextmanager
 def traced_as(form: str) -> Iterator[None]:
     """Steps that are traced in this context have one of the three forms, whatever the device is."""
@@ -149,11 +110,10 @@ def compiled_costs(task, batch: dict, compiler: str) -> dict[str, float]:
     """The costs of a whole step that XLA has compiled; see benchmarks/workers/xla_program.py."""
     trainer = Trainer(task)
     trainer.compile(optimizer=create_optimizer("adamw"))
-    step = tf.function(trainer.train_step, jit_compile=True, autograph=False)
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "program.pb")
         with open(program, "wb") as file:
-            file.write(step.experimental_get_compiler_ir(batch)(stage="hlo_serialized"))
+            file.write(hlo(in_one_graph(trainer.train_step), batch))
         try:
             return json_of("xla_program", compiler, program, python=FLAGS.xla_python)
         except ValueError as error:

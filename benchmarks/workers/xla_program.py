@@ -17,6 +17,8 @@ import pathlib
 import re
 import sys
 
+from benchmarks.device_steps.run import stable_hlo
+
 DEVICES = ("gpu", "tpu")
 # From the specifications of GPUs in XLA's repository (a100_sxm_80).
 A100 = """
@@ -47,7 +49,7 @@ def costs(device: str, program: bytes) -> dict:
     # isort: split
     from jaxlib import _jax, xla_client
 
-    compiled = devices[0].client.compile(stable_hlo(program), _jax.DeviceList(tuple(devices[:1])),
+    compiled = devices[0].client.compile(stable_hlo(program)[0], _jax.DeviceList(tuple(devices[:1])),
                                          xla_client.CompileOptions())
     module, = compiled.hlo_modules()
     # The GPU's compiler analyses no costs itself.
@@ -77,20 +79,6 @@ def gpu() -> list:
     client = xla_client.load_pjrt_plugin_dynamically("cuda", os.path.join(plugin, "xla_cuda_plugin.so"))
     topology = xla_client.make_c_api_device_topology(client, topology="1x1x1", target_config=A100)
     return topology._make_compile_only_devices()
-
-
-def stable_hlo(program: bytes):
-    """A program in the form that the compilers of other devices take."""
-    from jax._src.interpreters import mlir
-    from jaxlib import _jax, xla_client
-    from jaxlib.mlir import ir
-
-    text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(program))
-    # The form has no copies, which TensorFlow makes of the new values of variables. Reshapes to the same shape are
-    # removed by the compilers.
-    text = re.sub(r"mhlo\.copy (%\w+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", text)
-    with mlir.make_ir_context():
-        return ir.Module.parse(text)
 
 
 def operations(text: str) -> int:

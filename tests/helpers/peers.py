@@ -1,4 +1,4 @@
-"""Other libraries that read our folders, each in an environment of its own. A test runs programs with its Python."""
+"""Other libraries that read our files, each in an environment of its own. A test runs programs with its Python."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ import pytest
 
 # The environment variable that names the Python of each. CONTRIBUTING.md says what to install.
 VARIABLES = {"transformers": "ALBERT_TF_PEER_PYTHON", "transformers 4": "ALBERT_TF_TRANSFORMERS_4_PYTHON",
-             "keras-hub": "ALBERT_TF_KERAS_HUB_PYTHON"}
+             "keras-hub": "ALBERT_TF_KERAS_HUB_PYTHON", "jax": "ALBERT_TF_JAX_PYTHON"}
 TRANSFORMERS = ("transformers", "transformers 4")
 
 

@@ -1,0 +1,178 @@
+"""Writes training steps and forward passes as programs of XLA, which run.py runs where TensorFlow is not installed.
+
+    python -m benchmarks.device_steps.export --output_dir=FOLDER
+    python -m benchmarks.device_steps.export --output_dir=FOLDER --task=tagging --batch=32 --batch=64 --seq=128
+
+Without --task, the programs are those of TABLE. With it, there is one for each combination of the flags. A program's
+folder has three files of together less than a megabyte: the program, its batch of random tokens, and what run.py needs
+to know about both. A training step is the trainer's: loss, gradients, clipping, and the update by LAMB (pre-training)
+or AdamW. Weights are random and are made where the program runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import itertools
+import json
+import os
+
+from albert_tf.commands import app  # isort: split
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from albert_tf.commands.options import define_float, define_required
+from albert_tf.config import PRESETS, AlbertConfig
+from benchmarks.device_steps import run
+from benchmarks.device_steps.programs import (
+    TASKS,
+    batch_of,
+    forward_flops,
+    hlo,
+    in_one_graph,
+    predictions_of,
+    training_step,
+)
+from benchmarks.precision import POLICIES, set_precision
+from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
+
+STEPS_TO_COMPARE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What a program computes. The fields are described where the flags of the same names are."""
+
+    task: str
+    model: str
+    batch: int
+    seq: int
+    what: str = "step"
+    precision: str = "bfloat16"
+    dropout: float = 0.0
+    gradient_checkpointing: bool = False
+    num_hidden_layers: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the program's folder."""
+        dropout = f"-dropout-{self.dropout:g}" if self.dropout else ""
+        layers = f"-{self.num_hidden_layers}-layers" if self.num_hidden_layers else ""
+        again = "-checkpointing" if self.gradient_checkpointing else ""
+        return (f"{self.task}-{self.model}{layers}-{self.batch}x{self.seq}-{self.precision}-{self.what}{dropout}{again}"
+                .lower().replace(" ", "-"))
+
+    @property
+    def workload(self) -> Workload:
+        """The model's config and the shape of the batch."""
+        values = WORKLOADS[self.model].config if self.model in WORKLOADS else PRESETS[self.model]
+        config = with_dropout(values, self.dropout)
+        if self.num_hidden_layers:
+            config.update(num_hidden_layers=self.num_hidden_layers)
+        return Workload(config, self.batch, self.seq, predictions_of(self.seq))
+
+
+TABLE = [
+    *(Cell("pre-training", "albert_base_v2", batch, 512) for batch in (16, 32, 64, 128, 256)),
+    Cell("pre-training", "albert_base_v2", 64, 512, precision="float32"),
+    Cell("pre-training", "albert_base_v2", 64, 512, dropout=0.1),
+    Cell("pre-training", "albert_base_v2", 64, 512, what="forward"),
+    *(Cell("pre-training", "albert_large_v2", batch, 512) for batch in (32, 64)),
+    *(Cell("pre-training", "albert_xxlarge_v2", batch, 512, gradient_checkpointing=True) for batch in (16, 32)),
+    *(Cell("classification", "albert_base_v2", 128, 128, dropout=rate) for rate in (0.0, 0.1)),
+    *(Cell("SQuAD 2.0", "albert_base_v2", 48, 384, dropout=rate) for rate in (0.0, 0.1)),
+    Cell("tagging", "albert_base_v2", 128, 128, dropout=0.1),
+]
+
+define_required("output_dir", "Folder for the programs.")
+flags.DEFINE_multi_enum("task", [], list(TASKS), "Task. May be repeated, as the flags below. Default: those of TABLE.")
+flags.DEFINE_multi_enum("model", ["albert_base_v2"], [*PRESETS, *WORKLOADS], "Name of the model's size.")
+flags.DEFINE_multi_integer("batch", [32], "Number of examples of a batch.", lower_bound=1)
+flags.DEFINE_multi_integer("seq", [128], "Number of tokens of an example.", lower_bound=8)
+flags.DEFINE_multi_enum("what", ["step"], ["step", "forward"], "Training step or forward pass.")
+flags.DEFINE_multi_enum("precision", ["bfloat16"], list(POLICIES), "Data type of the computations.")
+define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute each layer for its gradient.")
+flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the model's.", lower_bound=1)
+flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA, from the same values, "
+                  f"and store the results: {STEPS_TO_COMPARE} steps. run.py --compare reads them.")
+FLAGS = flags.FLAGS
+
+
+def main():
+    combinations = itertools.product(FLAGS.task, FLAGS.model, FLAGS.batch, FLAGS.seq, FLAGS.what, FLAGS.precision,
+                                     [FLAGS.dropout], [FLAGS.gradient_checkpointing], [FLAGS.num_hidden_layers])
+    for cell in itertools.starmap(Cell, combinations) if FLAGS.task else TABLE:
+        folder = os.path.join(FLAGS.output_dir, cell.name)
+        size = export(cell, folder, FLAGS.expected)
+        print(f"{folder}: {size / 1e3:,.0f} kB", flush=True)
+
+
+def export(cell: Cell, folder: str, expected: bool = False) -> int:
+    """Writes the folder of a program. Returns the bytes of its files, without those of the expected results."""
+    set_precision(cell.precision)
+    workload = cell.workload
+    config = AlbertConfig(**workload.config)
+    trainer = training_step(cell.task, config, cell.gradient_checkpointing)
+    batch = batch_of(cell.task, workload)
+    function = trainer.train_step if cell.what == "step" else forward_pass(trainer.task.model)
+    compiled = in_one_graph(function)
+    tensors = {name: tf.constant(value) for name, value in batch.items()}
+    program = hlo(compiled, tensors)
+    graph = compiled.get_concrete_function(tensors)
+    variables = variables_of(graph)
+    spec = run.Spec(
+        inputs=[*(dict(name=name, shape=batch[name].shape, dtype=batch[name].dtype.name) for name in sorted(batch)),
+                *map(description, variables)],
+        outputs=sorted(graph.structured_outputs),
+        tokens=workload.tokens,
+        flops=forward_flops(cell.task, workload) * (3 if cell.what == "step" else 1),
+        peer=dict(task=cell.task, config=config.to_dict(), batch=cell.batch, seq=cell.seq,
+                  predictions=workload.predictions, training=cell.what == "step", precision=cell.precision,
+                  gradient_checkpointing=cell.gradient_checkpointing))
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "program.hlo.gz"), "wb") as file:
+        file.write(gzip.compress(program))
+    np.savez_compressed(os.path.join(folder, "batch.npz"), **batch)
+    with open(os.path.join(folder, "program.json"), "w", encoding="utf-8") as file:
+        json.dump(spec._asdict(), file, indent=1)
+    size = sum(os.path.getsize(os.path.join(folder, name)) for name in ("program.hlo.gz", "batch.npz", "program.json"))
+    if expected:
+        results = results_of(in_one_graph(function, jit_compile=False), tensors, variables, spec)
+        np.savez(os.path.join(folder, "expected.npz"), steps=STEPS_TO_COMPARE, **results)
+    return size
+
+
+def forward_pass(model):
+    """The outputs of the model's head as a function of a batch."""
+    return lambda batch: model.head_outputs(model(batch, training=False))
+
+
+def variables_of(graph) -> list[tf.Variable]:
+    """The variables of a concrete function, in the order of the program's parameters."""
+    by_handle = {id(variable.handle): variable for variable in graph.graph.variables}
+    return [by_handle[id(handle)] for handle in graph.captured_inputs]
+
+
+def description(variable: tf.Variable) -> dict:
+    """Name, shape and data type of a variable, and its initial value."""
+    value = variable.numpy()
+    initial = dict(fill=value.flat[0].item()) if np.ptp(value) == 0 else dict(stddev=float(f"{np.std(value):.3g}"))
+    return dict(name=variable.name, shape=variable.shape.as_list(), dtype=variable.dtype.name, **initial)
+
+
+def results_of(function, batch: dict[str, tf.Tensor], variables: list[tf.Variable], spec: run.Spec) -> dict:
+    """The outputs of the last of some steps of TensorFlow and the variables after it, by name."""
+    for variable, value in zip(variables, run.initial_values(spec.inputs)[len(batch):]):
+        variable.assign(value)
+    outputs = {}
+    for _ in range(STEPS_TO_COMPARE):
+        outputs = function(batch)
+    return {name: value.numpy() for name, value in
+            [*outputs.items(), *((variable.name, variable) for variable in variables)]}
+
+
+if __name__ == "__main__":
+    app.run(main)
