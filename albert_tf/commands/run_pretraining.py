@@ -24,6 +24,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import dynamic_masking, reading
+from albert_tf.pretraining.dynamic_masking import MaskedShare
+from albert_tf.pretraining.masking import MaskingOptions
 from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
@@ -58,6 +60,12 @@ def define_flags() -> None:
                          "--do_permutation.", *bounds.PREDICTIONS)
     flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by "
                       "the rules with which the records were made.")
+    define_float("masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the start of the "
+                 "training. Default: the share with which the records were made. Evaluation keeps the masks of its "
+                 "records.", lower_bound=0.0, upper_bound=1.0)
+    define_float("final_masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the end of the "
+                 "training. The share changes linearly, from step to step. Default: it stays the same.",
+                 lower_bound=0.0, upper_bound=1.0)
     define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
                  lower_bound=0.0)
     flags.DEFINE_bool("do_train", True, "Whether to train.")
@@ -95,6 +103,8 @@ class Options:
     max_seq_length: int
     max_predictions_per_seq: int
     dynamic_masking: bool
+    masked_lm_prob: float | None
+    final_masked_lm_prob: float | None
     sentence_objective: str | None
     do_train: bool
     do_eval: bool
@@ -105,10 +115,14 @@ class Options:
 def options_from_flags() -> Options:
     if not (FLAGS.do_train or FLAGS.do_eval):
         raise ValueError("nothing to do: set --do_train or --do_eval")
+    is_dynamic = FLAGS.dynamic_masking or FLAGS.masked_lm_budget > 0
+    for name in ("masked_lm_prob", "final_masked_lm_prob"):
+        if FLAGS[name].value is not None and not is_dynamic:
+            raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
     return shared.from_flags(
         Options, model=model_flags.resolve("pretrainer"), run=shared.run_options(), trainer=shared.trainer_options(),
         init_checkpoint=model_flags.starting_point(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
-        dynamic_masking=FLAGS.dynamic_masking or FLAGS.masked_lm_budget > 0)
+        dynamic_masking=is_dynamic)
 
 
 def main() -> None:
@@ -210,10 +224,25 @@ def training_parser(options: Options, files, vocab_size: int):
     if not options.dynamic_masking:
         return parse
     masking_options = dynamic_masking.options_of_records(files, options.max_predictions_per_seq)
+    share = masked_share(options, masking_options)
     mask_id = dynamic_masking.find_mask_id(files, *lengths)
-    logging.info("new masks in each epoch: %s, [MASK] is %d", masking_options, mask_id)
+    logging.info("new masks in each epoch: %s, %s[MASK] is %d", masking_options, f"{share}, " if share else "", mask_id)
     mask = dynamic_masking.dynamic_masking(masking_options, mask_id, vocab_size, options.trainer.random_seed)
-    return lambda records, numbers: mask(parse(records, numbers), numbers)
+    if share is None:
+        return lambda records, numbers: mask(parse(records, numbers), numbers)
+    return lambda records, numbers: mask(parse(records, numbers), numbers,
+                                         share.at(numbers[0] // options.run.train_batch_size))
+
+
+def masked_share(options: Options, masking: MaskingOptions) -> MaskedShare | None:
+    """The share of the tokens to mask at each step; None if it is that of the records."""
+    if options.masked_lm_prob is None and options.final_masked_lm_prob is None:
+        return None
+    initial = masking.masked_lm_prob if options.masked_lm_prob is None else options.masked_lm_prob
+    final = initial if options.final_masked_lm_prob is None else options.final_masked_lm_prob
+    share = MaskedShare(initial, final, options.run.num_train_steps)
+    share.check(masking, options.max_seq_length)
+    return share
 
 
 def training_batches(options: Options, files, vocab_size: int):

@@ -7,6 +7,7 @@ epoch to epoch, and neither a restart nor the number of replicas changes them.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Callable, Sequence
 
 import tensorflow as tf
@@ -16,15 +17,48 @@ from albert_tf.data.records import RecordFile, manifest_path, pretraining_featur
 from albert_tf.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.utils.progress import count_of
 
+# Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.
+CHANCES = 4
 # The number of records from which the id of [MASK] is inferred.
 _RECORDS_TO_FIND_MASK = 200
 # The entries of a manifest that are options of the masks.
 _OPTIONS = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
 
 
-def dynamic_masking(
-    options: MaskingOptions, mask_id: int, vocab_size: int, seed: int
-) -> Callable[[dict, tf.Tensor], dict]:
+@dataclasses.dataclass(frozen=True)
+class MaskedShare:
+    """The share of the tokens to mask, which changes linearly over a run and is a function of the step alone.
+
+    Args:
+      initial: the share at step 0.
+      final: the share at the end of the run.
+      num_train_steps: number of steps of the run.
+    """
+
+    initial: float
+    final: float
+    num_train_steps: int
+
+    def at(self, step: tf.Tensor) -> tf.Tensor:
+        """The share, float64 [], at a step (an integer, [])."""
+        progress = tf.cast(step, tf.float64) / self.num_train_steps
+        return self.initial + (self.final - self.initial) * tf.minimum(progress, 1.0)
+
+    def check(self, options: MaskingOptions, max_seq_length: int) -> None:
+        """Checks that the records have room for the masked tokens of their longest examples.
+
+        Raises:
+          ValueError: they do not.
+        """
+        largest = max(self.initial, self.final)
+        tokens = round(max_seq_length * largest)
+        if tokens > options.max_predictions_per_seq:
+            raise ValueError(f"a masked_lm_prob of {largest:g} masks {tokens} of {max_seq_length} tokens, but the "
+                             f"records have max_predictions_per_seq {options.max_predictions_per_seq}: make them with "
+                             f"--max_predictions_per_seq={tokens} or more")
+
+
+def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[..., dict]:
     """Returns a function that replaces the masks of a parsed batch by new ones.
 
     Args:
@@ -34,38 +68,63 @@ def dynamic_masking(
       seed: seed of the masks.
 
     Returns:
-      A function of a batch (pretraining_features, int32 and float32) and the numbers of its examples, int64 [rows]. It
-      returns the batch with new input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights.
+      A function of a batch, the numbers of its examples, int64 [rows], and optionally the share of the tokens to mask,
+      a tensor []: see new_masks, which it calls with random numbers that depend only on the seed and the numbers.
     """
 
-    def mask(batch: dict, numbers: tf.Tensor) -> dict:
-        ids = original_ids(batch)  # [rows, seq]
-        rows, seq = tf.shape(ids)[0], ids.shape[1]
-        # One draw per example for all random choices: order of words, sizes of n-grams, replacements, random pieces.
-        chance = tf.map_fn(lambda number: tf.random.stateless_uniform([4, seq], [seed, number]), numbers,
-                           fn_output_signature=tf.TensorSpec([4, seq], tf.float32))
-        chance = tf.ensure_shape(chance, [ids.shape[0], 4, seq])
-        order, sizes, fates, pieces = tf.unstack(chance, axis=1)
-        free = _maskable(ids, batch["input_mask"])
-        goals = _goals(batch["input_mask"], options)
-        masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
-
-        predictions = batch["masked_lm_positions"].shape[1]
-        outside = tf.fill([rows, predictions], seq)  # there may be fewer masked tokens than predictions
-        positions = tf.sort(tf.concat([tf.where(masked, tf.range(seq), seq), outside], axis=1))[:, :predictions]
-        used = positions < seq
-        positions = tf.where(used, positions, 0)
-        random_ids = tf.cast(pieces * vocab_size, tf.int32)
-        kept = tf.where(fates < AS_MASK + AS_ITSELF, ids, random_ids)
-        return dict(
-            batch,
-            input_ids=tf.where(masked, tf.where(fates < AS_MASK, mask_id, kept), ids),
-            masked_lm_positions=positions,
-            masked_lm_ids=tf.where(used, tf.gather(ids, positions, batch_dims=1), 0),
-            masked_lm_weights=tf.cast(used, tf.float32),
-        )
+    def mask(batch: dict, numbers: tf.Tensor, masked_lm_prob: tf.Tensor | None = None) -> dict:
+        rows, seq = batch["input_ids"].shape
+        chance = tf.map_fn(lambda number: tf.random.stateless_uniform([CHANCES, seq], [seed, number]), numbers,
+                           fn_output_signature=tf.TensorSpec([CHANCES, seq], tf.float32))
+        chance = tf.ensure_shape(chance, [rows, CHANCES, seq])
+        return new_masks(batch, chance, options, mask_id, vocab_size, masked_lm_prob)
 
     return mask
+
+
+def new_masks(
+    batch: dict, chance: tf.Tensor, options: MaskingOptions, mask_id: int, vocab_size: int,
+    masked_lm_prob: tf.Tensor | None = None,
+) -> dict:
+    """Replaces the masks of a batch by new ones. Shapes are static if the batch's are, so XLA compiles this function.
+
+    A training step that is compiled as a whole can draw `chance` with one operation, from the step::
+
+        chance = tf.random.stateless_uniform([rows, CHANCES, seq], [seed, step], alg="philox")
+
+    Args:
+      batch: the features of a batch of records (pretraining_features; int32, weights float32).
+      chance: uniform random numbers from 0 to 1, float32 [rows, CHANCES, seq].
+      options: how tokens are chosen; `permutation` is ignored. max_predictions_per_seq bounds the masked tokens of an
+        example, whatever their share is.
+      mask_id: id of [MASK].
+      vocab_size: size of the vocabulary, from which random pieces are drawn.
+      masked_lm_prob: the share of the tokens to mask, a float tensor []. Default: that of the options.
+
+    Returns:
+      The batch with new input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights, of the same shapes.
+    """
+    ids = original_ids(batch)  # [rows, seq]
+    rows, seq = tf.shape(ids)[0], ids.shape[1]
+    order, sizes, fates, pieces = tf.unstack(chance, axis=1)
+    free = _maskable(ids, batch["input_mask"])
+    goals = _goals(batch["input_mask"], options, masked_lm_prob)
+    masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
+
+    predictions = batch["masked_lm_positions"].shape[1]
+    outside = tf.fill([rows, predictions], seq)  # there may be fewer masked tokens than predictions
+    positions = tf.sort(tf.concat([tf.where(masked, tf.range(seq), seq), outside], axis=1))[:, :predictions]
+    used = positions < seq
+    positions = tf.where(used, positions, 0)
+    random_ids = tf.cast(pieces * vocab_size, tf.int32)
+    kept = tf.where(fates < AS_MASK + AS_ITSELF, ids, random_ids)
+    return dict(
+        batch,
+        input_ids=tf.where(masked, tf.where(fates < AS_MASK, mask_id, kept), ids),
+        masked_lm_positions=positions,
+        masked_lm_ids=tf.where(used, tf.gather(ids, positions, batch_dims=1), 0),
+        masked_lm_weights=tf.cast(used, tf.float32),
+    )
 
 
 def original_ids(batch: dict) -> tf.Tensor:
@@ -136,10 +195,12 @@ def _maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     return (input_mask > 0) & (ids != sep_ids) & (tf.range(ids.shape[1]) > 0)
 
 
-def _goals(input_mask: tf.Tensor, options: MaskingOptions) -> tf.Tensor:
+def _goals(input_mask: tf.Tensor, options: MaskingOptions, masked_lm_prob: tf.Tensor | None) -> tf.Tensor:
     """MaskingOptions.goal of each row's length, int32 [rows]; both round halves to even."""
     lengths = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64)
-    goals = tf.cast(tf.round(lengths * tf.constant(options.masked_lm_prob, tf.float64)), tf.int32)
+    if masked_lm_prob is None:
+        masked_lm_prob = tf.constant(options.masked_lm_prob, tf.float64)
+    goals = tf.cast(tf.round(lengths * tf.cast(masked_lm_prob, tf.float64)), tf.int32)
     return tf.minimum(tf.maximum(goals, 1), options.max_predictions_per_seq)
 
 
@@ -158,8 +219,8 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
     """
     seq = free.shape[1]
     num_words = tf.reduce_max(tf.where(free, words + 1, 0), axis=1)  # [rows]
-    lengths = tf.math.bincount(words, weights=tf.cast(free, tf.int32), minlength=seq, maxlength=seq, axis=-1)
-    lengths = tf.ensure_shape(lengths, free.shape)  # bincount loses the static shape
+    places = tf.stack([tf.broadcast_to(tf.range(tf.shape(words)[0])[:, None], tf.shape(words)), words], axis=-1)
+    lengths = tf.tensor_scatter_nd_add(tf.zeros_like(words), places, tf.cast(free, tf.int32))  # tokens of each word
     before = tf.pad(tf.cumsum(lengths, axis=1), [[0, 0], [1, options.ngram]])  # tokens before each word
     index = tf.range(seq)
     order = tf.argsort(tf.where(index < num_words[:, None], order, 2.0), axis=1)

@@ -1,6 +1,7 @@
 """A run that is killed and started again ends with the weights of an uninterrupted run, bit for bit.
 
-Dropout, shuffling, dynamic masking and accumulation are on; records end within batches; kills come within saves, too.
+Dropout, shuffling, dynamic masking of a falling share and accumulation are on; records end within batches; kills come
+within saves, too.
 """
 
 import random
@@ -10,7 +11,7 @@ import subprocess
 import pytest
 from pretraining_runs import Runs, assert_bit_equal
 
-FLAGS = dict(dynamic_masking=True, gradient_accumulation_steps=2)
+FLAGS = dict(dynamic_masking=True, masked_lm_prob=0.2, final_masked_lm_prob=0.1, gradient_accumulation_steps=2)
 # (logical devices, flags)
 PLACES = {"one device": (1, {}), "mirrored": (2, dict(distribution_strategy="mirrored"))}
 

@@ -328,6 +328,10 @@ def mistakes(runs, golden):
         "nothing to evaluate": (dict(do_train=False, do_eval=True), "there is no checkpoint to evaluate"),
         "a batch that cannot be divided": (
             dict(gradient_accumulation_steps=3), "train_batch_size must be a multiple of"),
+        "a share without new masks": (dict(masked_lm_prob=0.3), "--masked_lm_prob needs --dynamic_masking"),
+        "too few predictions": (
+            dict(dynamic_masking=True, final_masked_lm_prob=0.3), "0.3 masks 5 of 16 tokens, but the records have "
+            "max_predictions_per_seq 3: make them with --max_predictions_per_seq=5"),
         "an unknown flag": (dict(batch_size=3), "unknown flag --batch_size"),
     }
 

@@ -38,9 +38,9 @@ from albert_tf.weights.tf1 import save_tf1_checkpoint
 FINE_TUNING = dict(train_batch_size=2, train_step=2, warmup_step=1, save_checkpoints_steps=2)
 SMALL = {
     "train_vocabulary": dict(vocab_size=300),
-    "create_pretraining_data": dict(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, num_workers=1),
+    "create_pretraining_data": dict(max_seq_length=32, max_predictions_per_seq=10, dupe_factor=1, num_workers=1),
     "run_pretraining": dict(
-        albert_config_file="tiny.json", max_seq_length=32, max_predictions_per_seq=5, train_batch_size=8,
+        albert_config_file="tiny.json", max_seq_length=32, max_predictions_per_seq=10, train_batch_size=8,
         gradient_accumulation_steps=2, num_train_steps=2, num_warmup_steps=1, eval_batch_size=8, max_eval_steps=2),
     "export_to_tflite": dict(max_seq_length=8, max_predictions_per_seq=2),
     "run_classifier": dict(FINE_TUNING, max_seq_length=24),
