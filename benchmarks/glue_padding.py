@@ -15,8 +15,9 @@ from absl import flags
 
 from albert_tf import FullTokenizer
 from albert_tf.commands import app
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.tasks.classification.features import feature_table
 from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.classification.tables import GlueTables
 from benchmarks.alternation import Worker, in_turns, running
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
@@ -47,8 +48,9 @@ def main():
 def write_sentences(folder: str) -> str:
     """Writes the training sentences with special tokens as flat ids, lengths and labels. Returns the path."""
     tokenizer = FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-    tables = GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, folder)
-    table, path = tables.table(find_task("sst-2"), "train"), os.path.join(folder, "sentences.npz")
+    table = feature_table(FeatureCache(tokenizer, folder), find_task("sst-2"), FLAGS.data_dir, "train",
+                          FLAGS.max_seq_length)
+    path = os.path.join(folder, "sentences.npz")
     np.savez(path, ids=table.sequences["input_ids"].values.numpy(), lengths=table.lengths,
              labels=table.scalars["label_ids"].numpy())
     return path

@@ -14,9 +14,9 @@ from absl import flags
 
 from albert_tf import FullTokenizer
 from albert_tf.commands import app
-from albert_tf.tasks.classification.features import read_examples
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.tasks.classification.features import feature_table, read_examples
 from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.classification.tables import GlueTables
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
 flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
@@ -31,7 +31,8 @@ TASK, WANTED = "sst-2", 20
 def main():
     if FLAGS.make_in:
         tokenizer = FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-        GlueTables(FLAGS.data_dir, tokenizer, FLAGS.max_seq_length, FLAGS.make_in).table(find_task(TASK), "train")
+        feature_table(FeatureCache(tokenizer, FLAGS.make_in), find_task(TASK), FLAGS.data_dir, "train",
+                      FLAGS.max_seq_length)
         return
     sentences = [example.text_a for example in read_examples(TASK, FLAGS.data_dir, "train")]
     rounds = [(encode(sentences), make_records()) for _ in range(FLAGS.rounds)]

@@ -17,11 +17,12 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import app, model_flags, setup, shared_flags
+from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.tasks.squad.cache import prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.reading import read_squad_file
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
@@ -53,8 +54,10 @@ def main():
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)
     with tempfile.TemporaryDirectory() as folder:
-        train = training_table(source(FLAGS.train_file, tokenizer, is_training=True), folder)
-        predict, _ = prediction_table(source(FLAGS.predict_file, tokenizer, is_training=False), folder)
+        cache = FeatureCache(tokenizer, folder)
+        options = FeatureOptions(MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH)
+        train = training_table(cache, read_squad_file(FLAGS.train_file), options)
+        predict, _ = prediction_table(cache, read_squad_file(FLAGS.predict_file), options)
     print(f"\nlargest difference of the logits: {largest_difference(version, task.model, predict):.1e} "
           f"(wanted at most {WANTED_DIFFERENCE:.0e})", flush=True)
     ways = "".join(f"{name:>20}" for name in BUCKETS)
@@ -71,11 +74,6 @@ def new_task(model, version: str):
         return ConditionalSpanTask(AlbertConditionalSpan(model.config))
 
     return model.reader().make(new_task, model_flags.starting_point())[0]
-
-
-def source(path: str, tokenizer, is_training: bool) -> FeatureSource:
-    options = FeatureOptions(MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH, is_training)
-    return FeatureSource(read_squad_file(path), tokenizer, options)
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Sequence
 
 import numpy as np
 from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.commands.options import define_float
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.features import feature_table, read_examples
 from albert_tf.tasks.classification.glue_tasks import Task, find_task
-from albert_tf.tasks.classification.tables import GlueTables
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.training.finetuning import FineTuningOptions
@@ -116,7 +118,13 @@ def main() -> None:
     strategy = start.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     windows = options.long_texts.windows
-    tables = GlueTables(options.data_dir, tokenizer, options.max_seq_length, options.cached_dir, windows)
+    cache = FeatureCache(tokenizer, options.cached_dir)
+
+    def table(task, split):
+        return feature_table(cache, task, options.data_dir, split, options.max_seq_length, windows)
+
+    def tables(split):
+        return [(each, table(each, split)) for each in task.with_companions(options.data_dir, split)]
 
     def new_task(config):
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
@@ -125,11 +133,11 @@ def main() -> None:
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, task.metrics[0])
     with chief_first(strategy):
-        evaluate = evaluation(task, tables) if options.do_eval else None
+        evaluate = evaluation(task, tables("dev")) if options.do_eval else None
         # Raises an error that names the missing checkpoint.
-        to_predict = tables.with_companions(task, options.predict_split) if options.do_predict else []
+        to_predict = tables(options.predict_split) if options.do_predict else []
 
-    training_table = functools.partial(tables.table, task, "train") if options.do_train else None
+    training_table = functools.partial(table, task, "train") if options.do_train else None
     used = ["train"] * options.do_train + ["dev"] * options.do_eval
     data_files = [source.path for split, source in task.sources.items() if split in used]
     tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files)
@@ -143,10 +151,8 @@ def main() -> None:
         options.threshold_to_export, windows))
 
 
-def evaluation(task: Task, tables: GlueTables):
+def evaluation(task: Task, dev_sets: Sequence[tuple[Task, FeatureTable]]):
     """The `evaluate` function of FineTuning. The results of a companion task have its name as a prefix."""
-    dev_sets = tables.with_companions(task, "dev")
-
     def evaluate(predict) -> dict[str, float]:
         results = {}
         for each, table in dev_sets:

@@ -5,7 +5,7 @@
     python run_race.py --data_dir=mine --data_format=jsonl --init_checkpoint=albert_base_v2 --output_dir=mine_trained
 
 If it is started again with the same flags, training continues from the latest checkpoint.
-albert_tf/tasks/multiple_choice/tables.py shows the JSON lines.
+albert_tf/tasks/multiple_choice/reading.py shows the JSON lines.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.commands.options import define_float
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.multiple_choice import answers as choice_answers
-from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
-from albert_tf.tasks.multiple_choice.tables import FORMATS, SPLITS, ChoiceTables
+from albert_tf.tasks.multiple_choice.features import feature_table
+from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.prediction import mean_of
@@ -107,10 +109,14 @@ def main() -> None:
     options = options_from_flags()
     strategy = start.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
-    tables = ChoiceTables(options.data_dir, options.data_format, tokenizer, options.max_seq_length,
-                          options.max_qa_length, options.cached_dir, options.high_only, options.middle_only)
+    cache = FeatureCache(tokenizer, options.cached_dir)
+    data = ChoiceData(options.data_dir, options.data_format, options.high_only, options.middle_only)
     stored = options.model.settings.num_choices
-    num_choices = stored or (tables.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES)
+    num_choices = stored or (data.num_choices(*used_splits(options)) if options.data_dir else NUM_CHOICES)
+
+    def table(split, path):
+        return feature_table(cache, data.examples(split), f"{data.data_format}_{split}", options.max_seq_length,
+                             options.max_qa_length, path)
 
     def new_task(config):
         return ClassificationTask(AlbertMultipleChoice(config, options.dropout_prob, num_choices))
@@ -118,16 +124,16 @@ def main() -> None:
     finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task,
                                        choice_answers.BEST_METRIC)
     with chief_first(strategy):
-        evaluate = evaluation(options, tables) if options.do_eval else None
-        to_predict = tables.table(options.predict_split, options.predict_file) if options.do_predict else None
-    training_table = functools.partial(tables.table, "train", options.train_file) if options.do_train else None
-    data_files = [tables.name_of(split) for split in ["train"] * options.do_train + ["dev"] * options.do_eval]
+        evaluate = evaluation(data, table("dev", options.eval_file)) if options.do_eval else None
+        to_predict = table(options.predict_split, options.predict_file) if options.do_predict else None
+    training_table = functools.partial(table, "train", options.train_file) if options.do_train else None
+    data_files = [data.file_name(split) for split in ["train"] * options.do_train + ["dev"] * options.do_eval]
     tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files,
                               dict(max_qa_length=options.max_qa_length))
     if to_predict is not None:
         probabilities = mean_of(finetuning.predict(to_predict), "probabilities")
         if is_chief(strategy):
-            answer(options, tables.examples(options.predict_split), probabilities, finetuning.serving_step())
+            answer(options, data.examples(options.predict_split), probabilities, finetuning.serving_step())
     tuning.export(finetuning, lambda export_dir, model: export_multiple_choice(
         export_dir, model, tokenizer, options.max_seq_length, options.max_qa_length))
 
@@ -139,10 +145,9 @@ def used_splits(options: Options) -> list[str]:
     return used or ["dev"]
 
 
-def evaluation(options: Options, tables: ChoiceTables):
+def evaluation(data: ChoiceData, table: FeatureTable):
     """The `evaluate` function of FineTuning."""
-    table = tables.table("dev", options.eval_file)
-    return lambda predict: choice_answers.evaluate(tables.examples("dev"), mean_of(predict(table), "probabilities"))
+    return lambda predict: choice_answers.evaluate(data.examples("dev"), mean_of(predict(table), "probabilities"))
 
 
 def answer(options: Options, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, step: int) -> None:

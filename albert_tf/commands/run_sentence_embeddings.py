@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from typing import Callable, Sequence
 
 import numpy as np
 from absl import flags, logging
@@ -20,6 +21,8 @@ from absl import flags, logging
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.commands.options import define_float
 from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import write_answers
@@ -28,8 +31,14 @@ from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
+from albert_tf.tasks.sentence_vectors.features import (
+    TextPair,
+    feature_table,
+    read_pairs,
+    read_scored_pairs,
+    read_twice,
+)
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
-from albert_tf.tasks.sentence_vectors.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import chief_first, is_chief
@@ -113,7 +122,10 @@ def main() -> None:
     if options.do_train and options.objective == "simcse":
         config = with_dropout(config)
     tokenizer = options.model.vocabulary.tokenizer(config)
-    tables = PairTables(tokenizer, options.max_seq_length, options.cached_dir)
+    cache = FeatureCache(tokenizer, options.cached_dir)
+
+    def table(pairs, split):
+        return feature_table(cache, pairs, split, options.max_seq_length)
 
     def new_task(config):
         model = AlbertSentenceEncoder(config, **dataclasses.asdict(options.pooling))
@@ -122,9 +134,9 @@ def main() -> None:
 
     finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, "spearman", config)
     with chief_first(strategy):
-        evaluate = evaluation(options, tables) if options.do_eval else None
-        test_table = tables.table(scored_pairs(options, "test"), "test") if options.do_predict else None
-    training_table = functools.partial(tables.table, training_pairs(options), "train") if options.do_train else None
+        evaluate = evaluation(options, table) if options.do_eval else None
+        test_table = table(scored_pairs(options, "test"), "test") if options.do_predict else None
+    training_table = functools.partial(table, training_pairs(options), "train") if options.do_train else None
     tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files(options))
     if test_table is not None:
         cosines = mean_of(finetuning.predict(test_table), "cosine")
@@ -164,10 +176,10 @@ def data_files(options: Options) -> list[str]:
     return [name for name in files if name]
 
 
-def evaluation(options: Options, tables: PairTables):
+def evaluation(options: Options, new_table: Callable[[Sequence[TextPair], str], FeatureTable]):
     """The `evaluate` function of FineTuning."""
     pairs = scored_pairs(options, "dev")
-    table, expected = tables.table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
+    table, expected = new_table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
     return lambda predict: correlations(expected, mean_of(predict(table), "cosine"))
 
 

@@ -20,12 +20,13 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.commands.options import define_float
+from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad import metrics as squad_metrics
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
-from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.tasks.squad.cache import prediction_table, training_table
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.tasks.squad.metrics import Results
@@ -115,7 +116,6 @@ class Options:
     predict_file: str | None
     train_feature_file: str | None
     predict_feature_file: str | None
-    misplaced_answers: str
     num_workers: int
     cached_dir: str
     output_dir: str
@@ -149,7 +149,7 @@ def options_from_flags() -> Options:
     warmup_step = tuning.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
     return shared.from_flags(
         Options, model=model, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
-        features=shared.from_flags(FeatureOptions, is_training=False, doc_stride=doc_stride,
+        features=shared.from_flags(FeatureOptions, doc_stride=doc_stride,
                                    max_query_length=max_query_length),
         finetuning=tuning.finetuning_options(num_train_steps=1, num_warmup_steps=0))  # complete() sets both to train
 
@@ -251,8 +251,8 @@ def train_steps(options: Options, questions: int) -> int:
 
 def training_features(options: Options, files: dict[str, SquadFile], tokenizer) -> FeatureTable:
     # It is taken out, so that it is not in memory while the model is trained.
-    source = feature_source(options, files.pop("train_file"), tokenizer, is_training=True)
-    table = training_table(source, options.cached_dir, options.train_feature_file)
+    table = training_table(FeatureCache(tokenizer, options.cached_dir), files.pop("train_file"), options.features,
+                           options.num_workers, options.train_feature_file)
     run = options.finetuning.run
     logging.info("%s an epoch, %.1f epochs of them", count_of(len(table), "feature"),
                  run.num_train_steps * run.train_batch_size / len(table))
@@ -273,11 +273,6 @@ def task_of(options: Options, model: keras.Model) -> SpanTask | ConditionalSpanT
     return SpanTask(model, options.n_best_size) if options.squad_version == "1.1" else ConditionalSpanTask(model)
 
 
-def feature_source(options: Options, file: SquadFile, tokenizer, is_training: bool) -> FeatureSource:
-    features = dataclasses.replace(options.features, is_training=is_training)
-    return FeatureSource(file, tokenizer, features, options.misplaced_answers, options.num_workers)
-
-
 def answer_options(options: Options) -> AnswerOptions:
     return AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
 
@@ -288,7 +283,7 @@ class Prediction:
     def __init__(self, options: Options, file: SquadFile, tokenizer):
         self._options = options
         self._table, self._questions = prediction_table(
-            feature_source(options, file, tokenizer, is_training=False), options.cached_dir,
+            FeatureCache(tokenizer, options.cached_dir), file, options.features, options.num_workers,
             options.predict_feature_file)
         self.dataset = file.articles if file.summary.has_answers else None
 

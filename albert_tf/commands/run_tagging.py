@@ -19,10 +19,12 @@ from absl import flags, logging
 
 from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
 from albert_tf.commands.options import define_float
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import answers as tagging_answers
 from albert_tf.tasks.tagging.export import export_tagging
-from albert_tf.tasks.tagging.features import TaggingFeatureOptions, TaggingTables
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
 from albert_tf.tasks.tagging.metrics import best_metric
 from albert_tf.tasks.tagging.reading import (
     Columns,
@@ -134,7 +136,10 @@ def main() -> None:
     tuning.check_labels(options.model, data.label_names)
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     warn_of_capitals(data, tokenizer)
-    tables = TaggingTables(data.label_names, tokenizer, options.features, options.cached_dir)
+    cache = FeatureCache(tokenizer, options.cached_dir)
+
+    def table(text, split):
+        return feature_table(cache, text, split, data.label_names, options.features)
 
     def new_task(config):
         return TaggingTask(AlbertTokenClassifier(
@@ -144,9 +149,9 @@ def main() -> None:
     finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task,
                                        best_metric(data.label_names))
     with chief_first(strategy):
-        evaluate = evaluation(data, tables) if data.dev else None
-        test_table = tables.table(data.test, "test") if data.test else None
-    training_table = functools.partial(tables.table, data.train, "train") if options.do_train else None
+        evaluate = evaluation(data, table(data.dev, "dev")) if data.dev else None
+        test_table = table(data.test, "test") if data.test else None
+    training_table = functools.partial(table, data.train, "train") if options.do_train else None
     data_files = [os.path.basename(text.path) for text in (data.train, data.dev) if text]
     tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files,
                               dict(doc_stride=options.features.doc_stride))
@@ -183,9 +188,8 @@ def warn_of_capitals(data: Data, tokenizer: FullTokenizer) -> None:
                         "of %s", 100 * share, text.path)
 
 
-def evaluation(data: Data, tables: TaggingTables):
+def evaluation(data: Data, table: FeatureTable):
     """The `evaluate` function of FineTuning."""
-    table = tables.table(data.dev, "dev")
     return lambda predict: tagging_answers.evaluate(
         data.dev, tagging_answers.word_probabilities(table, predict(table)), data.label_names)
 

@@ -2,9 +2,9 @@
 
 For example::
 
-    made_from = dict(task="squad", train_file=fingerprint(path), **tokenizer_key(tokenizer), doc_stride=128)
-    path = cache_path(cached_dir, "squad_train", made_from, schema)
-    table = cached_table(path, made_from, schema, lambda: convert_examples_to_features(...))
+    cache = FeatureCache(tokenizer, cached_dir)
+    made_from = dict(train_file=fingerprint(path), doc_stride=128)
+    table = cache.table("squad_train", made_from, schema, lambda: convert_examples_to_features(...))
 
 The manifest next to a file says what the file was made from. A file without a manifest, such as one from the release,
 is used without this check.
@@ -12,17 +12,17 @@ is used without this check.
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import hashlib
 import json
 import os
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.data.records import CountingWriter, check_records, record_writer
+from albert_tf.data.records import check_records, record_writer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import check_name
 from albert_tf.utils.progress import count_of
@@ -30,64 +30,63 @@ from albert_tf.utils.progress import count_of
 # Increase this number when a change of the code makes other features from the same files and flags.
 _VERSION = 1
 _BLOCK = 1 << 22
+# A function that returns the features of each example, as arguments of FeatureSchema.serialize.
+Convert = Callable[[], Iterable[Mapping[str, Any]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureCache:
+    """Makes the feature tables of every task, and caches them as records.
+
+    Args:
+      tokenizer: the model's tokenizer, which the features depend on.
+      directory: folder of the records (--cached_dir).
+    """
+
+    tokenizer: FullTokenizer
+    directory: str
+
+    def table(
+        self, name: str, made_from: Mapping[str, Any], schema: FeatureSchema, convert: Convert, path: str | None = None
+    ) -> FeatureTable:
+        """The features of a split. They are converted if the cache does not have them.
+
+        Args:
+          name: readable part of the file name, such as "sst-2_train".
+          made_from: everything that the features depend on besides tokenizer and schema, as JSON values.
+          schema: the features of a record.
+          convert: converts the examples to features.
+          path: path of the records, such as --train_feature_file. Default: a file in the cache's folder.
+
+        Raises:
+          ValueError: the name is a path, there are no features, or a file without a manifest does not match the schema.
+        """
+        made_from = dict(made_from, **tokenizer_key(self.tokenizer))
+        return cached_table(path or cache_path(self.directory, name, made_from, schema), made_from, schema, convert)
 
 
 def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema) -> str:
-    """The path of a split's cached records. It has a hash of everything that the features depend on.
-
-    Args:
-      directory: folder of the cache (--cached_dir).
-      name: readable part of the file name, such as "sst-2_train".
-      made_from: everything that the features depend on, as JSON values.
-      schema: the features of a record.
-
-    Raises:
-      ValueError: the name is a path.
-    """
+    """The path of a split's cached records. It has a hash of everything that the features depend on."""
     check_name(name, "the name of a task")
     key = digest(json.dumps(_all_made_from(made_from, schema), sort_keys=True).encode())
     return os.path.join(directory, f"{name}_{key[:12]}.tfrecord")
 
 
-def cached_table(
-    path: str, made_from: dict, schema: FeatureSchema, make: Callable[[], Iterable[Mapping[str, Any]]]
-) -> FeatureTable:
+def cached_table(path: str, made_from: dict, schema: FeatureSchema, convert: Convert) -> FeatureTable:
     """The features at a path. They are made first if the file is missing, damaged or made from something else.
 
-    Args:
-      path: the result of cache_path, or a path of the user's choice (--train_feature_file).
-      made_from: everything that the features depend on, as JSON values.
-      schema: the features of a record.
-      make: function that returns the features of each example, as arguments of FeatureSchema.serialize.
-
-    Raises:
-      ValueError: `make` returns no features, or a file without a manifest does not match the schema.
+    The other arguments are those of FeatureCache.table.
     """
-    if not is_current(path, made_from, schema):
-        with cache_writer(path, made_from, schema) as writer:
-            for features in make():
+    made_from = _all_made_from(made_from, schema)
+    if not _is_current(path, made_from):
+        with record_writer(path, made_from) as writer:
+            for features in convert():
                 writer.write(schema.serialize(features))
-    return read_table(path, schema)
-
-
-@contextlib.contextmanager
-def cache_writer(path: str, made_from: dict, schema: FeatureSchema) -> Iterator[CountingWriter]:
-    """Yields a writer of cached records (see record_writer). The arguments are those of cached_table."""
-    with record_writer(path, _all_made_from(made_from, schema)) as writer:
-        yield writer
-    logging.info("%s: %s made", path, count_of(writer.count, "record"))
-
-
-def read_table(path: str, schema: FeatureSchema) -> FeatureTable:
-    """Reads the features at a path.
-
-    Raises:
-      ValueError: there are none, or they do not match the schema.
-    """
+        logging.info("%s: %s made", path, count_of(writer.count, "record"))
     return FeatureTable.from_records(check_records([path])[0], schema)
 
 
-def is_current(path: str, made_from: dict, schema: FeatureSchema) -> bool:
+def _is_current(path: str, made_from: dict) -> bool:
     """Whether the file at a path is complete and was made from `made_from`. A file without a manifest is accepted."""
     if not tf.io.gfile.exists(path):
         return False
@@ -98,8 +97,7 @@ def is_current(path: str, made_from: dict, schema: FeatureSchema) -> bool:
         return False
     if file.count is None:
         return True
-    wanted = _all_made_from(made_from, schema)
-    changed = sorted(key for key in {*wanted, *file.made_from} if wanted.get(key) != file.made_from.get(key))
+    changed = sorted(key for key in {*made_from, *file.made_from} if made_from.get(key) != file.made_from.get(key))
     if changed:
         logging.info("%s was made with another %s: making it again", path, ", ".join(changed))
     return not changed

@@ -7,9 +7,10 @@ import sys
 import tempfile
 
 from albert_tf import FullTokenizer
-from albert_tf.tasks.squad.cache import FeatureSource, training_table
-from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.reading import read_squad_file
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.tasks.squad.cache import training_table
+from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks
+from albert_tf.tasks.squad.reading import read_paragraphs, read_squad_file
 from benchmarks.workers.serving import serve
 
 _WORKERS = 2
@@ -18,14 +19,16 @@ _WORKERS = 2
 def make_step():
     path, spm_model_file, max_seq_length, doc_stride, kind = sys.argv[1:6]
     options = FeatureOptions(int(max_seq_length), int(doc_stride), max_query_length=64, is_training=True)
-    source = FeatureSource(read_squad_file(path), FullTokenizer(spm_model_file=spm_model_file), options,
-                           num_workers=_WORKERS)
-    return (lambda: list(source.paragraphs_with_features())) if kind == "memory" else (lambda: to_records(source))
+    file, tokenizer = read_squad_file(path), FullTokenizer(spm_model_file=spm_model_file)
 
+    def in_memory():
+        return list(feature_blocks(read_paragraphs(file, is_training=True), tokenizer, options, _WORKERS))
 
-def to_records(source):
-    with tempfile.TemporaryDirectory() as folder:
-        return training_table(source, folder)
+    def as_records():
+        with tempfile.TemporaryDirectory() as folder:
+            return training_table(FeatureCache(tokenizer, folder), file, options, _WORKERS)
+
+    return in_memory if kind == "memory" else as_records
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
 from albert_tf.commands.finetuning_flags import RECIPES
-from albert_tf.tasks.multiple_choice import race
-from albert_tf.tasks.multiple_choice.tables import read_json_examples
+from albert_tf.tasks.multiple_choice.reading import LEVELS, read_examples, read_json_examples
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import settings_in
 
@@ -70,7 +69,7 @@ def test_race_is_trained_evaluated_by_level_and_predicted(trained, golden):
     assert {"model.ckpt-best.index", "model.ckpt-2.index", "best_trial.txt", "tiny.model"} <= set(os.listdir(trained))
     assert "model.ckpt-1.index" not in os.listdir(trained)
     assert 'datasets: ["RACE/train", "RACE/dev"]\n' in (trained / "README.md").read_text("utf-8")
-    examples, predictions = race.read_examples(str(golden / "race"), "test"), predictions_of(trained)
+    examples, predictions = read_examples(str(golden / "race"), "test"), predictions_of(trained)
     assert [each["id"] for each in predictions] == [example.example_id for example in examples]
     right = [each["prediction"] == "ABCD"[example.label] for each, example in zip(predictions, examples)]
     scores = results_of(trained, "predict_results")
@@ -177,7 +176,7 @@ def test_a_learnable_task_is_learned(script, tmp_path):
 
 @pytest.mark.both_stacks
 def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained, folder, golden):
-    examples, predictions = race.read_examples(str(golden / "race"), "test"), predictions_of(trained)
+    examples, predictions = read_examples(str(golden / "race"), "test"), predictions_of(trained)
     check_served(folder / "served", examples, predictions, num_choices=4)
     served = tf.saved_model.load(str(folder / "served"))
     path = next((folder / "cached").glob("race_test_*.tfrecord"))
@@ -238,7 +237,7 @@ def test_a_wrong_flag_ends_in_one_line(script, folder, flags, message):
 
 
 def test_a_passage_that_is_not_as_it_should_be_ends_in_one_line(script, folder, tmp_path):
-    for level in race.LEVELS:
+    for level in LEVELS:
         (tmp_path / "RACE" / "train" / level).mkdir(parents=True)
         (tmp_path / "RACE" / "train" / level / "all.txt").write_text('{"article": "It rained."')
     printed = script.run(expect=1, output_dir=tmp_path / "out", data_dir=tmp_path)

@@ -8,8 +8,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.records import check_records
 from albert_tf.data.tables import read_rows
 from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.tasks.multiple_choice import race
-from albert_tf.tasks.multiple_choice.tables import read_json_examples
+from albert_tf.tasks.multiple_choice.reading import read_examples, read_json_examples
 from albert_tf.tasks.squad.reading import read_squad_examples
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
@@ -47,9 +46,9 @@ READERS = {
     "JSON lines of GLUE": ("train.jsonl", lambda path: list(read_rows(str(path), dict(text_a="a")))),
     "multiple choice": ("train.jsonl", lambda path: read_json_examples(str(path))),
     "SQuAD": ("train.json", lambda path: read_squad_examples(str(path), is_training=True)),
-    "RACE": ("train/high/1.txt", lambda path: race.read_examples(str(path.parents[2]), "train", high_only=True)),
+    "RACE": ("train/high/1.txt", lambda path: read_examples(str(path.parents[2]), "train", high_only=True)),
     "RACE in one file": ("train/high/all.txt",
-                         lambda path: race.read_examples(str(path.parents[2]), "train", high_only=True)),
+                         lambda path: read_examples(str(path.parents[2]), "train", high_only=True)),
 }
 BAD = {
     "nested lists": (b'{"a": ' + b"[" * 100_000, "nested too deeply"),

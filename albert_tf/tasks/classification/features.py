@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Iterable, Iterator, NamedTuple
 
+import numpy as np
+import tensorflow as tf
 from absl import logging
 
+from albert_tf.data.feature_cache import FeatureCache, fingerprint
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.tables import Row, read_rows, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.glue_tasks import Task, find_task
@@ -90,6 +95,53 @@ def convert_examples_to_features(
     """
     packer = WindowPacker(PairPacker(tokenizer, max_seq_length, pad), windows)
     return _features(iter(examples), find_task(task_name), tokenizer, packer)
+
+
+def feature_table(
+    cache: FeatureCache, task: Task, data_dir: str, split: str, max_seq_length: int,
+    windows: WindowOptions = WindowOptions(),
+) -> FeatureTable:
+    """The features of a split (release: file_based_convert_examples_to_features). Their scalars include label_ids.
+
+    Args:
+      cache: has the tokenizer and the cached records.
+      task, data_dir, split: see read_examples.
+      max_seq_length, windows: see convert_examples_to_features.
+
+    Raises:
+      ValueError: see read_examples.
+    """
+    source = task.source(split)
+    path = source.path_in(data_dir)
+    made_from = dict(task=task.name, split=split, source=repr(source), labels=task.labels and list(task.labels),
+                     file=fingerprint(path))
+    if windows.max_windows > 1:
+        made_from.update(dataclasses.asdict(windows))
+    label_dtype = tf.float32 if task.is_regression else tf.int32
+    schema = FeatureSchema(max_seq_length, dict(label_ids=label_dtype, is_real_example=tf.int32),
+                           num_choices=windows.max_windows, are_windows=windows.max_windows > 1)
+
+    def convert():
+        examples = read_examples(task, data_dir, split)
+        return with_label_ids(convert_examples_to_features(examples, task, cache.tokenizer, max_seq_length, pad=False,
+                                                           windows=windows))
+
+    table = cache.table(f"{task.name}_{split}", made_from, schema, convert)
+    if split == "train":
+        _warn_of_labels_without_examples(task, path, table)
+    return table
+
+
+def with_label_ids(features: Iterable[dict]) -> Iterator[dict]:
+    """Features with label_id also as label_ids, its name in records."""
+    return (dict(each, label_ids=each["label_id"]) for each in features)
+
+
+def _warn_of_labels_without_examples(task: Task, path: str, table: FeatureTable) -> None:
+    if not task.is_regression:
+        counts = np.bincount(table.scalars["label_ids"].numpy(), minlength=task.num_labels)
+        for label in np.array(task.labels)[counts == 0]:
+            logging.warning("%s has no example with the label %r: the model cannot learn it", path, str(label))
 
 
 def _example(task: Task, split: str, path: str, row: Row) -> InputExample:

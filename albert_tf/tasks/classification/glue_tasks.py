@@ -85,6 +85,12 @@ class Task:
                              f'Add "{split}": "FILE" to the "files" of a task of your own')
         return self.sources[split]
 
+    def with_companions(self, data_dir: str, split: str) -> list[Task]:
+        """The task, and each companion task whose file exists (MNLI: mismatched set and AX)."""
+        companions = [TASKS[name] for name in self.companions]
+        return [self, *(task for task in companions if split in task.sources
+                        and tf.io.gfile.exists(task.sources[split].path_in(data_dir)))]
+
     def label_id(self, label: str | float | None) -> int | float:
         """The id of a class, ignoring case and surrounding white space, or the value of a score. None gives 0.
 

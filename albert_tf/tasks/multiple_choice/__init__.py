@@ -3,8 +3,8 @@
 from albert_tf.utils.lazy import names_of
 
 _MODULE_OF = {
-    "read_examples": "race",
-    "convert_examples_to_features": "race",
+    "read_examples": "reading",
+    "convert_examples_to_features": "features",
 }
 __all__ = sorted(_MODULE_OF)
 __getattr__ = names_of(__name__, _MODULE_OF)

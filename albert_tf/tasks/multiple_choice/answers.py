@@ -9,7 +9,7 @@ from typing import Sequence
 import numpy as np
 
 from albert_tf.tasks.classification.metrics import check_finite, mean_cross_entropy
-from albert_tf.tasks.multiple_choice.examples import ALL_LEVELS, MultipleChoiceExample, letters
+from albert_tf.tasks.multiple_choice.reading import ALL_LEVELS, MultipleChoiceExample, letters
 from albert_tf.utils.files import write_text
 
 BEST_METRIC = f"{ALL_LEVELS}_accuracy"

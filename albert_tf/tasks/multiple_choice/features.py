@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Iterable, Iterator
+import json
+from typing import Iterable, Iterator, Sequence
 
+import tensorflow as tf
+
+from albert_tf.data.feature_cache import FeatureCache, digest
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
+from albert_tf.tasks.classification.features import with_label_ids
+from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -39,6 +45,34 @@ def convert_examples_to_features(
         raise ValueError(f"max_qa_length must be positive. Received: {max_qa_length}")
     packer = _ChoicePacker(PairPacker(tokenizer, max_seq_length), max_seq_length - SPECIAL_TOKENS, max_qa_length)
     return _features(iter(examples), tokenizer, packer, num_choices or 0)
+
+
+def feature_table(
+    cache: FeatureCache, examples: Sequence[MultipleChoiceExample], name: str, max_seq_length: int, max_qa_length: int,
+    path: str | None = None,
+) -> FeatureTable:
+    """The features of a split. Their scalars include label_ids.
+
+    Args:
+      cache: has the tokenizer and the cached records.
+      examples: the questions.
+      name: readable part of the name of the cached file, such as "race_dev".
+      max_seq_length, max_qa_length: see convert_examples_to_features.
+      path: path of the records; None for a file in the cache.
+
+    Raises:
+      ValueError: the number of records at the path is not the number of questions.
+    """
+    num_choices = max(len(example.options) for example in examples)
+    made_from = dict(examples=digest(json.dumps(examples).encode()), max_qa_length=max_qa_length,
+                     num_choices=num_choices)
+    schema = FeatureSchema(max_seq_length, dict(label_ids=tf.int32, is_real_example=tf.int32), num_choices=num_choices)
+    table = cache.table(name, made_from, schema, lambda: with_label_ids(convert_examples_to_features(
+        examples, cache.tokenizer, max_seq_length, max_qa_length, num_choices)), path)
+    if len(table) != len(examples):
+        raise ValueError(f"{path or cache.directory} has {len(table):,} questions, but the data set has "
+                         f"{len(examples):,}: choose another path")
+    return table
 
 
 class _ChoicePacker:

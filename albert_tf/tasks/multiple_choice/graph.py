@@ -1,10 +1,10 @@
-"""Packs multiple-choice questions with TensorFlow ops: data/choice_features.py for SavedModels that take text."""
+"""Packs multiple-choice questions with TensorFlow ops: features.py for SavedModels that take text."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.tasks.multiple_choice.examples import BLANK
+from albert_tf.tasks.multiple_choice.reading import BLANK
 from albert_tf.text.graph.packing import cut, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SPECIAL_TOKENS, padding_values
@@ -18,7 +18,7 @@ def pack_choices(
 
     Args:
       tokenizer: the model's tokenizer.
-      max_seq_length, max_qa_length: see choice_features.convert_examples_to_features.
+      max_seq_length, max_qa_length: see features.convert_examples_to_features.
       context: the passages, string [batch]; "" for a question without one.
       question: string [batch].
       options: string [batch, choices], with a static number of choices; "" for a choice that a question does not have.
@@ -41,7 +41,7 @@ def pack_choices(
 
 
 def _join(question: tf.Tensor, option: tf.Tensor) -> tf.Tensor:
-    """choice_examples.join for tensors, string [texts] each."""
+    """reading.join for tensors, string [texts] each."""
     parts = tf.strings.split(question, BLANK)  # [texts, (parts)]
     text = parts.value_rowids()
     is_first = tf.range(tf.size(text, tf.int64)) == tf.gather(parts.row_starts(), text)

@@ -39,6 +39,7 @@ class FeatureOptions:
       max_query_length: the largest number of pieces of a question; longer questions are truncated.
       is_training: whether examples have answers.
       release_compatible: whether to leave out the questions of paragraphs that the release cannot align.
+      misplaced_answers: see read_squad_examples.
 
     Raises:
       ValueError: a length is not positive, the longest question leaves no tokens for the paragraph, or doc_stride is
@@ -48,8 +49,9 @@ class FeatureOptions:
     max_seq_length: int
     doc_stride: int
     max_query_length: int
-    is_training: bool
+    is_training: bool = False
     release_compatible: bool = False
+    misplaced_answers: str = "find"
 
     def __post_init__(self):
         if self.max_query_length < 1 or self.doc_stride < 1:

@@ -1,4 +1,4 @@
-"""Converts tagged sentences to features, and makes FeatureTables of files of them, with cached records.
+"""Converts tagged sentences to features.
 
 A row is [CLS] pieces [SEP]. Each word is tokenized on its own. A sentence that is too long for a row is split into
 overlapping windows, and each piece is labelled only in the window where it has the most context. Besides input_ids,
@@ -16,7 +16,7 @@ from typing import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
+from albert_tf.data.feature_cache import FeatureCache, digest
 from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.tagging.reading import Sentence, TaggedText
@@ -89,6 +89,26 @@ def convert_sentences_to_features(
                 yield dict(row, sentence=number)
 
 
+def feature_table(
+    cache: FeatureCache, text: TaggedText, split: str, label_names: Sequence[str], options: TaggingFeatureOptions
+) -> FeatureTable:
+    """The features of a file.
+
+    Args:
+      cache: has the tokenizer and the cached records.
+      text: the file.
+      split: "train", "dev" or "test", part of the name of the cached file.
+      label_names, options: see convert_sentences_to_features.
+    """
+    content = repr([(sentence.words, sentence.tags) for sentence in text.sentences])
+    made_from = dict(sentences=digest(content.encode("utf-8", "surrogatepass")), label_names=list(label_names),
+                     **dataclasses.asdict(options))
+    schema = FeatureSchema(options.max_seq_length, dict(sentence=tf.int32),
+                           token_padding=dict(TOKENS, word_pieces=0, tag_ids=0))
+    return cache.table(f"tagging_{split}", made_from, schema, lambda: convert_sentences_to_features(
+        text.sentences, label_names, cache.tokenizer, options))
+
+
 def _pieces_of_words(tokenizer: FullTokenizer, words: set[str]) -> dict[str, list[int]]:
     """The ids of each word. A word that is empty after normalisation becomes an unknown piece, so that it has a tag."""
     ordered = sorted(words)
@@ -115,36 +135,3 @@ def _rows(
 
 def _between_special_tokens(values: np.ndarray) -> list[int]:
     return [0, *values.tolist(), 0]
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggingTables:
-    """Makes the feature tables of files of tagged words.
-
-    Args:
-      label_names: the known tags.
-      tokenizer: the model's tokenizer.
-      options: how features are made.
-      cached_dir: folder of the cached records.
-    """
-
-    label_names: tuple[str, ...]
-    tokenizer: FullTokenizer
-    options: TaggingFeatureOptions
-    cached_dir: str
-
-    def table(self, text: TaggedText, split: str) -> FeatureTable:
-        """The features of a file.
-
-        Args:
-          text: the file.
-          split: "train", "dev" or "test", part of the name of the cached file.
-        """
-        content = repr([(sentence.words, sentence.tags) for sentence in text.sentences])
-        made_from = dict(sentences=digest(content.encode("utf-8", "surrogatepass")), label_names=list(self.label_names),
-                         **tokenizer_key(self.tokenizer), **dataclasses.asdict(self.options))
-        schema = FeatureSchema(self.options.max_seq_length, dict(sentence=tf.int32),
-                               token_padding=dict(TOKENS, word_pieces=0, tag_ids=0))
-        records = cache_path(self.cached_dir, f"tagging_{split}", made_from, schema)
-        return cached_table(records, made_from, schema, lambda: convert_sentences_to_features(
-            text.sentences, self.label_names, self.tokenizer, self.options))

@@ -6,9 +6,15 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.tasks.multiple_choice import race
-from albert_tf.tasks.multiple_choice.examples import MultipleChoiceExample
-from albert_tf.tasks.multiple_choice.tables import ChoiceTables, read_json_examples
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.tasks.multiple_choice.features import convert_examples_to_features, feature_table
+from albert_tf.tasks.multiple_choice.reading import (
+    LEVELS,
+    ChoiceData,
+    MultipleChoiceExample,
+    read_examples,
+    read_json_examples,
+)
 from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -29,9 +35,14 @@ def tokenizer(golden):
     return FullTokenizer(spm_model_file=str(golden / "tiny_spm" / "tiny.model"))
 
 
+@pytest.fixture
+def cache(tokenizer, tmp_path):
+    return FeatureCache(tokenizer, str(tmp_path))
+
+
 def write(folder, content, name="all.txt", split="train"):
     """Writes the file of one level. The file of the other level has a valid passage."""
-    for level in race.LEVELS:
+    for level in LEVELS:
         (folder / "RACE" / split / level).mkdir(parents=True, exist_ok=True)
         (folder / "RACE" / split / level / "all.txt").write_text(json.dumps(PASSAGE))
     shutil.rmtree(folder / "RACE" / split / "high")
@@ -42,7 +53,7 @@ def write(folder, content, name="all.txt", split="train"):
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_examples_are_the_releases(golden, recorded, split):
-    examples = race.read_examples(str(golden / "race"), split)
+    examples = read_examples(str(golden / "race"), split)
     expected = recorded["splits"][split]["examples"]
     assert [example.example_id for example in examples] == [each["id"] for each in expected]
     assert [example.label for example in examples] == [each["label"] for each in expected]
@@ -54,8 +65,8 @@ def test_examples_are_the_releases(golden, recorded, split):
 @pytest.mark.parametrize("split", SPLITS)
 def test_features_are_the_releases(golden, recorded, tokenizer, split, layout):
     folder = golden / "race" if layout == "all.txt" else golden / "race" / "one_file_per_passage"
-    examples = race.read_examples(str(folder), split)
-    features = list(race.convert_examples_to_features(
+    examples = read_examples(str(folder), split)
+    features = list(convert_examples_to_features(
         examples, tokenizer, recorded["max_seq_length"], recorded["max_qa_length"]))
     expected = recorded["splits"][split]["features"]
     for name in expected:
@@ -65,13 +76,13 @@ def test_features_are_the_releases(golden, recorded, tokenizer, split, layout):
 @pytest.mark.parametrize("split", SPLITS)
 def test_one_level_alone(golden, recorded, split):
     for only in ("high_only", "middle_only"):
-        examples = race.read_examples(str(golden / "race"), split, **{only: True})
+        examples = read_examples(str(golden / "race"), split, **{only: True})
         assert len(examples) == recorded["counts"][split][only]
         assert {example.level for example in examples} == {only.removesuffix("_only")}
 
 
 def test_the_folder_of_race_itself_will_do(golden):
-    assert race.read_examples(str(golden / "race" / "RACE"), "dev") == race.read_examples(str(golden / "race"), "dev")
+    assert read_examples(str(golden / "race" / "RACE"), "dev") == read_examples(str(golden / "race"), "dev")
 
 
 def test_wordpiece_joins_texts_as_they_are(golden, tmp_path):
@@ -79,13 +90,13 @@ def test_wordpiece_joins_texts_as_they_are(golden, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
     words = FullTokenizer(vocab_file=str(tmp_path / "vocab.txt"))
     example = MultipleChoiceExample("1", "It", "is_", ("WET", "it"), 0)
-    (features,) = race.convert_examples_to_features([example], words, 8, 8)
+    (features,) = convert_examples_to_features([example], words, 8, 8)
     assert features["input_ids"][0] == [2, 5, 3, 6, 7, 3, 0, 0]
 
 
 def test_the_end_of_question_and_option_is_kept_and_the_passage_is_cut(tokenizer):
     example = MultipleChoiceExample("1", "passage " * 50, "why " * 20, ("a", "because " * 9), 1)
-    (features,) = race.convert_examples_to_features([example], tokenizer, 32, 12)
+    (features,) = convert_examples_to_features([example], tokenizer, 32, 12)
     for ids, segments, mask in zip(features["input_ids"], features["segment_ids"], features["input_mask"]):
         assert sum(segments) == 12 + 1 and sum(mask) == 32
         assert ids[0] == tokenizer.cls_id and ids[-1] == tokenizer.sep_id
@@ -94,19 +105,19 @@ def test_the_end_of_question_and_option_is_kept_and_the_passage_is_cut(tokenizer
 
 def test_a_passage_is_dropped_if_question_and_option_fill_the_row(tokenizer):
     example = MultipleChoiceExample("1", "passage", "why " * 20, ("a", "b"), 1)
-    (features,) = race.convert_examples_to_features([example], tokenizer, 10, 128)
+    (features,) = convert_examples_to_features([example], tokenizer, 10, 128)
     assert features["segment_ids"][0] == [0] * 2 + [1] * 8
 
 
 def test_choices_that_a_question_does_not_have_are_padding(tokenizer):
     example = MultipleChoiceExample("1", "It rained.", "It was _.", ("wet", "dry"), 1)
-    (features,) = race.convert_examples_to_features([example], tokenizer, 16, 8, num_choices=4)
+    (features,) = convert_examples_to_features([example], tokenizer, 16, 8, num_choices=4)
     mask = np.array(features["input_mask"])
     assert mask.shape == (4, 16) and mask[:2].any(axis=1).all() and not mask[2:].any()
 
 
 def test_a_question_without_a_passage_is_one_text(tokenizer):
-    (features,) = race.convert_examples_to_features(
+    (features,) = convert_examples_to_features(
         [MultipleChoiceExample("1", "", "It was", ("wet", "dry"), 1)], tokenizer, 16, 8)
     assert features["input_ids"][0][:-8] == [tokenizer.cls_id, *tokenizer.encode("It was wet"), tokenizer.sep_id,
                                              *[0] * 16][:8]
@@ -137,7 +148,7 @@ def changed(**changes):
 ])
 def test_a_passage_that_is_not_as_it_should_be_is_named(tmp_path, content, message):
     with pytest.raises(ValueError) as error:
-        race.read_examples(str(write(tmp_path, content)), "train")
+        read_examples(str(write(tmp_path, content)), "train")
     assert message in str(error.value) and "high" in str(error.value)
 
 
@@ -148,17 +159,17 @@ def test_a_passage_that_is_not_as_it_should_be_is_named(tmp_path, content, messa
 ])
 def test_a_file_of_one_passage_that_is_not_as_it_should_be_is_named(tmp_path, content, message):
     with pytest.raises(ValueError) as error:
-        race.read_examples(str(write(tmp_path, content, name="17.txt")), "train")
+        read_examples(str(write(tmp_path, content, name="17.txt")), "train")
     assert message in str(error.value)
 
 
 def test_folders_that_are_not_there_are_named(tmp_path):
     with pytest.raises(ValueError, match="no such folder: .*RACE/dev/middle"):
-        race.read_examples(str(write(tmp_path, "")), "dev")
+        read_examples(str(write(tmp_path, "")), "dev")
     with pytest.raises(ValueError, match="high has neither all.txt nor a .txt file"):
-        race.read_examples(str(write(tmp_path, "", name="read.me")), "train")
+        read_examples(str(write(tmp_path, "", name="read.me")), "train")
     with pytest.raises(ValueError, match="high_only and middle_only exclude each other"):
-        race.read_examples(str(tmp_path), "train", high_only=True, middle_only=True)
+        read_examples(str(tmp_path), "train", high_only=True, middle_only=True)
 
 
 def test_json_lines(tmp_path):
@@ -194,31 +205,32 @@ def test_a_null_in_json_lines_is_no_value(tmp_path):
     ('{"question": "why", "options": ["a", "b"]}', "dev.jsonl: 1 of 1 questions have no answer"),
     ("\n", "dev.jsonl has no questions"),
 ])
-def test_json_lines_that_are_not_as_they_should_be_are_named(tmp_path, tokenizer, line, message):
+def test_json_lines_that_are_not_as_they_should_be_are_named(tmp_path, line, message):
     (tmp_path / "dev.jsonl").write_text(line)
     with pytest.raises(ValueError) as error:
-        ChoiceTables(str(tmp_path), "jsonl", tokenizer, 16, 8, str(tmp_path)).table("dev")
+        ChoiceData(str(tmp_path), "jsonl").examples("dev")
     assert message in str(error.value)
 
 
-def test_tables_have_as_many_choices_as_the_data(golden, tokenizer, tmp_path):
-    table = ChoiceTables(str(golden / "race"), "race", tokenizer, 64, 24, str(tmp_path)).table("dev")
+def test_tables_have_as_many_choices_as_the_data(golden, cache, tmp_path):
+    table = feature_table(cache, ChoiceData(str(golden / "race")).examples("dev"), "race_dev", 64, 24)
     assert table.schema.num_choices == 4 and len(table) == 5
     write(tmp_path, changed())
-    table = ChoiceTables(str(tmp_path), "race", tokenizer, 64, 24, str(tmp_path)).table("train")
+    table = feature_table(cache, ChoiceData(str(tmp_path)).examples("train"), "race_train", 64, 24)
     assert table.schema.num_choices == 3 and table.scalars["label_ids"].numpy().tolist() == [0, 2, 0, 2]
     batch = table.batch(np.array([1, 0]), 32)
     assert batch["input_ids"].shape == [2, 3, 32]
     assert np.any(batch["input_mask"], axis=2).tolist() == [[True, True, True], [True, True, False]]
 
 
-def test_records_of_other_questions_are_refused(golden, tokenizer, tmp_path):
-    def tables(folder):
-        return ChoiceTables(str(folder), "race", tokenizer, 64, 24, str(tmp_path))
-
+def test_records_of_other_questions_are_refused(golden, cache, tmp_path):
     records = str(tmp_path / "eval.tf_record")
-    tables(golden / "race").table("dev", records)
-    assert len(tables(golden / "race").table("test", records)) == 3  # ours say what they are of, and are made anew
+
+    def table(split):
+        return feature_table(cache, ChoiceData(str(golden / "race")).examples(split), f"race_{split}", 64, 24, records)
+
+    table("dev")
+    assert len(table("test")) == 3  # ours say what they are of, and are made anew
     next(tmp_path.glob("*.manifest.json")).unlink()
     with pytest.raises(ValueError, match="eval.tf_record has 3 questions, but the data set has 5: choose another path"):
-        tables(golden / "race").table("dev", records)
+        table("dev")

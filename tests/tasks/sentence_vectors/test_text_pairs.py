@@ -3,8 +3,9 @@
 import pytest
 import tensorflow as tf
 
+from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.sentence_vectors.text_pairs import PairTables, TextPair, read_pairs, read_scored_pairs, read_twice
+from albert_tf.tasks.sentence_vectors.features import TextPair, feature_table, read_pairs, read_scored_pairs, read_twice
 
 
 @pytest.mark.parametrize("name, content", [
@@ -44,8 +45,8 @@ def test_scores_of_sts_b_are_cosines(golden):
 
 
 def test_each_text_is_a_row_of_its_own(sentence_pieces, tmp_path):
-    tables = PairTables(sentence_pieces, 8, str(tmp_path))
-    table = tables.table([TextPair("the file", "a name", 0.5), TextPair("a " * 20, "of", 1.0)], "dev")
+    pairs = [TextPair("the file", "a name", 0.5), TextPair("a " * 20, "of", 1.0)]
+    table = feature_table(FeatureCache(sentence_pieces, str(tmp_path)), pairs, "dev", 8)
     batch = table.batch(tf.constant([0, 1], tf.int64), tf.constant(8))
     assert batch["input_ids"].shape == [2, 2, 8] and batch["label_ids"].numpy().tolist() == [0.5, 1]
     ids = [sentence_pieces.cls_id, *sentence_pieces.encode("a name"), sentence_pieces.sep_id]

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.data.feature_cache import FeatureCache, tokenizer_key
 from albert_tf.tasks.squad.answers import AnswerOptions, answers
-from albert_tf.tasks.squad.cache import FeatureSource, prediction_table, training_table
+from albert_tf.tasks.squad.cache import made_from, prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.reading import read_paragraphs, read_squad_file
 from albert_tf.text.tokenization import FullTokenizer
@@ -17,14 +18,22 @@ def tokenizer(sentence_pieces):
     return sentence_pieces
 
 
-def source(path, tokenizer, is_training=False, doc_stride=24, max_seq_length=64, **more):
-    return FeatureSource(read_squad_file(str(path)), tokenizer,
-                         FeatureOptions(max_seq_length, doc_stride, 16, is_training, **more))
+@pytest.fixture
+def cache(tokenizer, tmp_path):
+    return FeatureCache(tokenizer, str(tmp_path))
 
 
-def test_training_records_have_the_releases_features(golden, tokenizer, tmp_path):
+def options(doc_stride=24, max_seq_length=64, **more):
+    return FeatureOptions(max_seq_length, doc_stride, 16, **more)
+
+
+def predicted(cache, path, file_of_records=None, **more):
+    return prediction_table(cache, read_squad_file(str(path)), options(**more), path=file_of_records)
+
+
+def test_training_records_have_the_releases_features(golden, cache):
     expected = json.loads((golden / "squad/features_train.json").read_text())["features"]
-    table = training_table(source(golden / "squad/train.json", tokenizer, True, release_compatible=True), str(tmp_path))
+    table = training_table(cache, read_squad_file(str(golden / "squad/train.json")), options(release_compatible=True))
     assert len(table) == len(expected)
     for name, field in (("unique_ids", "unique_id"), ("start_positions", "start_position"),
                         ("end_positions", "end_position"), ("is_impossible", "is_impossible")):
@@ -34,11 +43,11 @@ def test_training_records_have_the_releases_features(golden, tokenizer, tmp_path
         assert table.sequences[name].to_list() == without_padding, name
 
 
-def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, tokenizer, tmp_path):
+def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, cache):
     expected = json.loads((golden / "squad/features_predict.json").read_text())["features"]
-    files = source(golden / "squad/dev.json", tokenizer, release_compatible=True)
-    _, questions = prediction_table(files, str(tmp_path))
-    examples = [example for paragraph in read_paragraphs(files.file, False) for example in paragraph]
+    file = read_squad_file(str(golden / "squad/dev.json"))
+    _, questions = prediction_table(cache, file, options(release_compatible=True))
+    examples = [example for paragraph in read_paragraphs(file, False) for example in paragraph]
     assert [question[:2] for question in questions] == [(each.qas_id, each.paragraph_text) for each in examples]
     windows = [(question.qas_id, window) for question in questions for window in question.windows]
     assert len(windows) == len(expected)
@@ -49,18 +58,18 @@ def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden,
         assert (qas_id, marks) == (feature["qas_id"], feature["token_is_max_context"])
 
 
-def test_a_file_is_read_once_for_any_number_of_evaluations(golden, tokenizer, tmp_path):
+def test_a_file_is_read_once_for_any_number_of_evaluations(golden, cache, tmp_path):
     path = tmp_path / "dev.json"
     path.write_bytes((golden / "squad/dev.json").read_bytes())
-    files = source(path, tokenizer)
+    file = read_squad_file(str(path))
     path.unlink()
-    _, questions = prediction_table(files, str(tmp_path))
+    _, questions = prediction_table(cache, file, options())
     for _ in range(2):
         assert len(list(answers(questions, [], AnswerOptions("1.1")))) == 24
 
 
-def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer, tmp_path):
-    table, questions = prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path))
+def test_scores_of_a_model_that_diverged_are_reported(golden, cache):
+    table, questions = predicted(cache, golden / "squad/dev.json")
     rows = len(table)
     results = dict(start_top_log_probs=[np.zeros(2, np.float32)] * rows, start_top_index=[np.arange(2)] * rows,
                    end_top_log_probs=[np.zeros(2, np.float32)] * rows, end_top_index=[np.arange(2)] * rows)
@@ -70,12 +79,12 @@ def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer, tmp_pat
         list(answers(questions, [results], AnswerOptions("1.1")))
 
 
-def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(golden, tokenizer, tmp_path, caplog):
+def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(golden, cache, tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
 
     def made(path, **more):
         caplog.clear()
-        prediction_table(source(path, tokenizer, **more), str(tmp_path))
+        predicted(cache, path, **more)
         return "records made" in caplog.text
 
     changed = tmp_path / "changed.json"
@@ -89,67 +98,66 @@ def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(gold
     dict(is_training=False), dict(release_compatible=True), dict(misplaced_answers="leave_out"),
     dict(vocabulary="accents/spiece.model"), dict(do_lower_case=False), dict(keep_accents=True)], ids=str)
 def test_features_of_another_file_vocabulary_or_setting_are_other_features(golden, tmp_path, changes):
-    def made_from(text=("", ""), max_seq_length=64, doc_stride=24, max_query_length=16, is_training=True,
-                  release_compatible=False, misplaced_answers="find", vocabulary="tiny_spm/tiny.model", **casing):
+    def key(text=("", ""), max_seq_length=64, doc_stride=24, max_query_length=16, is_training=True,
+            release_compatible=False, misplaced_answers="find", vocabulary="tiny_spm/tiny.model", **casing):
         path = tmp_path / "train.json"
         path.write_text((golden / "squad/train.json").read_text().replace(*text))
-        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible)
+        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible,
+                                 misplaced_answers)
         tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **casing)
-        return FeatureSource(read_squad_file(str(path)), tokenizer, options, misplaced_answers).made_from()
+        return made_from(read_squad_file(str(path)), options), tokenizer_key(tokenizer)
 
-    assert made_from() == made_from() != made_from(**changes)
+    assert key() == key() != key(**changes)
 
 
-def test_truncated_records_are_made_again(golden, tokenizer, tmp_path):
-    files = source(golden / "squad/dev.json", tokenizer)
-    table, _ = prediction_table(files, str(tmp_path))
+def test_truncated_records_are_made_again(golden, cache, tmp_path):
+    table, _ = predicted(cache, golden / "squad/dev.json")
     (path,) = tmp_path.glob("*.tfrecord")
     whole = path.read_bytes()
     path.write_bytes(whole[:1000])
-    again, _ = prediction_table(files, str(tmp_path))
+    again, _ = predicted(cache, golden / "squad/dev.json")
     assert len(again) == len(table) and path.read_bytes() == whole
 
 
-def test_a_file_of_someone_else_is_not_replaced(golden, tokenizer, tmp_path):
+def test_a_file_of_someone_else_is_not_replaced(golden, cache, tmp_path):
     path = tmp_path / "mine.tfrecord"
     path.write_text("precious, " * 10)
     with pytest.raises(ValueError, match="mine.tfrecord was truncated or changed, or is not a TFRecord"):
-        prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path), str(path))
+        predicted(cache, golden / "squad/dev.json", str(path))
     assert path.read_text() == "precious, " * 10
 
 
-def test_features_of_the_users_files_are_made_again_if_anything_changes(golden, tokenizer, tmp_path):
+def test_features_of_the_users_files_are_made_again_if_anything_changes(golden, cache, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     for length in (64, 40, 64):
-        files = source(golden / "squad/dev.json", tokenizer, max_seq_length=length, doc_stride=20)
-        table, questions = prediction_table(files, str(tmp_path), path)
+        table, questions = predicted(cache, golden / "squad/dev.json", path, max_seq_length=length, doc_stride=20)
         tokens = [window.doc_offset + len(window.starts) + 1 for question in questions
                   for window in question.windows]
         assert tokens == table.lengths.tolist() and max(tokens) == length
 
 
-def test_a_file_without_trainable_questions_is_reported(tokenizer, tmp_path):
+def test_a_file_without_trainable_questions_is_reported(cache, tmp_path):
     question = dict(id="a", question="Who?", answers=[dict(text="Bob", answer_start=0)])
     data = dict(data=[dict(paragraphs=[dict(context="Ada", qas=[question])])])
     (tmp_path / "train.json").write_text(json.dumps(data))
     with pytest.raises(ValueError, match="train.json has no question to train on"):
-        training_table(source(tmp_path / "train.json", tokenizer, is_training=True), str(tmp_path))
+        training_table(cache, read_squad_file(str(tmp_path / "train.json")), options())
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
 
 
-def test_records_with_other_features_are_refused(golden, tokenizer, tmp_path):
+def test_records_with_other_features_are_refused(golden, cache, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
-    prediction_table(source(golden / "squad/dev.json", tokenizer, release_compatible=True), str(tmp_path), path)
+    predicted(cache, golden / "squad/dev.json", path, release_compatible=True)
     (tmp_path / "mine.manifest.json").unlink()  # as the release's records, which have none
     with pytest.raises(ValueError, match="mine.tfrecord has 140 features, but .*dev.json gives 14.: they were made"):
-        prediction_table(source(golden / "squad/dev.json", tokenizer), str(tmp_path / "other"), path)
+        predicted(cache, golden / "squad/dev.json", path)
 
 
-def test_a_file_of_empty_contexts_has_no_table(tokenizer, tmp_path):
+def test_a_file_of_empty_contexts_has_no_table(cache, tmp_path):
     question = dict(id="a", question="Who?")
     data = dict(data=[dict(paragraphs=[dict(context=" ", qas=[question])])])
     (tmp_path / "empty.json").write_text(json.dumps(data))
     for _ in range(2):
-        table, questions = prediction_table(source(tmp_path / "empty.json", tokenizer), str(tmp_path))
+        table, questions = predicted(cache, tmp_path / "empty.json")
         assert table is None and questions == [("a", " ", [])]
     assert not list(tmp_path.glob("*.tfrecord"))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.tasks.tagging.features import TaggingFeatureOptions, TaggingTables, convert_sentences_to_features
+from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features, feature_table
 from albert_tf.tasks.tagging.graph import pack_words, split_into_words
 from albert_tf.tasks.tagging.reading import Sentence, read_tagged_text
 from albert_tf.text.graph.tokenization import GraphTokenizer
@@ -86,7 +87,8 @@ def test_a_table_is_made_once_and_again_for_other_tags(sentence_pieces, tmp_path
     text = read_tagged_text(str(tmp_path / "a.tsv"))
 
     def table(names):
-        return TaggingTables(names, sentence_pieces, TaggingFeatureOptions(16), str(tmp_path)).table(text, "dev")
+        cache = FeatureCache(sentence_pieces, str(tmp_path))
+        return feature_table(cache, text, "dev", names, TaggingFeatureOptions(16))
 
     found = table(("A", "B", "C"))
     assert found.scalars["sentence"].numpy().tolist() == [0, 1]
@@ -101,7 +103,8 @@ def test_more_tags_than_a_byte_counts_come_back(sentence_pieces, tmp_path):
     names = [f"T{number:03}" for number in range(300)]
     (tmp_path / "a.tsv").write_text("".join(f"a\t{name}\n" for name in names))
     text = read_tagged_text(str(tmp_path / "a.tsv"))
-    table = TaggingTables(tuple(names), sentence_pieces, TaggingFeatureOptions(512), str(tmp_path)).table(text, "train")
+    cache = FeatureCache(sentence_pieces, str(tmp_path))
+    table = feature_table(cache, text, "train", names, TaggingFeatureOptions(512))
     tags = tf.reshape(table.batch(tf.range(len(table), dtype=tf.int64), 512)["tag_ids"], [-1]).numpy()
     assert tags[tags > 0].tolist() == list(range(1, 301))
 

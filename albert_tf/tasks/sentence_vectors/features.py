@@ -1,14 +1,13 @@
-"""Pairs of texts, packed as two rows: the examples for training and evaluating sentence vectors."""
+"""Reads pairs of texts and converts them to features, two rows per pair: the examples of sentence vectors."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import cache_path, cached_table, digest, tokenizer_key
+from albert_tf.data.feature_cache import FeatureCache, digest
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
 from albert_tf.data.worker_pool import chunks
@@ -86,37 +85,30 @@ def read_scored_pairs(task: Task, data_dir: str, split: str, best_score: float) 
             for example, score in zip(examples, scores)]
 
 
-@dataclasses.dataclass(frozen=True)
-class PairTables:
-    """Makes the feature tables of pairs.
+def feature_table(
+    cache: FeatureCache, pairs: Sequence[TextPair], split: str, max_seq_length: int
+) -> FeatureTable:
+    """The features of pairs: ids and masks [2, tokens], and the cosine as label_ids.
 
     Args:
-      tokenizer: the model's tokenizer.
+      cache: has the tokenizer and the cached records.
+      pairs: the pairs of a split.
+      split: "train", "dev" or "test", part of the name of the cached file.
       max_seq_length: the largest number of tokens of a text; longer texts are truncated.
-      cached_dir: directory of the cached records.
     """
+    made_from = dict(pairs=digest(repr(list(map(tuple, pairs))).encode("utf-8", "surrogatepass")))
+    schema = FeatureSchema(max_seq_length, dict(label_ids=tf.float32), num_choices=2)
+    return cache.table(f"pairs_{split}", made_from, schema,
+                       lambda: convert_pairs_to_features(pairs, cache.tokenizer, max_seq_length))
 
-    tokenizer: FullTokenizer
-    max_seq_length: int
-    cached_dir: str
 
-    def table(self, pairs: Sequence[TextPair], split: str) -> FeatureTable:
-        """The features of pairs: ids and masks [2, tokens], and the cosine as label_ids.
-
-        Args:
-          pairs: the pairs of a split.
-          split: "train", "dev" or "test", part of the name of the cached file.
-        """
-        made_from = dict(pairs=digest(repr(list(map(tuple, pairs))).encode("utf-8", "surrogatepass")),
-                         **tokenizer_key(self.tokenizer))
-        schema = FeatureSchema(self.max_seq_length, dict(label_ids=tf.float32), num_choices=2)
-        records = cache_path(self.cached_dir, f"pairs_{split}", made_from, schema)
-        return cached_table(records, made_from, schema, lambda: self._features(pairs))
-
-    def _features(self, pairs: Sequence[TextPair]) -> Iterator[dict]:
-        packer = PairPacker(self.tokenizer, self.max_seq_length, pad=False)
-        for chunk in chunks(pairs, _CHUNK):
-            ids = self.tokenizer.encode_batch([text for pair in chunk for text in pair[:2]])
-            for number, pair in enumerate(chunk):
-                rows = [packer.pack(each.tolist()) for each in ids[2 * number : 2 * number + 2]]
-                yield dict(by_feature(rows), label_ids=pair.cosine)
+def convert_pairs_to_features(
+    pairs: Sequence[TextPair], tokenizer: FullTokenizer, max_seq_length: int
+) -> Iterator[dict]:
+    """The features of each pair, in order; see feature_table."""
+    packer = PairPacker(tokenizer, max_seq_length, pad=False)
+    for chunk in chunks(pairs, _CHUNK):
+        ids = tokenizer.encode_batch([text for pair in chunk for text in pair[:2]])
+        for number, pair in enumerate(chunk):
+            rows = [packer.pack(each.tolist()) for each in ids[2 * number : 2 * number + 2]]
+            yield dict(by_feature(rows), label_ids=pair.cosine)

@@ -1,0 +1,238 @@
+"""Reads multiple-choice questions: RACE (Lai et al., 2017), and JSON lines.
+
+RACE is read as its original files, one JSON per passage, or as the release's all.txt. Other data sets are JSON lines,
+data_dir/SPLIT.jsonl, one question per line::
+
+    {"context": "It rained all day.", "question": "The street was _.", "options": ["wet", "dry"], "answer": "A",
+     "id": "17", "level": "easy"}
+
+"context", "id" and "level" are optional in every file, "answer" is optional in test.jsonl only; null is the same as
+no value. Questions with the same level are also scored as a group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import string
+from typing import Any, Iterator, NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.data.tables import read_json_lines, warn_of_empty_texts
+from albert_tf.utils.json_files import read_json_object
+
+FORMATS = ("race", "jsonl")
+SPLITS = ("train", "dev", "test")
+LEVELS = ("middle", "high")
+FEWEST_CHOICES, MOST_CHOICES = 2, 10
+# In a question, this character is replaced by the option.
+BLANK = "_"
+# The name that results of all questions have in the place of a level's: eval_accuracy.
+ALL_LEVELS = "eval"
+_ALL = "all.txt"
+# The keys of a passage of RACE, and the types of their values.
+_KEYS = dict(article=(str, "a text"), questions=(list, "a list"), options=(list, "a list"), answers=(list, "a list"))
+
+
+class MultipleChoiceExample(NamedTuple):
+    """A multiple-choice question. Its texts are those of the file.
+
+    Args:
+      example_id: the id of its passage.
+      context: the passage; "" if there is none.
+      question: the question. An option replaces each "_" in it, or is appended if it has none.
+      options: the choices.
+      label: the index of the correct option, from 0; None if unknown.
+      level: the group in which the question is also scored ("middle" or "high" in RACE); "" for no group.
+    """
+
+    example_id: str
+    context: str
+    question: str
+    options: tuple[str, ...]
+    label: int | None = None
+    level: str = ""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The question joined with each option."""
+        return tuple(join(self.question, option) for option in self.options)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceData:
+    """A multiple-choice data set.
+
+    Args:
+      data_dir: its folder.
+      data_format: one of FORMATS.
+      high_only, middle_only: whether to read only this level of RACE.
+    """
+
+    data_dir: str
+    data_format: str = "race"
+    high_only: bool = False
+    middle_only: bool = False
+
+    @functools.lru_cache(maxsize=None)  # noqa: B019  the data live as long as the process
+    def examples(self, split: str) -> list[MultipleChoiceExample]:
+        """The questions of a split.
+
+        Raises:
+          ValueError: its file is missing or malformed; file and line are named.
+        """
+        if self.data_format == "race":
+            return read_examples(self.data_dir, split, self.high_only, self.middle_only)
+        if self.high_only or self.middle_only:
+            raise ValueError("high_only and middle_only are for RACE")
+        path = os.path.join(self.data_dir, f"{split}.jsonl")
+        examples = read_json_examples(path)
+        unanswered = sum(example.label is None for example in examples)
+        if unanswered and split != "test":
+            raise ValueError(f"{path}: {unanswered:,} of {len(examples):,} questions have no answer; only test.jsonl "
+                             "may leave answers out")
+        return examples
+
+    def file_name(self, split: str) -> str:
+        """The name of a split's file, or for RACE of its folder."""
+        return f"RACE/{split}" if self.data_format == "race" else f"{split}.jsonl"
+
+    def num_choices(self, *splits: str) -> int:
+        """The largest number of choices of any question in the splits."""
+        return max(len(example.options) for split in splits for example in self.examples(split))
+
+
+def read_examples(
+    data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
+) -> list[MultipleChoiceExample]:
+    """Reads the questions of a split, those for middle schools first.
+
+    Args:
+      data_dir: the folder RACE, or the folder that contains it. RACE/SPLIT/LEVEL has either all.txt with one passage
+        per line, or one .txt file per passage. The latter are read in the order of their names.
+      split: "train", "dev" or "test".
+      high_only, middle_only: whether to read only the questions of this level.
+
+    Raises:
+      ValueError: a folder is missing or has no passages or questions, a passage is malformed (file and line are named),
+        or both high_only and middle_only are set.
+    """
+    if high_only and middle_only:
+        raise ValueError("high_only and middle_only exclude each other: set at most one of them")
+    levels = ("high",) if high_only else ("middle",) if middle_only else LEVELS
+    inner = os.path.join(data_dir, "RACE")
+    split_dir = os.path.join(inner if tf.io.gfile.isdir(inner) else data_dir, split)
+    examples = [example for level in levels for place, passage in _passages(os.path.join(split_dir, level))
+                for example in _race_examples(place, passage, level)]
+    if not examples:
+        raise ValueError(f"{split_dir} has no questions")
+    return examples
+
+
+def read_json_examples(path: str) -> list[MultipleChoiceExample]:
+    """Reads the questions of a JSON-lines file. An empty question or option brings a warning.
+
+    Raises:
+      ValueError: the file is missing or has no questions, or a line is malformed; file and line are named.
+    """
+    examples, empty = [], []
+    for line, values in read_json_lines(path):
+        examples.append(_json_example(values, f"{path} line {line}"))
+        if not all(text.strip() for text in (examples[-1].question, *examples[-1].options)):
+            empty.append(line)
+    warn_of_empty_texts(path, empty)
+    if not examples:
+        raise ValueError(f"{path} has no questions")
+    return examples
+
+
+def join(question: str, option: str) -> str:
+    """Joins question and option: the option replaces each "_", or is appended if there is none."""
+    return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
+
+
+def checked_example(
+    place: str, example_id: Any, context: Any, question: Any, options: Any, answer: Any, level: str = ""
+) -> MultipleChoiceExample:
+    """Checks values that were read from a file and returns them as an example.
+
+    Args:
+      place: file and line of the values, for error messages.
+      example_id, context, question, options, level: see MultipleChoiceExample.
+      answer: the letter of the correct option, or None.
+
+    Raises:
+      ValueError: a value has the wrong type, there are too few or too many options, the answer is not one of them, or
+        the level is "eval", whose accuracy would have the name of the accuracy of all.
+    """
+    for name, text in (("question", question), ("context", context)):
+        if not isinstance(text, str):
+            raise ValueError(f"{place}: the {name} must be a text. Received: {_shown(text)}")
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+        raise ValueError(f"{place}: the options must be a list of texts. Received: {_shown(options)}")
+    if not FEWEST_CHOICES <= len(options) <= MOST_CHOICES:
+        raise ValueError(f"{place}: a question must have {FEWEST_CHOICES} to {MOST_CHOICES} options. "
+                         f"Received: {len(options)} options")
+    if level == ALL_LEVELS:
+        raise ValueError(f"{place}: the level must not be {level!r}, since {level}_accuracy is the accuracy of all "
+                         "questions: give it another name")
+    label = None if answer is None else _label(place, answer, len(options))
+    return MultipleChoiceExample(str(example_id), context, question, tuple(options), label, level)
+
+
+def letters(num_options: int) -> str:
+    """The letters of the options in answers: "ABCD" for four options."""
+    return string.ascii_uppercase[:num_options]
+
+
+def _passages(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The passages of a level. Each has its file and line, for error messages."""
+    if not tf.io.gfile.isdir(folder):
+        raise ValueError(f"no such folder: {folder}")
+    in_one = os.path.join(folder, _ALL)
+    if tf.io.gfile.exists(in_one):
+        for line, passage in read_json_lines(in_one):
+            yield f"{in_one} line {line}", passage
+        return
+    names = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".txt"))
+    if not names:
+        raise ValueError(f"{folder} has neither {_ALL} nor a .txt file for each passage")
+    for name in names:
+        path = os.path.join(folder, name)
+        yield path, read_json_object(path)
+
+
+def _race_examples(place: str, passage: dict[str, Any], level: str) -> Iterator[MultipleChoiceExample]:
+    for key, (kind, what) in _KEYS.items():
+        if not isinstance(passage.get(key), kind):
+            raise ValueError(f"{place}: {key!r} must be {what}. Received: {repr(passage.get(key))[:40]}")
+    article, questions, options, answers = (passage[key] for key in _KEYS)
+    if not article.strip():
+        raise ValueError(f"{place}: the passage is empty")
+    if not len(questions) == len(options) == len(answers):
+        raise ValueError(f"{place}: {len(questions)} questions, {len(options)} lists of options and {len(answers)} "
+                         "answers: there must be one of each for every question")
+    name = passage.get("id") or os.path.basename(place)
+    for number, (question, of_question, answer) in enumerate(zip(questions, options, answers), start=1):
+        answer = "" if answer is None else answer  # all of RACE has answers
+        yield checked_example(f"{place}, question {number}", name, article, question, of_question, answer, level)
+
+
+def _json_example(values: dict[str, Any], place: str) -> MultipleChoiceExample:
+    values = {key: value for key, value in values.items() if value is not None}
+    return checked_example(place, values.get("id", place), values.get("context", ""), values.get("question"),
+                           values.get("options"), values.get("answer"), str(values.get("level", "")))
+
+
+def _label(place: str, answer: Any, num_options: int) -> int:
+    names = letters(num_options)
+    letter = answer.strip().upper() if isinstance(answer, str) else ""
+    if len(letter) != 1 or letter not in names:
+        raise ValueError(f"{place}: the answer must be a letter from A to {names[-1]}. Received: {_shown(answer)}")
+    return names.index(letter)
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:40]
