@@ -16,7 +16,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 
-def compiles_whole_steps(strategy: tf.distribute.Strategy | None = None) -> bool:
+def is_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
     """Whether XLA compiles each whole step, for static shapes, because of the kind of device: on a TPU.
 
     Args:

@@ -73,7 +73,7 @@ def new_task(model, version: str):
             return SpanTask(AlbertSpan(model.config))
         return ConditionalSpanTask(AlbertConditionalSpan(model.config))
 
-    return model.reader().make(new_task, model_flags.starting_point())[0]
+    return model.reader().make(new_task, model_flags.init_path())[0]
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:

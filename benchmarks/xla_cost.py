@@ -90,7 +90,7 @@ def print_row(task_name: str, device: str, form: str, costs: dict[str, float]) -
 def traced_as(form: str) -> Iterator[None]:
     """Steps that are traced in this context have one of the three forms, whatever the device is."""
     with contextlib.ExitStack() as patches:
-        patches.enter_context(mock.patch.object(devices, "compiles_whole_steps", lambda *_: form != CHAINS))
+        patches.enter_context(mock.patch.object(devices, "is_tpu", lambda *_: form != CHAINS))
         if form == PLAIN:
             for module in (attention, dropout, layers):
                 patches.enter_context(mock.patch.object(module, "dropped", tensorflow_dropout))
@@ -128,7 +128,7 @@ def graph_costs(task, batch: dict) -> dict[str, float]:
     def gradients(batch):
         with tf.GradientTape() as tape:
             outputs = task.model(dict(batch, dropout_seed=tf.constant([1, 2])), training=True)
-            loss, _ = task.loss(outputs, batch, task.normalizers(batch))
+            loss, _ = task.loss(outputs, batch, task.loss_denominators(batch))
         of_variables = tape.gradient(loss, task.model.trainable_variables, unconnected_gradients="zero")
         return [tf.convert_to_tensor(gradient) for gradient in of_variables]
 

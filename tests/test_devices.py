@@ -27,12 +27,12 @@ def test_no_other_module_asks_for_the_kind_of_device():
 
 def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    assert not devices.compiles_whole_steps() and not devices.compiles_whole_steps(strategy)
+    assert not devices.is_tpu() and not devices.is_tpu(strategy)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
-    assert devices.compiles_whole_steps(strategy) and not devices.compiles_whole_steps()
+    assert devices.is_tpu(strategy) and not devices.is_tpu()
     with strategy.scope():
-        assert devices.compiles_whole_steps()
-    in_replica = tf.function(lambda: tf.constant(devices.compiles_whole_steps()))
+        assert devices.is_tpu()
+    in_replica = tf.function(lambda: tf.constant(devices.is_tpu()))
     assert tf.function(lambda: strategy.run(in_replica))()
 
 

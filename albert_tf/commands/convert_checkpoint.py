@@ -44,7 +44,7 @@ def main() -> None:
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
     if FLAGS.albert_directory:
         FLAGS.init_checkpoint = model_flags.checkpoint_in(FLAGS.albert_directory)
-    path, output_dir = model_flags.starting_point(), FLAGS.output_dir or FLAGS.export_path
+    path, output_dir = model_flags.init_path(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are required")
     selected = model_flags.resolve()

@@ -11,7 +11,7 @@ from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import flag_errors, help_text
-from albert_tf.commands.model_flags import check_length, default_length, resolve, starting_point
+from albert_tf.commands.model_flags import check_length, default_length, init_path, resolve
 from albert_tf.commands.shared_flags import command_line, from_flags, run_options, trainer_options
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
@@ -170,7 +170,7 @@ def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTunin
     seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
     return from_flags(FineTuningOptions, run=run, trainer=trainer, seeds=seeds,
                       buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length),
-                      init_checkpoint=starting_point(), ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
+                      init_checkpoint=init_path(), ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
 
 
 def new_finetuning(

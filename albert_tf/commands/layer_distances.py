@@ -68,7 +68,7 @@ def main() -> None:
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = model_flags.resolve()
     tokenizer, model = selected.vocabulary.tokenizer(), selected.pretrained("encoder")
-    name, *other_names = names_of([model_flags.starting_point(), *FLAGS.compare_with])
+    name, *other_names = names_of([model_flags.init_path(), *FLAGS.compare_with])
     rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
     for other_name, path in zip(other_names, FLAGS.compare_with):
         tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)

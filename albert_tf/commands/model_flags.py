@@ -99,7 +99,7 @@ def checkpoint_in(directory: str) -> str:
     return path if is_set or not is_url(directory) and tf.io.gfile.exists(f"{path}.index") else directory
 
 
-def starting_point() -> str | None:
+def init_path() -> str | None:
     """The path of the initial weights, as an argument of load_checkpoint; None for random weights.
 
     Raises:
@@ -117,14 +117,14 @@ def resolve(*heads: str) -> ResolvedModel:
       *heads: the names of the heads that a training script can use (see ResolvedModel).
 
     Raises:
-      ValueError: see ResolvedModel and starting_point.
+      ValueError: see ResolvedModel and init_path.
     """
     trains = "do_train" in FLAGS
     dropout = {name: FLAGS[name].value for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
                if name in FLAGS and FLAGS[name].value is not None}
     has_vocabulary = "spm_model_file" in FLAGS
     request = ModelRequest(
-        starting_point(), FLAGS.albert_hub_module_handle, FLAGS.albert_config_file,
+        init_path(), FLAGS.albert_hub_module_handle, FLAGS.albert_config_file,
         "unshare_layers" in FLAGS and FLAGS.unshare_layers, dropout,
         vocabulary_from_flags() if has_vocabulary else VocabularyFiles(),
         FLAGS.output_dir if trains else None, FLAGS.do_train if trains else None,

@@ -97,13 +97,13 @@ def run_task(options: Options, name: str) -> None:
 def arguments(options: Options, name: str) -> list[str]:
     """The flags of a task's run: those of all tasks, and the task's own."""
     own = dict(task_name=name, output_dir=os.path.join(options.output_dir, name), recipe=options.recipe or name,
-               **starting_point(options, name))
+               **init_path(options, name))
     if options.export_dir:
         own["export_dir"] = os.path.join(options.export_dir, name)
     return [*options.for_all_tasks, *(f"--{flag}={value}" for flag, value in own.items()), "--do_train", "--do_eval"]
 
 
-def starting_point(options: Options, name: str) -> dict[str, str]:
+def init_path(options: Options, name: str) -> dict[str, str]:
     """The flag of the initial weights: for some tasks the best model of MNLI, if there is one."""
     mnli = checkpoint_of(os.path.join(options.output_dir, "mnli")) if name in FROM_MNLI else None
     return dict(init_checkpoint=mnli) if mnli else options.weights

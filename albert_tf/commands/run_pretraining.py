@@ -121,7 +121,7 @@ def options_from_flags() -> Options:
             raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
     return shared.from_flags(
         Options, model=model_flags.resolve("pretrainer"), run=shared.run_options(), trainer=shared.trainer_options(),
-        init_checkpoint=model_flags.starting_point(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
+        init_checkpoint=model_flags.init_path(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
         dynamic_masking=is_dynamic)
 
 
@@ -169,7 +169,7 @@ def main() -> None:
                               task.best_metric, save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
-            batches_from = training_batches(options, training_files, config.vocab_size)
+            batches_from = batches_from_step(options, training_files, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
                             before_steps=lambda: write_settings(Settings(head="pretrainer"), config, output_dir,
                                                                          vocabulary))
@@ -245,10 +245,10 @@ def masked_share(options: Options, masking: MaskingOptions) -> MaskedShare | Non
     return share
 
 
-def training_batches(options: Options, files, vocab_size: int):
+def batches_from_step(options: Options, files, vocab_size: int):
     """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
     parse = training_parser(options, files, vocab_size)
-    return lambda first_step: lambda context: batching.training_batches(
+    return lambda first_step: lambda context: batching.training_record_batches(
         files, parse, options.run.train_batch_size, options.trainer.random_seed, first_step, context)
 
 
@@ -261,7 +261,7 @@ def evaluate(
     for files in evaluation_sets:
         steps = -(-sum(file.count for file in files) // options.eval_batch_size)
         steps = min(steps, options.max_eval_steps or steps)
-        batches = distributed(strategy, lambda context, files=files: batching.evaluation_batches(
+        batches = distributed(strategy, lambda context, files=files: batching.evaluation_record_batches(
             files, parse, options.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""

@@ -25,7 +25,7 @@ def set_up() -> tf.distribute.Strategy:
     strategy = create_strategy(_strategy_name(),
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
     _check_batch_sizes(strategy.num_replicas_in_sync)
-    if not devices.compiles_whole_steps(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
+    if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
         quiet.start_xla()
     keras.utils.set_random_seed(FLAGS.random_seed)
     keras.mixed_precision.set_global_policy(FLAGS.precision)

@@ -44,7 +44,7 @@ def naming_changed_files(files: Sequence[RecordFile]) -> Iterator[None]:
         raise
 
 
-def training_batches(
+def training_record_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
     context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
@@ -78,13 +78,13 @@ def training_batches(
     return with_infinite_cardinality(per_replica(batches, parse, batch_size, context))
 
 
-def evaluation_batches(
+def evaluation_record_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
     """Batches of all records, once and in order. The last batch is filled up with copies of the first record.
 
-    Arguments are those of training_batches. A batch has the features from `parse` and is_real_example, float32 [rows],
-    which is 0 for the copies.
+    Arguments are those of training_record_batches. A batch has the features from `parse` and is_real_example, float32
+    [rows], which is 0 for the copies.
     """
     total = sum(file.count for file in files)
     records = tf.data.TFRecordDataset([file.path for file in files])
@@ -106,7 +106,7 @@ def per_replica(
     Args:
       batches: data set of (records, numbers), two tensors whose first axis is that of the rows.
       parse: function that returns a replica's batch; its arguments are the replica's rows of both tensors.
-      batch_size, context: see training_batches.
+      batch_size, context: see training_record_batches.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:

@@ -30,7 +30,7 @@ def compiled(chain: Callable) -> Callable:
     function = tf.function(chain, jit_compile=True, autograph=False)
 
     def computed(*inputs):
-        if devices.compiles_whole_steps():
+        if devices.is_tpu():
             return chain(*inputs)
         quiet.start_xla()
         return function(*inputs)
@@ -58,4 +58,4 @@ def fused(chain: Callable) -> Callable:
     def with_gradient(*inputs):
         return forward(*inputs), lambda upstream: backward(inputs, upstream)
 
-    return lambda *inputs: (chain if devices.compiles_whole_steps() else with_gradient)(*inputs)
+    return lambda *inputs: (chain if devices.is_tpu() else with_gradient)(*inputs)

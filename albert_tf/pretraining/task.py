@@ -27,21 +27,21 @@ class PretrainingTask(EvaluatedTask):
         names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
         self._means = {name: keras.metrics.Mean(name=name) for name in names}
 
-    def normalizers(self, batch: Batch) -> Tensors:
+    def loss_denominators(self, batch: Batch) -> Tensors:
         """masked_tokens: the sum of masked_lm_weights; examples: the number of rows of the micro-batch."""
         return dict(masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]),
                     examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the loss of the whole batch, and of its terms by name.
 
         Masked LM: weighted sum / (sum of weights + 1e-5). Sentence order: mean cross entropy. Loss: their sum.
         """
         losses = _fused_cross_entropies(batch["masked_lm_ids"], outputs["mlm_logits"])  # [batch, predictions]
         masked_lm = tf.reduce_sum(losses * batch["masked_lm_weights"])
-        parts = dict(masked_lm_loss=masked_lm / (normalizers["masked_tokens"] + 1e-5))
+        parts = dict(masked_lm_loss=masked_lm / (denominators["masked_tokens"] + 1e-5))
         if self._has_sentence_loss:
-            parts["sentence_order_loss"] = tf.reduce_sum(_sentence_losses(outputs, batch)) / normalizers["examples"]
+            parts["sentence_order_loss"] = tf.reduce_sum(_sentence_losses(outputs, batch)) / denominators["examples"]
         return tf.add_n(list(parts.values())), parts
 
     @property

@@ -22,7 +22,7 @@ from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.strategy import distributed, is_chief, values_of_all
-from albert_tf.training.task import Task
+from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
@@ -152,7 +152,7 @@ def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -
     The number is the largest divisor of save_checkpoints_steps up to iterations_per_loop, because checkpoints are saved
     after a return.
     """
-    if not devices.compiles_whole_steps(strategy):
+    if not devices.is_tpu(strategy):
         return 1
     most = min(options.iterations_per_loop, options.save_checkpoints_steps)
     return next(steps for steps in range(most, 0, -1) if options.save_checkpoints_steps % steps == 0)
@@ -362,7 +362,9 @@ class TrainerOptions:
     parts: int = 1
 
 
-def new_trainer(task: Task, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions) -> Trainer:
+def new_trainer(
+    task: TrainableTask, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions
+) -> Trainer:
     """Makes a compiled trainer. Warns if the warm-up of the learning rate does not end before the run.
 
     Args:

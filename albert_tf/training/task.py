@@ -1,7 +1,7 @@
 """The protocol of tasks, which the type checker verifies.
 
-A training step calls `normalizers` on each micro-batch and sums them over micro-batches and replicas. Then it calls the
-model and `loss` on each micro-batch, and sums the losses. For tasks whose metrics are means over batches
+A training step calls `loss_denominators` on each micro-batch and sums them over micro-batches and replicas. Then it
+calls the model and `loss` on each micro-batch, and sums the losses. For tasks whose metrics are means over batches
 (pre-training), evaluation calls `update_metrics`. For tasks whose scores come from predictions (GLUE, SQuAD), Predictor
 calls `predictions`.
 """
@@ -18,7 +18,7 @@ Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
 
 
-class Task(Protocol):
+class TrainableTask(Protocol):
     """A model with its loss.
 
     Attributes:
@@ -32,27 +32,27 @@ class Task(Protocol):
     def metrics(self) -> Sequence[keras.metrics.Metric]:
         """Keras metrics, which each evaluation resets; empty if scores come from predictions."""
 
-    def normalizers(self, batch: Batch) -> Tensors:
+    def loss_denominators(self, batch: Batch) -> Tensors:
         """Sums over a micro-batch, float32 scalars. Their totals over the whole batch are the losses' denominators."""
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """A micro-batch's share of the batch's loss, a float32 scalar, and its terms by name for the logs.
 
         Args:
           outputs: the model's outputs for the micro-batch.
           batch: the micro-batch.
-          normalizers: the totals of `normalizers` over the whole batch.
+          denominators: the totals of `loss_denominators` over the whole batch.
         """
 
 
-class EvaluatedTask(Task, Protocol):
+class EvaluatedTask(TrainableTask, Protocol):
     """A task whose metrics are means over batches: pre-training."""
 
     def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
         """Adds a batch of an evaluation to the metrics."""
 
 
-class PredictingTask(Task, Protocol):
+class PredictingTask(TrainableTask, Protocol):
     """A task whose scores are computed from predictions: GLUE, SQuAD, RACE."""
 
     def predictions(self, outputs: Tensors) -> Tensors:
@@ -71,6 +71,6 @@ class MeanLossTask(PredictingTask):
     def __init__(self, model: keras.Model):
         self.model = model
 
-    def normalizers(self, batch: Batch) -> Tensors:
+    def loss_denominators(self, batch: Batch) -> Tensors:
         """examples: the number of rows of the micro-batch."""
         return dict(examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))

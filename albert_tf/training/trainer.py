@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterator, Mapping, cast
 import tensorflow as tf
 
 from albert_tf import devices, keras
-from albert_tf.training.task import EvaluatedTask, Task
+from albert_tf.training.task import EvaluatedTask, TrainableTask
 
 # Each part has gradients of its own, as large as the model, so many cores share a few parts.
 MOST_PARTS = 4
@@ -98,7 +98,7 @@ def on_batches(
       jit_compile: whether the function compiles something with XLA for each shape of a batch.
     """
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
-    if jit_compile or devices.compiles_whole_steps(strategy):
+    if jit_compile or devices.is_tpu(strategy):
         of_shape = tf.function(function, autograph=False)
         return lambda iterator: of_shape(next(iterator))
     return tf.function(lambda iterator: function(next(iterator)), autograph=False)
@@ -130,7 +130,7 @@ class Trainer(keras.Model):
 
     train_function: Callable | None  # Keras' own
 
-    def __init__(self, task: Task, random_seed: int = 0, gradient_accumulation_steps: int = 1,
+    def __init__(self, task: TrainableTask, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
                  parts: int = 1):
         # float32, since under mixed_float16 Keras would wrap the optimizer in its own loss scaling.
@@ -187,11 +187,11 @@ class Trainer(keras.Model):
     def train_step(self, batch):
         """Updates the weights once. Returns the losses, learning rate, gradient norm and number of skipped steps."""
         replica = tf.distribute.get_replica_context()
-        normalizers = self.task.normalizers(batch)
+        denominators = self.task.loss_denominators(batch)
         # The order of these variables is the order of LAMB's slots.
         variables = self.model.trainable_variables
-        normalizers = replica.all_reduce(tf.distribute.ReduceOp.SUM, normalizers)
-        gradients, losses = self._accumulated(batch, normalizers, _replica_id(replica))
+        denominators = replica.all_reduce(tf.distribute.ReduceOp.SUM, denominators)
+        gradients, losses = self._accumulated(batch, denominators, _replica_id(replica))
         gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
         learning_rate = self._learning_rate()  # before the update, which increments the optimizer's step
@@ -209,37 +209,38 @@ class Trainer(keras.Model):
         cast(EvaluatedTask, self.task).update_metrics(batch, in_parts(self._outputs, batch, self._parts))
         return {}
 
-    def _accumulated(self, batch, normalizers, replica_id):
+    def _accumulated(self, batch, denominators, replica_id):
         """The gradients and losses, summed over the micro-batches."""
         count, step = self.gradient_accumulation_steps, self.optimizer.iterations
         if count == 1:
-            return self._sums_over_parts(batch, normalizers, _dropout_seed(self._seed, step, replica_id))
+            return self._sums_over_parts(batch, denominators, _dropout_seed(self._seed, step, replica_id))
         micro_batches = {name: _split(name, tensor, count) for name, tensor in batch.items()}
 
-        def of_micro_batch(i):
-            seed = _dropout_seed(self._seed, step, replica_id * count + i)
-            return self._sums_over_parts({name: tensor[i] for name, tensor in micro_batches.items()}, normalizers, seed)
+        def sums_of(i):
+            micro_batch = {name: tensor[i] for name, tensor in micro_batches.items()}
+            return self._sums_over_parts(micro_batch, denominators,
+                                         _dropout_seed(self._seed, step, replica_id * count + i))
 
         def add(i, gradients, losses):
-            more_gradients, more_losses = of_micro_batch(i)
+            more_gradients, more_losses = sums_of(i)
             return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
                     {name: losses[name] + more_losses[name] for name in losses})
 
         _, gradients, losses = tf.while_loop(
-            lambda i, *_: i < count, add, (1, *of_micro_batch(0)), parallel_iterations=1)
+            lambda i, *_: i < count, add, (1, *sums_of(0)), parallel_iterations=1)
         return gradients, losses
 
-    def _sums_over_parts(self, micro_batch, normalizers, seed):
+    def _sums_over_parts(self, micro_batch, denominators, seed):
         """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
-        gradients, losses = zip(*(self._gradients(part, normalizers, seed, tf.constant(number))
+        gradients, losses = zip(*(self._gradients(part, denominators, seed, tf.constant(number))
                                   for number, part in enumerate(equal_parts(micro_batch, self._parts))))
         return ([tf.add_n(of_parts) for of_parts in zip(*gradients)],
                 {name: tf.add_n([of_part[name] for of_part in losses]) for name in losses[0]})
 
-    def _gradients_of_part(self, batch, normalizers, seed, part):
+    def _gradients_of_part(self, batch, denominators, seed, part):
         with tf.GradientTape() as tape:
             outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-            total, losses = self.task.loss(outputs, batch, normalizers)
+            total, losses = self.task.loss(outputs, batch, denominators)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

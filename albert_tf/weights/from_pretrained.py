@@ -13,7 +13,7 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights
-from albert_tf.training.task import Task
+from albert_tf.training.task import TrainableTask
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.restoring import RestoreReport, build_restored, release_name, restore, unshared
@@ -21,10 +21,10 @@ from albert_tf.weights.source import Source, config_of
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
-    from albert_tf.training.task import Task
+    from albert_tf.training.task import TrainableTask
     from albert_tf.weights.tf_hub.encoder import HubEncoder
 
-MadeTask = TypeVar("MadeTask", bound="Task")
+MadeTask = TypeVar("MadeTask", bound="TrainableTask")
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
 _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
@@ -222,7 +222,7 @@ def _warn_of_another_config(config: AlbertConfig, source: Source) -> None:
             logging.warning("%s was trained with %s=%s, but is used with %s", source.path, name, there, ours)
 
 
-AnyTask = TypeVar("AnyTask", bound=Task)
+AnyTask = TypeVar("AnyTask", bound=TrainableTask)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.batching import counted, evaluation_batches, naming_changed_files, training_batches
+from albert_tf.data.batching import counted, evaluation_record_batches, naming_changed_files, training_record_batches
 from albert_tf.data.records import RecordFile, check_records, record_writer
 
 WHOLE = tf.distribute.InputContext()
@@ -26,7 +26,7 @@ def parse(records, numbers):
 
 
 def batches(files, steps, first_step=0, seed=1, batch_size=4, context=WHOLE):
-    dataset = training_batches(files, parse, batch_size, seed, first_step, context).take(steps)
+    dataset = training_record_batches(files, parse, batch_size, seed, first_step, context).take(steps)
     return [(batch["record"].tolist(), batch["number"].tolist()) for batch in dataset.as_numpy_iterator()]
 
 
@@ -91,7 +91,7 @@ def test_a_batch_that_replicas_cannot_share_is_refused(files):
 
 
 def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_batch(files):
-    found = list(evaluation_batches(files, parse, 4, WHOLE).as_numpy_iterator())
+    found = list(evaluation_record_batches(files, parse, 4, WHOLE).as_numpy_iterator())
     assert len(found) == 6 and all(len(batch["record"]) == 4 for batch in found)
     records = np.concatenate([batch["record"] for batch in found])
     real = np.concatenate([batch["is_real_example"] for batch in found])
@@ -99,7 +99,8 @@ def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_bat
 
 
 def test_the_end_of_an_iterator_does_not_wait_for_autotuning(files):
-    for dataset in (training_batches(files, parse, 4, 1, 0, WHOLE), evaluation_batches(files, parse, 4, WHOLE)):
+    for dataset in (training_record_batches(files, parse, 4, 1, 0, WHOLE),
+                    evaluation_record_batches(files, parse, 4, WHOLE)):
         assert dataset.options().autotune.enabled is False
 
 

@@ -23,11 +23,11 @@ class Task:
     def __init__(self):
         self.model = Slope()
 
-    def normalizers(self, batch):
+    def loss_denominators(self, batch):
         return dict(examples=tf.cast(tf.size(batch["x"]), tf.float32))
 
-    def loss(self, outputs, batch, normalizers):
-        return tf.reduce_sum(outputs["y"]) / normalizers["examples"], {}
+    def loss(self, outputs, batch, denominators):
+        return tf.reduce_sum(outputs["y"]) / denominators["examples"], {}
 
     def update_metrics(self, batch, outputs):
         pass

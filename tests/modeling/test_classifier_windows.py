@@ -38,7 +38,7 @@ def test_the_logits_of_a_text_are_pooled_over_its_windows(tiny_config, windows, 
     np.testing.assert_allclose(model(windows)["logits"], expected, atol=1e-5)
     labels = np.array([3, 0, 1], np.int32)
     task = ClassificationTask(model)
-    loss, _ = task.loss(model(windows), dict(label_ids=labels), task.normalizers(windows))
+    loss, _ = task.loss(model(windows), dict(label_ids=labels), task.loss_denominators(windows))
     log_probabilities = expected - np.log(np.exp(expected).sum(axis=1, keepdims=True))
     assert float(loss) == pytest.approx(-log_probabilities[np.arange(3), labels].mean(), abs=1e-5)
 

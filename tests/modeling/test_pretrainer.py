@@ -52,7 +52,7 @@ def test_every_output_is_the_releases(recorded):
 def test_the_losses_are_the_releases(recorded):
     model, inputs, expected = recorded
     task = PretrainingTask(model)
-    total, parts = task.loss(model(inputs), inputs, task.normalizers(inputs))
+    total, parts = task.loss(model(inputs), inputs, task.loss_denominators(inputs))
     close(total, expected["total_loss"])
     close(parts["masked_lm_loss"], expected["masked_lm_loss"])
     close(parts["sentence_order_loss"], expected["sentence_order_loss"])
@@ -80,7 +80,7 @@ def gradients_of(model, inputs, jit_compile=None):
     @tf.function(jit_compile=jit_compile)
     def gradients(batch):
         with tf.GradientTape() as tape:
-            total, _ = task.loss(model(batch, training=True), batch, task.normalizers(batch))
+            total, _ = task.loss(model(batch, training=True), batch, task.loss_denominators(batch))
         return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(total, model.trainable_variables)]
 
     return gradients({name: tf.constant(value) for name, value in inputs.items()})

@@ -31,7 +31,7 @@ def log_softmax(x):
 
 def test_the_losses_are_the_releases_formulas(batch, outputs):
     task = PretrainingTask(model=None)
-    total, parts = task.loss(outputs, batch, task.normalizers(batch))
+    total, parts = task.loss(outputs, batch, task.loss_denominators(batch))
     ids, weights, labels = (batch[name].numpy()
                             for name in ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels"))
     masked_lm = -np.take_along_axis(log_softmax(outputs["mlm_logits"].numpy()), ids[..., None], axis=-1)[..., 0]
@@ -43,22 +43,22 @@ def test_the_losses_are_the_releases_formulas(batch, outputs):
 
 def test_parts_of_a_batch_add_up_to_the_whole_batchs_loss(batch, outputs):
     task = PretrainingTask(model=None)
-    normalizers = task.normalizers(batch)
-    whole, _ = task.loss(outputs, batch, normalizers)
+    denominators = task.loss_denominators(batch)
+    whole, _ = task.loss(outputs, batch, denominators)
 
     def part(rows):
         return tf.nest.map_structure(lambda tensor: tensor[rows], (outputs, batch))
 
-    parts = [task.loss(*part(rows), normalizers)[0] for rows in (slice(0, 1), slice(1, 4))]
+    parts = [task.loss(*part(rows), denominators)[0] for rows in (slice(0, 1), slice(1, 4))]
     np.testing.assert_allclose(sum(parts), whole, rtol=1e-6)
-    of_parts = [task.normalizers(part(rows)[1]) for rows in (slice(0, 1), slice(1, 4))]
-    sums = {name: sum(float(each[name]) for each in of_parts) for name in normalizers}
+    of_parts = [task.loss_denominators(part(rows)[1]) for rows in (slice(0, 1), slice(1, 4))]
+    sums = {name: sum(float(each[name]) for each in of_parts) for name in denominators}
     assert sums == {"masked_tokens": 6.0, "examples": 4.0}
 
 
 def test_without_an_objective_there_is_no_sentence_loss(batch, outputs):
     task = PretrainingTask(model=None, has_sentence_loss=False)
-    total, parts = task.loss(outputs, batch, task.normalizers(batch))
+    total, parts = task.loss(outputs, batch, task.loss_denominators(batch))
     assert list(parts) == ["masked_lm_loss"] and total == parts["masked_lm_loss"]
     task.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
     assert sorted(task.results()) == ["loss", "masked_lm_accuracy", "masked_lm_loss"]

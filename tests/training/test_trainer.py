@@ -99,7 +99,7 @@ def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted(golde
 def dropout_seeds(monkeypatch, trainer, step, replica):
     """The dropout seeds of the two micro-batches of a step on a replica."""
     seeds = []
-    monkeypatch.setattr(trainer, "_sums_over_parts", lambda micro_batch, normalizers, seed: (
+    monkeypatch.setattr(trainer, "_sums_over_parts", lambda micro_batch, denominators, seed: (
         seeds.append(tuple(seed.numpy())), ([], {}))[1])
     trainer.optimizer.iterations.assign(step)
     trainer._accumulated(dict(input_ids=tf.zeros([4, 3])), {}, tf.constant(replica))

@@ -21,7 +21,7 @@ def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> di
     Raises:
       ValueError: a probability or score is NaN or infinite.
     """
-    check_finite(probabilities)
+    check_finite_outputs(probabilities)
     if task.is_regression:
         predicted = probabilities[:, 0]
         loss, names = np.mean(np.square(predicted - label_ids)), task.metrics
@@ -44,11 +44,11 @@ def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float
     Raises:
       ValueError: a prediction is NaN or infinite.
     """
-    check_finite(predicted)
+    check_finite_outputs(predicted)
     return {name: float(_METRICS[name](expected, predicted)) for name in ("pearson", "spearman")}
 
 
-def check_finite(outputs: np.ndarray) -> None:
+def check_finite_outputs(outputs: np.ndarray) -> None:
     """Raises ValueError if one of a model's outputs is NaN or infinite."""
     if not np.isfinite(outputs).all():
         raise ValueError("the model's outputs are NaN or infinite: training has diverged, lower --learning_rate")

@@ -21,13 +21,13 @@ class ClassificationTask(MeanLossTask):
         super().__init__(model)
         self._is_regression = is_regression
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean cross entropy, or of the mean squared error for regression."""
         if self._is_regression:
             losses = tf.square(outputs["logits"][:, 0] - batch["label_ids"])  # [batch]
         else:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label_ids"], outputs["logits"])  # [batch]
-        return tf.reduce_sum(losses) / normalizers["examples"], {}
+        return tf.reduce_sum(losses) / denominators["examples"], {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """probabilities, float32 [batch, labels]; for regression the score, [batch, 1], as in the release."""

@@ -8,7 +8,7 @@ from typing import Sequence
 
 import numpy as np
 
-from albert_tf.tasks.classification.metrics import check_finite, mean_cross_entropy
+from albert_tf.tasks.classification.metrics import check_finite_outputs, mean_cross_entropy
 from albert_tf.tasks.multiple_choice.reading import ALL_LEVELS, MultipleChoiceExample, letters
 from albert_tf.utils.files import write_text
 
@@ -28,7 +28,7 @@ def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarra
     Raises:
       ValueError: a probability is NaN or infinite.
     """
-    check_finite(probabilities)
+    check_finite_outputs(probabilities)
     labels = np.array([example.label for example in examples])
     is_right = probabilities.argmax(axis=1) == labels
     results = {BEST_METRIC: float(is_right.mean())}

@@ -40,7 +40,7 @@ class SentenceVectorTask(MeanLossTask):
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}")
         self._objective, self._temperature = objective, temperature
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean loss over rows.
 
         Raises:
@@ -57,7 +57,7 @@ class SentenceVectorTask(MeanLossTask):
             logits = tf.matmul(first, second, transpose_b=True) / self._temperature  # [batch, batch]
             logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
-        return tf.reduce_sum(losses) / normalizers["examples"], {}
+        return tf.reduce_sum(losses) / denominators["examples"], {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]."""

@@ -16,7 +16,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.classification.metrics import check_finite
+from albert_tf.tasks.classification.metrics import check_finite_outputs
 from albert_tf.tasks.squad.features import FeatureOptions, QuestionWindows, SquadFeature, feature_blocks
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.tokenization import FullTokenizer
@@ -104,7 +104,7 @@ def answers(
       ValueError: a score is NaN or infinite.
     """
     for of_window in itertools.chain.from_iterable(values for results in result_sets for values in results.values()):
-        check_finite(of_window)
+        check_finite_outputs(of_window)
     row = 0
     for question in questions:
         rows = range(row, row + len(question.windows))

@@ -21,10 +21,10 @@ class SpanTask(MeanLossTask):
         super().__init__(model)
         self._n_best_size = n_best_size
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the loss: the mean of the cross entropies of start and end."""
         start, end = (tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[positions], outputs[logits]))
-                      / normalizers["examples"]
+                      / denominators["examples"]
                       for positions, logits in (("start_positions", "start_logits"), ("end_positions", "end_logits")))
         return (start + end) / 2.0, dict(start_loss=start, end_loss=end)
 
@@ -56,19 +56,19 @@ class ConditionalSpanTask(MeanLossTask):
     def __init__(self, model: AlbertConditionalSpan):
         super().__init__(model)
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the loss.
 
         The loss is the mean of the cross entropies of start and end, plus half the sigmoid cross entropy of
         answerability.
         """
         start, end = (-tf.reduce_sum(tf.gather(outputs[log_probs], batch[positions], batch_dims=1))
-                      / normalizers["examples"]
+                      / denominators["examples"]
                       for positions, log_probs in (("start_positions", "start_log_probs"),
                                                    ("end_positions", "end_log_probs")))
         is_impossible = tf.cast(batch["is_impossible"], tf.float32)
         answerability = tf.nn.sigmoid_cross_entropy_with_logits(is_impossible, outputs["cls_logits"])  # [batch]
-        regression = tf.reduce_sum(answerability) / normalizers["examples"]
+        regression = tf.reduce_sum(answerability) / denominators["examples"]
         parts = dict(start_loss=start, end_loss=end, regression_loss=regression)
         return (start + end) / 2.0 + 0.5 * regression, parts
 

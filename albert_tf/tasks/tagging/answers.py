@@ -7,7 +7,7 @@ from typing import Sequence
 import numpy as np
 
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.tasks.classification.metrics import check_finite, mean_cross_entropy
+from albert_tf.tasks.classification.metrics import check_finite_outputs, mean_cross_entropy
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.features import FIRST_PIECE
 from albert_tf.tasks.tagging.reading import TaggedText
@@ -50,7 +50,7 @@ def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[
     Raises:
       ValueError: the file has no tags, or a probability is NaN or infinite.
     """
-    check_finite(probabilities)
+    check_finite_outputs(probabilities)
     text.check_has_tags()
     expected = text.tags
     results = tagging_metrics.evaluate(expected, tags_of_sentences(text, probabilities, label_names), label_names)

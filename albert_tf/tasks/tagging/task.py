@@ -13,16 +13,16 @@ class TaggingTask(MeanLossTask):
     The model is an AlbertTokenClassifier.
     """
 
-    def normalizers(self, batch: Batch) -> Tensors:
+    def loss_denominators(self, batch: Batch) -> Tensors:
         """tags: the number of the micro-batch's tokens that have a tag."""
         return dict(tags=tf.math.count_nonzero(batch["tag_ids"], dtype=tf.float32))
 
-    def loss(self, outputs: Tensors, batch: Batch, normalizers: Tensors) -> tuple[tf.Tensor, Tensors]:
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean cross entropy over the tokens that have a tag."""
         tag_ids = batch["tag_ids"]  # [batch, seq]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tag_ids - 1, 0), outputs["logits"])
         total = tf.reduce_sum(tf.where(tag_ids > 0, losses, 0.0))
-        return tf.math.divide_no_nan(total, normalizers["tags"]), {}
+        return tf.math.divide_no_nan(total, denominators["tags"]), {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """probabilities, float32 [batch, seq, labels]."""

@@ -22,14 +22,14 @@ def recorded(request, golden):
 def test_loss_and_probabilities_are_those_of_the_release(recorded):
     task, batch, numbers = recorded
     outputs = task.model(batch)
-    loss, _ = task.loss(outputs, batch, task.normalizers(batch))
+    loss, _ = task.loss(outputs, batch, task.loss_denominators(batch))
     np.testing.assert_allclose(loss, numbers["out/loss"], atol=1e-5)
     np.testing.assert_allclose(task.predictions(outputs)["probabilities"], numbers["out/probabilities"], atol=1e-5)
 
 
 def test_losses_of_parts_add_up_to_that_of_the_batch(recorded):
     task, batch, numbers = recorded
-    normalizers = task.normalizers(batch)
+    denominators = task.loss_denominators(batch)
     parts = [{name: values[rows] for name, values in batch.items()} for rows in (slice(0, 1), slice(1, None))]
-    losses = [task.loss(task.model(part), part, normalizers)[0] for part in parts]
+    losses = [task.loss(task.model(part), part, denominators)[0] for part in parts]
     np.testing.assert_allclose(sum(losses), numbers["out/loss"], atol=1e-5)

@@ -18,8 +18,8 @@ VECTORS = np.array([[[2, 0], [1, 0]], [[0, 1], [3, 0]], [[0.6, 0.8], [1, 0]]], n
 
 
 def loss(task, vectors, **batch):
-    normalizers = task.normalizers(dict(input_ids=np.zeros([len(vectors), 2, 4])))
-    return float(task.loss(dict(sentence_embedding=tf.constant(vectors)), batch, normalizers)[0])
+    denominators = task.loss_denominators(dict(input_ids=np.zeros([len(vectors), 2, 4])))
+    return float(task.loss(dict(sentence_embedding=tf.constant(vectors)), batch, denominators)[0])
 
 
 def test_similarity_is_the_squared_error_of_the_cosine():

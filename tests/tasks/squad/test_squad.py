@@ -28,7 +28,7 @@ def recorded(request, golden):
 
 def test_losses_are_those_of_the_release(recorded):
     task, batch, expected = recorded
-    loss, parts = task.loss(task.model(batch), batch, task.normalizers(batch))
+    loss, parts = task.loss(task.model(batch), batch, task.loss_denominators(batch))
     found = dict(parts, loss=loss)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
@@ -37,7 +37,7 @@ def test_losses_are_those_of_the_release(recorded):
 def test_losses_of_parts_add_up_to_that_of_the_batch(recorded):
     task, batch, expected = recorded
     parts = [{name: values[rows] for name, values in batch.items()} for rows in (slice(0, 2), slice(2, None))]
-    losses = [task.loss(task.model(part), part, task.normalizers(batch))[0] for part in parts]
+    losses = [task.loss(task.model(part), part, task.loss_denominators(batch))[0] for part in parts]
     np.testing.assert_allclose(sum(losses), expected["loss"], atol=1e-5)
 
 

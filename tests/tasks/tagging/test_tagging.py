@@ -17,9 +17,9 @@ TASK = TaggingTask(types.SimpleNamespace())
 def test_the_loss_is_the_mean_over_tokens_with_a_tag():
     logits = np.log(np.array([[[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]], [[0.4, 0.6], [0.5, 0.5], [0.5, 0.5]]], np.float32))
     batch = dict(tag_ids=tf.constant([[0, 1, 2], [2, 0, 0]]))
-    normalizers = TASK.normalizers(batch)
-    assert float(normalizers["tags"]) == 3
-    loss, _ = TASK.loss(dict(logits=tf.constant(logits)), batch, normalizers)
+    denominators = TASK.loss_denominators(batch)
+    assert float(denominators["tags"]) == 3
+    loss, _ = TASK.loss(dict(logits=tf.constant(logits)), batch, denominators)
     assert float(loss) == pytest.approx(-np.log([0.9, 0.8, 0.6]).mean(), abs=1e-6)
 
 
@@ -27,17 +27,17 @@ def test_the_parts_of_a_batch_have_the_loss_of_the_whole():
     random = np.random.default_rng(1)
     logits, tags = random.normal(size=[4, 5, 3]).astype(np.float32), random.integers(0, 4, [4, 5], np.int32)
 
-    def loss(rows, normalizers):
-        return TASK.loss(dict(logits=tf.constant(logits[rows])), dict(tag_ids=tf.constant(tags[rows])), normalizers)[0]
+    def loss(rows, denominators):
+        return TASK.loss(dict(logits=tf.constant(logits[rows])), dict(tag_ids=tf.constant(tags[rows])), denominators)[0]
 
-    whole = TASK.normalizers(dict(tag_ids=tf.constant(tags)))
+    whole = TASK.loss_denominators(dict(tag_ids=tf.constant(tags)))
     parts = [loss(slice(0, 1), whole), loss(slice(1, 4), whole)]
     assert float(sum(parts)) == pytest.approx(float(loss(slice(0, 4), whole)), abs=1e-6)
 
 
 def test_a_batch_without_tags_has_no_loss():
     batch = dict(tag_ids=tf.zeros([2, 3], tf.int32))
-    assert float(TASK.loss(dict(logits=tf.ones([2, 3, 2])), batch, TASK.normalizers(batch))[0]) == 0
+    assert float(TASK.loss(dict(logits=tf.ones([2, 3, 2])), batch, TASK.loss_denominators(batch))[0]) == 0
 
 
 @pytest.fixture
