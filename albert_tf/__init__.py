@@ -6,7 +6,7 @@ messages of TensorFlow's C++ code, unless the environment variable TF_CPP_MIN_LO
 
 import importlib
 
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 
 __version__ = "0.2.0"
 
@@ -36,12 +36,12 @@ _PACKAGES = ("text", "data", "modeling", "training", "weights", "export", "pretr
 
 __all__ = ["__version__", *_MODULE_OF, *_PACKAGES]
 
-quiet.hide_messages_of_cpp()
+imports.hide_messages_of_cpp()
 
 
 def __getattr__(name):
     if name in _MODULE_OF:
-        with quiet.importing():
+        with imports.quietly():
             return getattr(importlib.import_module(_MODULE_OF[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(f"albert_tf.{name}")

@@ -10,9 +10,9 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 
-with quiet.importing():
+with imports.quietly():
     import tensorflow as tf
 
 

@@ -13,7 +13,7 @@ myst_heading_anchors = 4
 suppress_warnings = [
     "myst.xref_missing",  # links to files that are no pages: tests/test_docs.py checks that they exist
     "misc.highlighting_failure",  # examples of CSV files: Pygments has no colours for CSV
-    "autoapi.python_import_resolution",  # modules that albert_tf/utils/lazy.py loads when they are used
+    "autoapi.python_import_resolution",  # modules that albert_tf/utils/imports.py loads when they are used
 ]
 
 # The docstrings are read without importing the package: the reference needs no TensorFlow.

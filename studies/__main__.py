@@ -21,8 +21,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands.command_runs import FINISHED, ScriptRuns
-from albert_tf.utils.files import write_text
-from albert_tf.utils.remote import make_directory
+from albert_tf.utils.files import make_directory
+from albert_tf.utils.writing import write_text
 from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
 from studies.rendering import write_report

@@ -9,8 +9,8 @@ import shlex
 import statistics
 
 from albert_tf.modeling.sizes import variable_count
-from albert_tf.utils.files import write_text
 from albert_tf.utils.line_charts import Curve, Panel, write_charts
+from albert_tf.utils.writing import write_text
 from studies.columns import COLUMNS
 from studies.intervals import Interval, standard_error
 from studies.results import Row, compare

@@ -13,7 +13,7 @@ from albert_tf import devices, keras
 from albert_tf.commands import setup, shared_flags
 from albert_tf.training import trainer
 from albert_tf.training.strategy import TpuAddress
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 
 TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
 
@@ -40,7 +40,7 @@ def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
 def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
     monkeypatch.setattr(setup, "create_strategy", lambda *_: strategy)
-    monkeypatch.setattr(quiet, "start_xla", lambda: compiled.append(True))
+    monkeypatch.setattr(imports, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
     with loaded("run_race"), flagsaver.flagsaver():
@@ -61,7 +61,7 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     monkeypatch.setattr(trainer, "divide_threads", divided.append)
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
     monkeypatch.setattr(setup, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
-    monkeypatch.setattr(quiet, "start_xla", lambda: None)
+    monkeypatch.setattr(imports, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
     with loaded("run_race"), flagsaver.flagsaver():
@@ -78,7 +78,7 @@ def asked(monkeypatch):
     found = []
     monkeypatch.setattr(setup, "create_strategy",
                         lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
-    monkeypatch.setattr(quiet, "start_xla", lambda: None)
+    monkeypatch.setattr(imports, "start_xla", lambda: None)
     monkeypatch.setattr(trainer, "divide_threads", lambda count: None)
     monkeypatch.delenv("TF_CONFIG", raising=False)
     return found

@@ -40,7 +40,7 @@ def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
 
 @pytest.mark.parametrize("route", ["from albert_tf import keras", "import albert_tf; albert_tf.AlbertModel",
                                    "import albert_tf; albert_tf.training.optimizer",
-                                   "from albert_tf.utils.lazy import tensorflow; tensorflow.constant"])
+                                   "from albert_tf.utils.imports import tensorflow; tensorflow.constant"])
 def test_each_way_to_tensorflow_is_quiet(route, tmp_path, monkeypatch):
     """A stub replaces TensorFlow. It writes what TensorFlow 2.21 writes when it is imported, whatever the level is."""
     stub = "import os; os.write(2, b'I0000 00:00:17.6 port.cc:153] on\\n'); constant = 1"
@@ -58,5 +58,5 @@ def test_an_import_does_not_change_the_users_own_level():
 
 
 def test_a_process_without_stderr_can_import(tmp_path, monkeypatch):
-    program = "import os; os.close(2); import albert_tf.utils.quiet as q\nwith q.importing(): print('imported')"
+    program = "import os; os.close(2); import albert_tf.utils.imports as q\nwith q.quietly(): print('imported')"
     assert printed_by(program)[0] == "imported\n"

@@ -22,8 +22,8 @@ from albert_tf.pretraining.corpus import (
     TokenizedBatch,
     row_bytes,
 )
-from albert_tf.utils.files import atomic_write, write_array
 from albert_tf.utils.temporary_files import local_copy
+from albert_tf.utils.writing import atomic_write, write_array
 
 # The number of batches whose files are open at a time.
 _OPEN_FILES = 64

@@ -37,8 +37,8 @@ from albert_tf.pretraining.shuffle import bucket_of, packed, unpacked
 from albert_tf.pretraining.worker import CreationOptions, RecordMaker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.word_boundaries import word_starts
-from albert_tf.utils.files import atomic_write, listed
-from albert_tf.utils.remote import absolute
+from albert_tf.utils.files import absolute, listed
+from albert_tf.utils.writing import atomic_write
 
 _COPIED_BYTES = 8 << 20
 

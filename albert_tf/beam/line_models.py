@@ -18,7 +18,7 @@ from albert_tf.tasks.masked_lm.sentence_scores import log_probabilities_function
 from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
 from albert_tf.tasks.sentence_vectors.vector_files import companions, write_token_files
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import array_writer, write_text
+from albert_tf.utils.writing import array_writer, write_text
 
 
 def extract_embeddings(

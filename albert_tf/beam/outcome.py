@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.utils.files import write_text
 from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.writing import write_text
 
 
 class Outcome:

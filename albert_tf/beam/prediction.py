@@ -26,10 +26,10 @@ from albert_tf.beam.text_ranges import BatchPlace, TextRange, check_complete, nu
 from albert_tf.data.records import all_or_none
 from albert_tf.data.worker_pool import chunks
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.files import listed, write_bytes
+from albert_tf.utils.files import absolute, listed
 from albert_tf.utils.manifests import check_output, move_with_manifest
-from albert_tf.utils.remote import absolute
 from albert_tf.utils.temporary_files import local_copy, temporary_folder
+from albert_tf.utils.writing import write_bytes
 
 # The number of lines of a block, which are sorted by length and divided into the model's batches.
 LINES_PER_BLOCK = 2048

@@ -20,12 +20,12 @@ from typing import Callable, Iterator, NoReturn
 from absl import app, flags, logging
 
 from albert_tf.commands import flag_errors, help_text, names
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 
 # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
 # them. This takes about a second of each script.
 gc.disable()
-quiet.import_tensorflow()
+imports.import_tensorflow()
 gc.freeze()
 gc.enable()
 atexit.register(gc.freeze)
@@ -77,7 +77,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
 
         if not flags.FLAGS["verbosity"].present:  # absl's own default level is WARNING
             logging.set_verbosity(logging.INFO)
-        quiet.drop_messages_of_libraries()
+        imports.drop_messages_of_libraries()
         tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
         try:
             with naming_lost_workers(), _ending_with_the_reader():

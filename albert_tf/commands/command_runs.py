@@ -21,10 +21,10 @@ from absl import logging
 from albert_tf.commands import names
 from albert_tf.data.feature_cache import fingerprint
 from albert_tf.data.tables import read_json_lines
-from albert_tf.utils.files import write_text
+from albert_tf.utils.files import make_directory, version
 from albert_tf.utils.json_files import check_keys
 from albert_tf.utils.processes import run_to_end
-from albert_tf.utils.remote import make_directory, version
+from albert_tf.utils.writing import write_text
 
 FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
 

@@ -26,7 +26,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.files import check_export
+from albert_tf.utils.writing import check_export
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source

@@ -27,10 +27,11 @@ from albert_tf.tasks.sentence_vectors import vector_files
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
-from albert_tf.utils.files import array_writer, expand_globs
+from albert_tf.utils.files import expand_globs
 from albert_tf.utils.manifests import check_output, move_with_manifest
 from albert_tf.utils.progress import count_of, progress
 from albert_tf.utils.temporary_files import temporary_folder
+from albert_tf.utils.writing import array_writer
 
 FLAGS = flags.FLAGS
 _MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "per_token", "precision")

@@ -23,8 +23,8 @@ from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOption
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.utils import bounds
+from albert_tf.utils.files import make_directory
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.remote import make_directory
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel

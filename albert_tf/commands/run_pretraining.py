@@ -33,8 +33,7 @@ from albert_tf.training.evaluation import Evaluator, write_plot
 from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils import bounds
-from albert_tf.utils.files import expand_globs
-from albert_tf.utils.remote import make_directory
+from albert_tf.utils.files import expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import Settings, write_settings

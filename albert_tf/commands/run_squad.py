@@ -37,8 +37,8 @@ from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuningOptions, Predictions
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_export
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.writing import check_export
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS

@@ -8,7 +8,7 @@ from absl import flags
 from albert_tf import devices, keras
 from albert_tf.training import trainer
 from albert_tf.training.strategy import TpuAddress, create_strategy, resolve_strategy
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
@@ -26,7 +26,7 @@ def set_up() -> tf.distribute.Strategy:
                                TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
     _check_batch_sizes(strategy.num_replicas_in_sync)
     if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
-        quiet.start_xla()
+        imports.start_xla()
     keras.utils.set_random_seed(FLAGS.random_seed)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     return strategy

@@ -16,11 +16,10 @@ from typing import Iterator
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.utils.files import check_is_file
+from albert_tf.utils.files import absolute, check_is_file
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.manifests import check_output, manifest_path, written_with_manifest
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.remote import absolute
 
 # Besides its content, a TFRecord has a length (8 bytes) and two checksums (4 bytes each).
 _SMALLEST_RECORD = 16

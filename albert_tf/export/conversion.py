@@ -15,8 +15,8 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.checkpoints import BEST
-from albert_tf.utils.files import check_directory, check_no_wildcard, write_text
-from albert_tf.utils.temporary_files import atomic_checkpoint
+from albert_tf.utils.files import check_directory, check_no_wildcard
+from albert_tf.utils.writing import atomic_checkpoint, write_text
 from albert_tf.weights import bert_tf1
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_of, head_of_variables

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.utils.files import write_bytes
+from albert_tf.utils.writing import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output
 
 # The models' outputs that are not exported.

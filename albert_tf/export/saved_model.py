@@ -19,7 +19,7 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import atomic_folder
+from albert_tf.utils.writing import atomic_folder
 from albert_tf.weights.settings import LABEL_NAMES
 
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"

@@ -22,7 +22,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import atomic_folder, write_text
+from albert_tf.utils.writing import atomic_folder, write_text
 from albert_tf.weights.model_card import CARD
 from albert_tf.weights.settings import settings_of, write_settings
 from albert_tf.weights.tf_hub.reading import EXTRA_ASSETS

@@ -10,7 +10,7 @@ from tensorflow.lite.python.convert_phase import ConverterError
 from albert_tf import keras
 from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 
 # float16: half the size. int8 (dynamic range quantization): a quarter of the size; activations are quantized as well.
 PRECISIONS = ("float32", "float16", "int8")
@@ -44,7 +44,7 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        with quiet.without_lines_of_cpp(all_lines=True):  # the converter prints a summary of 25 lines
+        with imports.without_lines_of_cpp(all_lines=True):  # the converter prints a summary of 25 lines
             return converter.convert()
     except ConverterError as error:
         reason = next(iter(str(error).splitlines()), "it gives no reason")
@@ -62,7 +62,7 @@ def differences(
       seed: seed of the tokens.
     """
     inputs = random_inputs(model, 1, max_seq_length, max_predictions_per_seq, seed)
-    with warnings.catch_warnings(), quiet.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+    with warnings.catch_warnings(), imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
         warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
         run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
         return largest_differences(lambda inputs: run(**inputs), model, inputs)

@@ -16,7 +16,7 @@ from typing import Callable
 import tensorflow as tf
 
 from albert_tf import devices
-from albert_tf.utils import quiet
+from albert_tf.utils import imports
 
 
 def compiled(chain: Callable) -> Callable:
@@ -32,7 +32,7 @@ def compiled(chain: Callable) -> Callable:
     def computed(*inputs):
         if devices.is_tpu():
             return chain(*inputs)
-        quiet.start_xla()
+        imports.start_xla()
         return function(*inputs)
 
     return computed

@@ -32,10 +32,9 @@ from albert_tf.pretraining.shuffle import sorted_records
 from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, tokenize_lines
 from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import listed
+from albert_tf.utils.files import listed, local_place, written_path
 from albert_tf.utils.manifests import move_with_manifest
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.utils.remote import local_place, written_path
 from albert_tf.utils.temporary_files import temporary_folder
 
 # The largest share of tokens that may be in no example without a warning.

@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.data.records import CountedFile
 from albert_tf.pretraining.dynamic_masking import original_ids
 from albert_tf.pretraining.reading import parser
-from albert_tf.utils.lazy import scipy_sparse as sparse
+from albert_tf.utils.imports import scipy_sparse as sparse
 
 # How many tokens are counted, and how many masked tokens are predicted. This takes a few seconds.
 _COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 20_000

@@ -1,5 +1,5 @@
 """Text to token ids. The modules are loaded when first used."""
 
-from albert_tf.utils.lazy import loader_of
+from albert_tf.utils.imports import loader_of
 
 __getattr__ = loader_of(__name__)

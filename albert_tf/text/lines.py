@@ -11,7 +11,7 @@ import zlib
 from typing import Any, BinaryIO, Callable, Iterable, Iterator
 
 from albert_tf.utils.files import check_is_file, decode_utf8
-from albert_tf.utils.lazy import tensorflow as tf
+from albert_tf.utils.imports import tensorflow as tf
 
 _DECOMPRESSORS: dict[str, Callable[[Any], BinaryIO]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item, return-value]

@@ -12,8 +12,9 @@ from absl import logging
 
 from albert_tf.text.lines import read_lines
 from albert_tf.text.sentencepieces import preprocess_text
-from albert_tf.utils.files import listed, write_text
+from albert_tf.utils.files import listed
 from albert_tf.utils.manifests import check_output, written_with_manifest
+from albert_tf.utils.writing import write_text
 
 # The options of 30k-clean.model.
 _OPTIONS = dict(

@@ -16,8 +16,8 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.training.optimizer import SLOTS
-from albert_tf.utils.files import check_no_wildcard, write_text
-from albert_tf.utils.temporary_files import atomic_checkpoint
+from albert_tf.utils.files import check_no_wildcard
+from albert_tf.utils.writing import atomic_checkpoint, write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"

@@ -19,9 +19,10 @@ from absl import logging
 
 from albert_tf.data.tables import read_json_lines
 from albert_tf.training.checkpoints import BEST, best_or_latest, saved_by_step, saved_step
-from albert_tf.utils.files import read_bytes, write_text
+from albert_tf.utils.files import read_bytes
 from albert_tf.utils.line_charts import Curve, Panel, write_charts
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.writing import write_text
 
 RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"

@@ -45,7 +45,7 @@ from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, trai
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
 from albert_tf.utils import bounds
-from albert_tf.utils.remote import make_directory
+from albert_tf.utils.files import make_directory
 
 # The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
 # example.

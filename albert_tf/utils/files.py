@@ -1,139 +1,78 @@
-"""Writes files so that none is ever half written under its final name, and reads files with errors that name them.
+"""Local and remote files: their paths, checks that name them, and their content.
 
-`array_writer` writes NumPy arrays of any size, row by row.
+tf.io.gfile supports local and remote paths (gs://). Local files are read without TensorFlow, so that a tokenizer needs
+no TensorFlow.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import glob
 import os
 import reprlib
-import stat
-from typing import Callable, Iterator
+import tempfile
 
-import numpy as np
-
-from albert_tf.utils.lazy import tensorflow as tf
-from albert_tf.utils.remote import is_remote, local_place, make_directory, written_path
-from albert_tf.utils.temporary_files import temporary_file, temporary_folder
-
-# The name of a file in each folder that atomic_folder has written.
-_MARK = ".written_by_albert_tf"
-# Each attempt fails only if another process has put its folder there within a few microseconds.
-_RENAMING_ATTEMPTS = 100
+from albert_tf.utils.imports import tensorflow as tf
 
 
-@contextlib.contextmanager
-def atomic_write(path: str) -> Iterator[str]:
-    """Yields a temporary path next to `path`, and renames it to `path` when the block ends without an error.
-
-    There is an empty file at the temporary path. On an error it is removed, and a file at `path` is not changed. Paths
-    can be local ones or those that tf.io.gfile supports (gs://). If `path` is a symbolic link, its target is replaced.
-
-    Raises:
-      OSError: the file cannot be written.
-    """
-    path = written_path(path)
-    with temporary_file(path) as temporary:
-        yield temporary
-        tf.io.gfile.rename(temporary, path, overwrite=True)
+def is_remote(path: str) -> bool:
+    """Whether a path is on a file system that only tf.io.gfile supports: gs://, ram://."""
+    return "://" in os.fspath(path)
 
 
-@contextlib.contextmanager
-def atomic_local_write(path: str) -> Iterator[str]:
-    """Like atomic_write, with a temporary path that is always local: for libraries that write only local files.
-
-    The file is copied to a remote `path` at the end.
-    """
-    if not is_remote(path):
-        with atomic_write(path) as temporary:
-            yield temporary
-        return
-    with temporary_file(local_place(path)) as local:
-        yield local
-        with atomic_write(path) as temporary:
-            tf.io.gfile.copy(local, temporary, overwrite=True)
+def local_place(path: str) -> str:
+    """The local path next to which temporary files for `path` are made: `path` itself if it is local."""
+    return os.path.join(tempfile.gettempdir(), os.path.basename(path)) if is_remote(path) else path
 
 
-@contextlib.contextmanager
-def atomic_folder(path: str) -> Iterator[str]:
-    """Yields a temporary folder next to `path`, and renames it to `path` when the block ends without an error.
-
-    For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
-    If `path` is a symbolic link, its target is replaced.
-
-    Raises:
-      ValueError: there is a file at `path`, or a non-empty folder that this function did not write.
-      OSError: the folder cannot be written.
-    """
-    path = written_path(path.rstrip("/"))
-    check_export(path)
-    with temporary_folder(local_place(path), output=path) as temporary:
-        yield temporary
-        write_text(os.path.join(temporary, _MARK), "")
-        if is_remote(path):  # an object store has no folders that could be renamed
-            if tf.io.gfile.exists(path):
-                tf.io.gfile.rmtree(path)
-            _copy_folder(temporary, path)
-        else:
-            _share_permissions(temporary)
-            _replace_folder(path, temporary)
+def absolute(path: str) -> str:
+    """A path that means the same in a process with another working directory."""
+    return path if is_remote(path) else os.path.abspath(path)
 
 
-def _share_permissions(folder: str) -> None:
-    """Gives all inner folders the permissions of the folder, since TensorFlow makes them for their owner alone."""
-    mode = os.stat(folder).st_mode
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            os.chmod(os.path.join(parent, name), stat.S_IMODE(mode))
+def written_path(path: str) -> str:
+    """The path of the file or folder that an output at `path` replaces: of a symbolic link, its target."""
+    return os.path.realpath(path) if not is_remote(path) and os.path.islink(path) else path
 
 
-def _replace_folder(path: str, new: str) -> None:
-    """Renames `new` to `path`. An earlier export is removed only then, and on an error it is put back.
-
-    Other processes may export to the same path at the same time: the last one's folder stays.
-    """
-    for _ in range(_RENAMING_ATTEMPTS):
-        check_export(path)
-        with temporary_folder(path) as place:
-            earlier = os.path.join(place, "earlier")
-            with contextlib.suppress(FileNotFoundError):  # there is no earlier export, or another process took it
-                os.rename(path, earlier)
-            try:
-                os.rename(new, path)
-                return
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    _put_back(earlier, path)
-                    raise
-            except BaseException:
-                _put_back(earlier, path)
-                raise
-    raise ValueError(f"other processes write to {path} all the time: choose another path")
+def make_directory(path: str) -> None:
+    """Makes a directory and its parents, unless they exist. Local ones have the permissions that the umask leaves."""
+    if is_remote(path):
+        tf.io.gfile.makedirs(path)
+    else:  # tf.io.gfile would make directories in which only their owner can write
+        os.makedirs(path or os.curdir, exist_ok=True)
 
 
-def _put_back(earlier: str, path: str) -> None:
-    if os.path.exists(earlier):
-        os.rename(earlier, path)
+def version(path: str) -> tuple[int, int]:
+    """The size and the time of change of a file, in bytes and in nanoseconds, which tell whether it was replaced."""
+    if is_remote(path):
+        remote = tf.io.gfile.stat(path)
+        return remote.length, remote.mtime_nsec
+    local = os.stat(path)  # TensorFlow's time of a local file has whole seconds only
+    return local.st_size, local.st_mtime_ns
 
 
-def check_export(*paths: str | None) -> None:
-    """Checks that atomic_folder may write folders. Scripts call it before they start their work.
+def check_is_file(path: str, kind: str = "file") -> None:
+    """Raises ValueError if there is no file at the path.
 
     Args:
-      *paths: paths of the folders; None is ignored.
-
-    Raises:
-      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export.
+      path: a local path, or one that tf.io.gfile supports.
+      kind: kind of the file for the error message: "config file".
     """
-    for path in filter(None, paths):
-        check_directory(os.path.dirname(path.rstrip("/")))
-        if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
-            continue
-        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
-            raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+    paths = tf.io.gfile if is_remote(path) else os.path
+    if not paths.exists(path):
+        raise ValueError(f"no such {kind}: {path}")
+    if paths.isdir(path):
+        raise ValueError(f"{path} is a directory, but must be a {kind}")
+
+
+def check_directory(path: str) -> None:
+    """Raises ValueError if a directory cannot be made at a local path, since the path or a parent of it is a file."""
+    if is_remote(path):  # an object store has no directories
+        return
+    while path and not tf.io.gfile.exists(path):
+        path = os.path.dirname(path)
+    if path and not tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a file, but must be a directory")
 
 
 def check_no_wildcard(directory: str) -> None:
@@ -168,27 +107,6 @@ def check_one_line(text: str, what: str) -> None:
         raise ValueError(f"{what} must not have a line break. Received: {reprlib.repr(text)}")
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes `text` to `path` as UTF-8. The file is never left half written."""
-    with atomic_write(path) as temporary:
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(text)
-
-
-def write_or_remove(path: str, text: str | None) -> None:
-    """Writes `text` to `path` as write_text does. If it is None, a file at `path` is removed."""
-    if text is not None:
-        write_text(path, text)
-    elif tf.io.gfile.exists(path):
-        tf.io.gfile.remove(path)
-
-
-def write_bytes(path: str, content: bytes) -> None:
-    """Writes `content` to `path`. The file is never left half written."""
-    with atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-        file.write(content)
-
-
 def expand_globs(patterns: str) -> list[str]:
     """The files of a comma-separated list of paths and globs, in order and without repetitions.
 
@@ -208,20 +126,6 @@ def expand_globs(patterns: str) -> list[str]:
     if not files:
         raise ValueError(f"expected at least one file. Received: {patterns!r}")
     return list(files)
-
-
-def check_is_file(path: str, kind: str = "file") -> None:
-    """Raises ValueError if there is no file at the path.
-
-    Args:
-      path: a local path, or one that tf.io.gfile supports.
-      kind: kind of the file for the error message: "config file".
-    """
-    paths = tf.io.gfile if is_remote(path) else os.path
-    if not paths.exists(path):
-        raise ValueError(f"no such {kind}: {path}")
-    if paths.isdir(path):
-        raise ValueError(f"{path} is a directory, but must be a {kind}")
 
 
 def listed(paths: list[str]) -> str:
@@ -244,16 +148,6 @@ def read_bytes(path: str, kind: str = "file") -> bytes:
         return file.read()
 
 
-def check_directory(path: str) -> None:
-    """Raises ValueError if a directory cannot be made at a local path, since the path or a parent of it is a file."""
-    if is_remote(path):  # an object store has no directories
-        return
-    while path and not tf.io.gfile.exists(path):
-        path = os.path.dirname(path)
-    if path and not tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a file, but must be a directory")
-
-
 def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     """Decodes the bytes of a file, or of some of its lines.
 
@@ -269,54 +163,3 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     except UnicodeDecodeError as error:
         line = first_line + content.count(b"\n", 0, error.start)
         raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason})") from error
-
-
-def _copy_folder(source: str, target: str) -> None:
-    """Copies a local folder to a remote one.
-
-    _MARK is copied first, so that the incomplete folder of a killed run can be replaced. saved_model.pb is copied last,
-    since a folder without it is not a SavedModel.
-    """
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
-    order = {_MARK: 0, "saved_model.pb": 2}
-    for path in sorted(paths, key=lambda path: order.get(os.path.basename(path), 1)):
-        copy = os.path.join(target, os.path.relpath(path, source))
-        make_directory(os.path.dirname(copy))
-        tf.io.gfile.copy(path, copy, overwrite=True)
-
-
-WriteRows = Callable[[int, np.ndarray], None]
-
-
-@contextlib.contextmanager
-def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[WriteRows]:
-    """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
-
-    Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
-    instead end the process with a signal if the disk is full; a write raises OSError.)
-
-    Args:
-      path: path of the .npy file.
-      shape, dtype: shape and data type of the array.
-    """
-    dtype, row_shape = np.dtype(dtype), shape[1:]
-    row_bytes = dtype.itemsize * int(np.prod(row_shape))
-    header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
-    with atomic_local_write(path) as temporary, open(temporary, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        start = file.tell()
-
-        def write(first: int, values: np.ndarray) -> None:
-            values = np.ascontiguousarray(values, dtype)
-            if values.shape[1:] != row_shape or not 0 <= first <= first + len(values) <= shape[0]:
-                raise ValueError(f"values of shape {values.shape} do not fit at row {first} of shape {shape}")
-            file.seek(start + first * row_bytes)
-            file.write(values.data)
-
-        yield write
-
-
-def write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array to an .npy file, which is never left half written."""
-    with array_writer(path, array.shape, array.dtype) as write:
-        write(0, array)

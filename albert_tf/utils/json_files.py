@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from albert_tf.utils.files import check_is_file, decode_utf8
-from albert_tf.utils.lazy import tensorflow as tf
+from albert_tf.utils.imports import tensorflow as tf
 
 _MOST_DIGITS = 1_000
 _MOST_BYTES = 1 << 26

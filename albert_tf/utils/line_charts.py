@@ -7,7 +7,7 @@ import html
 import math
 from typing import Sequence
 
-from albert_tf.utils.files import write_text
+from albert_tf.utils.writing import write_text
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 640, 180, 90, 30, 60
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f")

@@ -10,11 +10,11 @@ import json
 import os
 from typing import Any, Iterator, Mapping
 
-from albert_tf.utils.files import check_directory, write_text
+from albert_tf.utils.files import check_directory, written_path
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.lazy import tensorflow as tf
-from albert_tf.utils.remote import written_path
 from albert_tf.utils.temporary_files import temporary_file
+from albert_tf.utils.writing import write_text
 
 
 def manifest_path(path: str) -> str:

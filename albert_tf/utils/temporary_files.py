@@ -26,8 +26,8 @@ import tempfile
 import time
 from typing import Iterator
 
-from albert_tf.utils.lazy import tensorflow as tf
-from albert_tf.utils.remote import is_remote, make_directory, version
+from albert_tf.utils.files import is_remote, make_directory, version
+from albert_tf.utils.imports import tensorflow as tf
 
 try:
     import fcntl
@@ -214,30 +214,3 @@ def _locked(path: str, wait: bool) -> Iterator[bool]:
 def _host() -> str:
     """A hash of this computer's name, 8 hexadecimal digits."""
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-
-@contextlib.contextmanager
-def atomic_checkpoint(prefix: str) -> Iterator[str]:
-    """Yields the prefix for a checkpoint in a temporary folder, and renames its files to `prefix` at the block's end.
-
-    The index is renamed last, so a checkpoint with an index is complete. Several processes may write to one directory.
-
-    Raises:
-      OSError: the checkpoint cannot be written, or its temporary files were removed.
-    """
-    directory, name = os.path.split(prefix)
-    with temporary_folder(prefix) as folder:
-        yield os.path.join(folder, name)
-        parts = sorted(part for part in _names(folder) if part.startswith(f"{name}."))  # data, index
-        if len(parts) < 2 or parts[-1] != f"{name}.index":
-            raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
-        with locked_directory(directory):  # training and an evaluation may replace model.ckpt-best at the same time
-            # The old checkpoint of this name is invalid until it has been replaced completely.
-            if tf.io.gfile.exists(f"{prefix}.index"):
-                tf.io.gfile.remove(f"{prefix}.index")
-            for part in parts:
-                tf.io.gfile.rename(os.path.join(folder, part), os.path.join(directory, part), overwrite=True)
-
-
-def _names(folder: str) -> list[str]:
-    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []

@@ -25,7 +25,7 @@ from typing import IO, Iterator, NamedTuple, cast
 
 import tensorflow as tf
 
-from albert_tf.utils.remote import version
+from albert_tf.utils.files import version
 from albert_tf.utils.temporary_files import errors_naming_origin, folder_of_this_process
 from albert_tf.weights import safetensors_folder, settings, tf1
 from albert_tf.weights.hugging_face.tokenizer_json import TOKENIZER_JSON

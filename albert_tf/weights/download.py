@@ -13,8 +13,8 @@ import urllib.request
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.utils.files import atomic_write
 from albert_tf.utils.temporary_files import errors_naming_origin
+from albert_tf.utils.writing import atomic_write
 from albert_tf.weights.archive import ENDINGS, check_archive
 
 _TIMEOUT = 60.0  # seconds without any data

@@ -17,8 +17,9 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_name, write_text
+from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object
+from albert_tf.utils.writing import write_text
 from albert_tf.weights.vocabulary_files import length_in
 
 MODULES = "modules.json"

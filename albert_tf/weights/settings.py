@@ -33,8 +33,9 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_one_line, write_or_remove
+from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
+from albert_tf.utils.writing import write_or_remove
 from albert_tf.weights.sentence_transformers import MODULES, pooling_in, write_pooling
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.training.checkpoints import saved_step
-from albert_tf.utils.temporary_files import atomic_checkpoint
+from albert_tf.utils.writing import atomic_checkpoint
 from albert_tf.weights.restoring import release_name
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source

@@ -14,10 +14,11 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.utils import bounds
-from albert_tf.utils.files import atomic_write, read_bytes, write_or_remove
+from albert_tf.utils.files import read_bytes
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.manifests import read_manifest
 from albert_tf.utils.temporary_files import errors_naming_origin
+from albert_tf.utils.writing import atomic_write, write_or_remove
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf.utils.files import array_writer, write_array
+from albert_tf.utils.writing import array_writer, write_array
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 
@@ -40,7 +40,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path):
 import os, sys
 sys.path.insert(0, {ROOT!r})
 import numpy as np
-from albert_tf.utils.files import array_writer
+from albert_tf.utils.writing import array_writer
 folder = {str(tmp_path)!r}
 try:
     with array_writer(f"{{folder}}/x.npy", (1000, 1000)) as write:

@@ -10,9 +10,10 @@ import stat
 import pytest
 import tensorflow as tf
 
-from albert_tf.utils import files
-from albert_tf.utils.files import atomic_folder, atomic_write, check_name, expand_globs, write_text
+from albert_tf.utils import writing
+from albert_tf.utils.files import check_name, expand_globs
 from albert_tf.utils.manifests import read_manifest, written_with_manifest
+from albert_tf.utils.writing import atomic_folder, atomic_write, write_text
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -111,7 +112,7 @@ def test_an_export_beside_others_that_never_end_names_its_path(tmp_path, monkeyp
             raise OSError(errno.ENOTEMPTY, "Directory not empty", source)
         raise FileNotFoundError
 
-    monkeypatch.setattr(files.os, "rename", taken)
+    monkeypatch.setattr(writing.os, "rename", taken)
     with pytest.raises(ValueError, match=f"other processes write to {tmp_path}/model all the time: choose another"):
         export(tmp_path / "model", "new")
 

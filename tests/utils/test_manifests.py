@@ -5,8 +5,8 @@ import json
 import pytest
 
 from albert_tf.utils import manifests
-from albert_tf.utils.files import write_text
 from albert_tf.utils.manifests import check_output, move_with_manifest, write_manifest
+from albert_tf.utils.writing import write_text
 
 
 def test_a_new_path_and_an_empty_file_may_be_written(tmp_path):

@@ -5,9 +5,9 @@ import os
 import pytest
 import tensorflow as tf
 
-from albert_tf.utils.files import atomic_folder, atomic_local_write, write_text
-from albert_tf.utils.remote import version
+from albert_tf.utils.files import version
 from albert_tf.utils.temporary_files import local_copy
+from albert_tf.utils.writing import atomic_folder, atomic_local_write, write_text
 
 
 def content(path):

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from albert_tf.commands.app import _one_line
 from albert_tf.utils import temporary_files
-from albert_tf.utils.files import write_text
 from albert_tf.utils.temporary_files import temporary_file, temporary_folder, temporary_path
+from albert_tf.utils.writing import write_text
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 

@@ -1,6 +1,6 @@
 """Classification and regression of texts: GLUE, and tasks of one's own. The public names are loaded when first used."""
 
-from albert_tf.utils.lazy import names_of
+from albert_tf.utils.imports import names_of
 
 _MODULE_OF = {
     "read_examples": "features",

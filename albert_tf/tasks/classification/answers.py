@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_tf.tasks.classification.features import InputExample
 from albert_tf.tasks.classification.glue_tasks import Task
-from albert_tf.utils.files import write_text
+from albert_tf.utils.writing import write_text
 
 
 def write_answers(

@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_tf.tasks.classification.metrics import check_finite_outputs, mean_cross_entropy
 from albert_tf.tasks.multiple_choice.reading import ALL_LEVELS, MultipleChoiceExample, letters
-from albert_tf.utils.files import write_text
+from albert_tf.utils.writing import write_text
 
 BEST_METRIC = f"{ALL_LEVELS}_accuracy"
 PREDICTIONS = "predictions.jsonl"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.utils.files import write_array
+from albert_tf.utils.writing import write_array
 
 
 class TokenFiles(NamedTuple):

@@ -1,6 +1,6 @@
 """SQuAD 1.1 and 2.0. The public names are loaded when first used."""
 
-from albert_tf.utils.lazy import names_of
+from albert_tf.utils.imports import names_of
 
 _MODULE_OF = {
     "SquadExample": "reading",

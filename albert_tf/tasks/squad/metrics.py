@@ -16,7 +16,7 @@ from typing import Iterable, Iterator, Mapping
 import tensorflow as tf
 
 from albert_tf.tasks.squad.answers import Answer
-from albert_tf.utils.files import atomic_write, write_text
+from albert_tf.utils.writing import atomic_write, write_text
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 BEST_METRIC = "f1"

@@ -14,8 +14,8 @@ from typing import Any, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.utils.files import check_is_file, decode_utf8
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.json_files import DECODER, check_characters
-from albert_tf.utils.lazy import tensorflow as tf
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")

@@ -8,7 +8,7 @@ from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.text.graph.packing import with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.graph.windows import is_max_context, slices, windows_of
-from albert_tf.utils.lazy import tensorflow_text as tf_text
+from albert_tf.utils.imports import tensorflow_text as tf_text
 
 # RE2 syntax. A word is a run of letters, marks, digits and "_", or one other character that is not white space.
 _BLANK = r"\s\x0b\x1c-\x1f\x{85}\p{Z}"  # the white space of Python; RE2's \s is only a part of it

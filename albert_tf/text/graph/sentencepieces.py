@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from albert_tf.text.graph.normalization import NormalizedTexts
 from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
-from albert_tf.utils.lazy import tensorflow_text as tf_text
+from albert_tf.utils.imports import tensorflow_text as tf_text
 
 _TO_THE_END = np.iinfo(np.int64).max // 2
 # The largest text, in bytes, for FastSentencepieceTokenizer. One piece per byte would stay far below its limit.

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from albert_tf.text.graph.normalization import NormalizedTexts
 from albert_tf.text.wordpiece import LONGEST_WORD, UNKNOWN
-from albert_tf.utils.lazy import tensorflow_text as tf_text
+from albert_tf.utils.imports import tensorflow_text as tf_text
 
 _UTF8_BYTES = 4  # the most bytes of a character
 

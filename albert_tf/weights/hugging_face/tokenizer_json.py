@@ -15,10 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.data.tf_example import varints
-from albert_tf.utils.files import write_bytes
+from albert_tf.utils.files import version
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.remote import version
 from albert_tf.utils.temporary_files import folder_of_this_process
+from albert_tf.utils.writing import write_bytes
 from albert_tf.weights.vocabulary_files import STRIP_ACCENTS, TokenizerOptions, VocabularyFiles, options_in
 
 TOKENIZER_JSON = "tokenizer.json"

@@ -20,7 +20,7 @@ from typing import Any, Iterator
 from albert_tf.config import AlbertConfig
 from albert_tf.text.sentencepieces import WORD_START, ends_in_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import write_or_remove, write_text
+from albert_tf.utils.writing import write_or_remove, write_text
 from albert_tf.weights.hugging_face.tokenizer_json import (
     CHARSMAP,
     NORMALIZER,

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.files import atomic_local_write, write_text
+from albert_tf.utils.writing import atomic_local_write, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed

@@ -1,20 +1,24 @@
-"""Hides TensorFlow's own log messages.
+"""Imports modules when they are first used, and hides TensorFlow's own log messages.
 
-`import albert_tf` hides those of its C++ code; TF_CPP_MIN_LOG_LEVEL below 3 shows them. The scripts also hide those of
-its Python code; --verbosity=1 shows them.
+The modules of a package are its attributes: `albert_tf.text.lines` works after `import albert_tf`.
+
+`import albert_tf` hides the messages of TensorFlow's C++ code; TF_CPP_MIN_LOG_LEVEL below 3 shows them. The scripts
+also hide those of its Python code; --verbosity=1 shows them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import logging as python_logging
 import os
 import re
 import sys
 import tempfile
-from typing import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
 
 from absl import logging
 
@@ -60,7 +64,7 @@ def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def importing() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """A block that may import TensorFlow, without its log lines.
 
     TensorFlow 2.21 logs before it reads TF_CPP_MIN_LOG_LEVEL.
@@ -69,9 +73,72 @@ def importing() -> Iterator[None]:
         yield
 
 
+def loader_of(package: str) -> Callable[[str], ModuleType]:
+    """Returns a module-level __getattr__ for a package, which imports the module with the attribute's name.
+
+    Raises (the function that is returned):
+      AttributeError: the package has no such module.
+    """
+
+    def load(name: str) -> ModuleType:
+        wanted = f"{package}.{name}"
+        try:
+            with quietly():
+                return importlib.import_module(wanted)
+        except ModuleNotFoundError as error:
+            if error.name != wanted:  # the module exists, but a module that it imports does not
+                raise
+            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+
+    return load
+
+
+def names_of(package: str, module_of: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns a module-level __getattr__ for a package with public names, which imports the module of a name.
+
+    Args:
+      package: the package.
+      module_of: the module of each name, within the package. Other names are those of modules, as for loader_of.
+    """
+    load_module = loader_of(package)
+
+    def load(name: str) -> Any:
+        return getattr(load_module(module_of[name]), name) if name in module_of else load_module(name)
+
+    return load
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        with quietly():
+            return getattr(importlib.import_module(self._name), name)
+
+
+# tensorflow is lazy for modules that worker processes import and that use tf.io.gfile only in the main process: an
+# import takes seconds and hundreds of megabytes per worker (albert_tf/data/worker_pool.py). The other packages are
+# needed only for scores or exports at the end of a script, and took a fifth of the time of its imports.
+if TYPE_CHECKING:
+    import scipy.sparse as scipy_sparse
+    import scipy.stats as scipy_stats
+    import sklearn.metrics as sklearn_metrics
+    import tensorflow
+    import tensorflow_text  # noqa: F401
+else:
+    scipy_sparse = LazyModule("scipy.sparse")
+    scipy_stats = LazyModule("scipy.stats")
+    sklearn_metrics = LazyModule("sklearn.metrics")
+    tensorflow = LazyModule("tensorflow")
+    tensorflow_text = LazyModule("tensorflow_text")
+
+
 def import_tensorflow() -> None:
     """Imports TensorFlow without its log lines."""
-    with importing():
+    with quietly():
         import tensorflow  # noqa: F401
 
 

@@ -1,0 +1,233 @@
+"""Writes files, folders and checkpoints so that none is ever half written under its final name.
+
+`array_writer` writes NumPy arrays of any size, row by row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import Callable, Iterator
+
+import numpy as np
+
+from albert_tf.utils.files import check_directory, is_remote, local_place, make_directory, written_path
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.temporary_files import locked_directory, temporary_file, temporary_folder
+
+# The name of a file in each folder that atomic_folder has written.
+_MARK = ".written_by_albert_tf"
+# Each attempt fails only if another process has put its folder there within a few microseconds.
+_RENAMING_ATTEMPTS = 100
+
+
+@contextlib.contextmanager
+def atomic_write(path: str) -> Iterator[str]:
+    """Yields a temporary path next to `path`, and renames it to `path` when the block ends without an error.
+
+    There is an empty file at the temporary path. On an error it is removed, and a file at `path` is not changed. Paths
+    can be local ones or those that tf.io.gfile supports (gs://). If `path` is a symbolic link, its target is replaced.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    path = written_path(path)
+    with temporary_file(path) as temporary:
+        yield temporary
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+@contextlib.contextmanager
+def atomic_local_write(path: str) -> Iterator[str]:
+    """Like atomic_write, with a temporary path that is always local: for libraries that write only local files.
+
+    The file is copied to a remote `path` at the end.
+    """
+    if not is_remote(path):
+        with atomic_write(path) as temporary:
+            yield temporary
+        return
+    with temporary_file(local_place(path)) as local:
+        yield local
+        with atomic_write(path) as temporary:
+            tf.io.gfile.copy(local, temporary, overwrite=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder next to `path`, and renames it to `path` when the block ends without an error.
+
+    For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
+    If `path` is a symbolic link, its target is replaced.
+
+    Raises:
+      ValueError: there is a file at `path`, or a non-empty folder that this function did not write.
+      OSError: the folder cannot be written.
+    """
+    path = written_path(path.rstrip("/"))
+    check_export(path)
+    with temporary_folder(local_place(path), output=path) as temporary:
+        yield temporary
+        write_text(os.path.join(temporary, _MARK), "")
+        if is_remote(path):  # an object store has no folders that could be renamed
+            if tf.io.gfile.exists(path):
+                tf.io.gfile.rmtree(path)
+            _copy_folder(temporary, path)
+        else:
+            _share_permissions(temporary)
+            _replace_folder(path, temporary)
+
+
+def _share_permissions(folder: str) -> None:
+    """Gives all inner folders the permissions of the folder, since TensorFlow makes them for their owner alone."""
+    mode = os.stat(folder).st_mode
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            os.chmod(os.path.join(parent, name), stat.S_IMODE(mode))
+
+
+def _replace_folder(path: str, new: str) -> None:
+    """Renames `new` to `path`. An earlier export is removed only then, and on an error it is put back.
+
+    Other processes may export to the same path at the same time: the last one's folder stays.
+    """
+    for _ in range(_RENAMING_ATTEMPTS):
+        check_export(path)
+        with temporary_folder(path) as place:
+            earlier = os.path.join(place, "earlier")
+            with contextlib.suppress(FileNotFoundError):  # there is no earlier export, or another process took it
+                os.rename(path, earlier)
+            try:
+                os.rename(new, path)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    _put_back(earlier, path)
+                    raise
+            except BaseException:
+                _put_back(earlier, path)
+                raise
+    raise ValueError(f"other processes write to {path} all the time: choose another path")
+
+
+def _put_back(earlier: str, path: str) -> None:
+    if os.path.exists(earlier):
+        os.rename(earlier, path)
+
+
+def check_export(*paths: str | None) -> None:
+    """Checks that atomic_folder may write folders. Scripts call it before they start their work.
+
+    Args:
+      *paths: paths of the folders; None is ignored.
+
+    Raises:
+      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export.
+    """
+    for path in filter(None, paths):
+        check_directory(os.path.dirname(path.rstrip("/")))
+        if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
+            continue
+        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
+            raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Copies a local folder to a remote one.
+
+    _MARK is copied first, so that the incomplete folder of a killed run can be replaced. saved_model.pb is copied last,
+    since a folder without it is not a SavedModel.
+    """
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+    order = {_MARK: 0, "saved_model.pb": 2}
+    for path in sorted(paths, key=lambda path: order.get(os.path.basename(path), 1)):
+        copy = os.path.join(target, os.path.relpath(path, source))
+        make_directory(os.path.dirname(copy))
+        tf.io.gfile.copy(path, copy, overwrite=True)
+
+
+@contextlib.contextmanager
+def atomic_checkpoint(prefix: str) -> Iterator[str]:
+    """Yields the prefix for a checkpoint in a temporary folder, and renames its files to `prefix` at the block's end.
+
+    The index is renamed last, so a checkpoint with an index is complete. Several processes may write to one directory.
+
+    Raises:
+      OSError: the checkpoint cannot be written, or its temporary files were removed.
+    """
+    directory, name = os.path.split(prefix)
+    with temporary_folder(prefix) as folder:
+        yield os.path.join(folder, name)
+        parts = sorted(part for part in _names(folder) if part.startswith(f"{name}."))  # data, index
+        if len(parts) < 2 or parts[-1] != f"{name}.index":
+            raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
+        with locked_directory(directory):  # training and an evaluation may replace model.ckpt-best at the same time
+            # The old checkpoint of this name is invalid until it has been replaced completely.
+            if tf.io.gfile.exists(f"{prefix}.index"):
+                tf.io.gfile.remove(f"{prefix}.index")
+            for part in parts:
+                tf.io.gfile.rename(os.path.join(folder, part), os.path.join(directory, part), overwrite=True)
+
+
+def _names(folder: str) -> list[str]:
+    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes `text` to `path` as UTF-8. The file is never left half written."""
+    with atomic_write(path) as temporary:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(text)
+
+
+def write_or_remove(path: str, text: str | None) -> None:
+    """Writes `text` to `path` as write_text does. If it is None, a file at `path` is removed."""
+    if text is not None:
+        write_text(path, text)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes `content` to `path`. The file is never left half written."""
+    with atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(content)
+
+
+WriteRows = Callable[[int, np.ndarray], None]
+
+
+@contextlib.contextmanager
+def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[WriteRows]:
+    """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
+
+    Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
+    instead end the process with a signal if the disk is full; a write raises OSError.)
+
+    Args:
+      path: path of the .npy file.
+      shape, dtype: shape and data type of the array.
+    """
+    dtype, row_shape = np.dtype(dtype), shape[1:]
+    row_bytes = dtype.itemsize * int(np.prod(row_shape))
+    header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
+    with atomic_local_write(path) as temporary, open(temporary, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        start = file.tell()
+
+        def write(first: int, values: np.ndarray) -> None:
+            values = np.ascontiguousarray(values, dtype)
+            if values.shape[1:] != row_shape or not 0 <= first <= first + len(values) <= shape[0]:
+                raise ValueError(f"values of shape {values.shape} do not fit at row {first} of shape {shape}")
+            file.seek(start + first * row_bytes)
+            file.write(values.data)
+
+        yield write
+
+
+def write_array(path: str, array: np.ndarray) -> None:
+    """Writes an array to an .npy file, which is never left half written."""
+    with array_writer(path, array.shape, array.dtype) as write:
+        write(0, array)
