@@ -2,20 +2,20 @@
 
 import sys
 
-from albert_tf.commands import names
+from albert_tf.commands import usage
 
 
 def main() -> None:
-    """Runs the command that the first argument names. Without one, lists the commands."""
+    """Runs the command that the first argument usage. Without one, lists the commands."""
     _, *arguments = sys.argv
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(names.listing())
+        print(usage.listing())
         return
     try:
-        command = names.find(arguments[0])
+        command = usage.find(arguments[0])
     except ValueError as error:
-        sys.exit(f"{names.starter()}: error: {error}")
-    sys.argv[:2] = [f"{names.starter()} {command}"]
+        sys.exit(f"{usage.starter()}: error: {error}")
+    sys.argv[:2] = [f"{usage.starter()} {command}"]
     from albert_tf.commands import app  # it imports TensorFlow
 
     app.run_command(command)

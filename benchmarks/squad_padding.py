@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import app, model_flags, setup, shared_flags
+from albert_tf.commands import app, shared_flags
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
@@ -32,8 +32,8 @@ from albert_tf.training.trainer import Trainer
 from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
-model_flags.define_model_flags()
-model_flags.define_vocabulary_flags()
+shared_flags.define_model_flags()
+shared_flags.define_vocabulary_flags()
 shared_flags.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
@@ -49,8 +49,8 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, version = setup.set_up(), read_squad_file(FLAGS.train_file).summary.version
-    model = model_flags.resolve()
+    strategy, version = shared_flags.set_up(), read_squad_file(FLAGS.train_file).summary.version
+    model = shared_flags.resolve_model()
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ def new_task(model, version: str):
             return SpanTask(AlbertSpan(model.config))
         return ConditionalSpanTask(AlbertConditionalSpan(model.config))
 
-    return model.reader().make(new_task, model_flags.init_path())[0]
+    return model.reader().make(new_task, shared_flags.init_path())[0]
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:

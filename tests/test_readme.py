@@ -4,7 +4,7 @@ import pytest
 from documentation import SMALL, Page, check_printed, script_commands, write_reader_files
 from script_session import REPOSITORY, ScriptSession
 
-from albert_tf.commands.names import NAMES
+from albert_tf.commands.usage import NAMES
 
 README = Page(REPOSITORY / "README.md")
 PAGES = [README, *map(Page, (REPOSITORY / "docs").glob("*.md"))]

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from albert_tf.commands.names import NAMES
+from albert_tf.commands.usage import NAMES
 from benchmarks import structure
 
 

@@ -19,7 +19,7 @@ from typing import Callable, Iterator, NoReturn
 
 from absl import app, flags, logging
 
-from albert_tf.commands import flag_errors, help_text, names
+from albert_tf.commands import usage
 from albert_tf.utils import imports
 
 # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
@@ -90,10 +90,10 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             sys.exit(128 + signal.SIGINT)
 
     # absl's usage errors print the docstring, too.
-    description = main.__globals__["__doc__"] = names.as_started(main.__globals__["__doc__"])
-    if help_text.is_requested(sys.argv[1:]):
+    description = main.__globals__["__doc__"] = usage.as_started(main.__globals__["__doc__"])
+    if usage.is_requested(sys.argv[1:]):
         with _ending_with_the_reader():
-            print(help_text.help_text(description, main.__module__))
+            print(usage.help_text(description, main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parsed)
@@ -104,11 +104,11 @@ def _parsed(argv: list[str]) -> list[str]:
     try:
         return flags.FLAGS(argv)
     except flags.Error as error:
-        _end_with_error(argv, flag_errors.described(error))
+        _end_with_error(argv, usage.described_error(error))
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:
-    print(f"{names.command(argv[0])}: error: {reason}", file=sys.stderr)
+    print(f"{usage.command(argv[0])}: error: {reason}", file=sys.stderr)
     sys.exit(1)
 
 

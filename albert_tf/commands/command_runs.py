@@ -18,7 +18,7 @@ from typing import Any, Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.commands import names
+from albert_tf.commands import usage
 from albert_tf.data.feature_cache import fingerprint
 from albert_tf.data.tables import read_json_lines
 from albert_tf.utils.files import make_directory, version
@@ -102,7 +102,7 @@ def run_script(script: str, **flag_values) -> None:
       ValueError: there is no such command, or it failed; it has then printed the reason.
     """
     command = process_of(script, arguments(flag_values))
-    started = f"python -m {script}" if "." in script else f"{names.starter()} {script}"
+    started = f"python -m {script}" if "." in script else f"{usage.starter()} {script}"
     print(f"\n$ {started} {shlex.join(arguments(flag_values))}", flush=True)
     status = run_to_end(command, importing_this_package())
     if status:
@@ -115,7 +115,7 @@ def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
     Raises:
       ValueError: there is no such command.
     """
-    program = [script] if "." in script else ["albert_tf", names.find(script)]
+    program = [script] if "." in script else ["albert_tf", usage.find(script)]
     return [sys.executable, "-m", *program, *command_line_flags]
 
 

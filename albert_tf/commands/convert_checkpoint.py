@@ -10,7 +10,7 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
 
 from absl import flags
 
-from albert_tf.commands import model_flags
+from albert_tf.commands import shared_flags as shared
 from albert_tf.export.conversion import FORMATS, convert
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.hugging_face.writing import DTYPES
@@ -20,9 +20,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
-    model_flags.define_vocabulary_flags()
-    model_flags.define_pooling_flags()
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
+    shared.define_pooling_flags()
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
                       "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or "
                       "a TF-Hub module.")
@@ -32,7 +32,7 @@ def define_flags() -> None:
                       "inferred from the names of the variables.")
     flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
                         "--init_checkpoint replaces it and --checkpoint_name).")
-    model_flags.define_checkpoint_name_flag()
+    shared.define_checkpoint_name_flag()
     flags.DEFINE_string("export_path", None, "The release's name for --output_dir. There it is the path of a "
                         "checkpoint without its endings, here it is a directory.")
 
@@ -43,13 +43,13 @@ def main() -> None:
         if FLAGS[ours].value and FLAGS[releases].value:
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
     if FLAGS.albert_directory:
-        FLAGS.init_checkpoint = model_flags.checkpoint_in(FLAGS.albert_directory)
-    path, output_dir = model_flags.init_path(), FLAGS.output_dir or FLAGS.export_path
+        FLAGS.init_checkpoint = shared.checkpoint_in(FLAGS.albert_directory)
+    path, output_dir = shared.init_path(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are required")
-    selected = model_flags.resolve()
+    selected = shared.resolve_model()
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
     convert(selected.reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
-            **model_flags.pooling_arguments(selected, FLAGS.model))
+            **shared.pooling_arguments(selected, FLAGS.model))

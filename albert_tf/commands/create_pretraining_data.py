@@ -12,7 +12,7 @@ import sys
 
 from absl import flags, logging
 
-from albert_tf.commands.options import beam_options, define_engine_flags, define_float, define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.masking import MaskingOptions
@@ -27,10 +27,10 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end in .gz "
-                    "or .bz2 are decompressed.")
-    define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over all "
-                    "files.")
+    shared.define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end "
+                           "in .gz or .bz2 are decompressed.")
+    shared.define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over "
+                           "all files.")
     flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece "
                         "model.")
     flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If it is set, --vocab_file is "
@@ -53,21 +53,21 @@ def define_flags() -> None:
     flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
     flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "The sentence label of an example: whether the segments "
                       "are swapped (sop), whether the second one is from another document (nsp), or no label (none).")
-    flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of an example, including special tokens.",
-                         *MAX_SEQ_LENGTH)
-    flags.DEFINE_integer("ngram", 3, "The longest n-gram to mask, in words.", *bounds.NGRAM)
-    flags.DEFINE_integer("max_predictions_per_seq", 20, "Largest number of masked tokens of an example.",
-                         *bounds.PREDICTIONS)
-    flags.DEFINE_integer("random_seed", 12345, "Seed of all random numbers. The examples do not depend on the number "
-                         "of workers.", *bounds.SEED)
-    flags.DEFINE_integer("dupe_factor", 40, "Number of passes over the text, each with other segments and masks.",
-                         *bounds.DUPE_FACTOR)
-    define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
-    define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
-                 "--max_seq_length.", 0.0, 1.0)
-    define_engine_flags("Number of processes.")
-    flags.DEFINE_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
-                         "x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
+    shared.define_integer("max_seq_length", 512, "Largest number of tokens of an example, including special tokens.",
+                          *MAX_SEQ_LENGTH)
+    shared.define_integer("ngram", 3, "The longest n-gram to mask, in words.", *bounds.NGRAM)
+    shared.define_integer("max_predictions_per_seq", 20, "Largest number of masked tokens of an example.",
+                          *bounds.PREDICTIONS)
+    shared.define_integer("random_seed", 12345, "Seed of all random numbers. The examples do not depend on the number "
+                          "of workers.", *bounds.SEED)
+    shared.define_integer("dupe_factor", 40, "Number of passes over the text, each with other segments and masks.",
+                          *bounds.DUPE_FACTOR)
+    shared.define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
+    shared.define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
+                        "--max_seq_length.", 0.0, 1.0)
+    shared.define_engine_flags("Number of processes.")
+    shared.define_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
+                          "x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
     flags.DEFINE_bool("release_compatible", False, "Whether to reproduce three errors of the release: a chunk of one "
                       "sentence is paired with a random document, the short length is drawn once per document, and a "
                       "segment may begin inside a word.")
@@ -76,7 +76,7 @@ def define_flags() -> None:
 def main() -> None:
     """Runs the command."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
-    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")
     given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)

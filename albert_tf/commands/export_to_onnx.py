@@ -11,8 +11,7 @@ import os
 
 from absl import flags
 
-from albert_tf.commands import model_flags
-from albert_tf.commands.options import define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.writing import check_packages, differences, to_onnx
 from albert_tf.export.outputs import write_and_compare
@@ -27,11 +26,11 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
+    shared.define_source_flags()
     flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
-    model_flags.define_pooling_flags()
-    define_required("output_dir", "Directory of the ONNX files.")
+    shared.define_pooling_flags()
+    shared.define_required("output_dir", "Directory of the ONNX files.")
     flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written "
                             "for each. Repeat the flag for several values.")
 
@@ -39,8 +38,8 @@ def define_flags() -> None:
 def main() -> None:
     """Runs the command."""
     check_directory(FLAGS.output_dir)
-    selected = model_flags.resolve()
-    model = selected.pretrained(FLAGS.model, **model_flags.pooling_arguments(selected, FLAGS.model))
+    selected = shared.resolve_model()
+    model = selected.pretrained(FLAGS.model, **shared.pooling_arguments(selected, FLAGS.model))
     check_packages()
     for precision in FLAGS.precision:
         content = to_onnx(model, precision)

@@ -18,8 +18,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert_tf.commands import model_flags
-from albert_tf.commands.options import define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.export.conversion import write_conversion_card
 from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.modeling.albert_model import AlbertModel
@@ -37,9 +36,9 @@ _POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every modu
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
-                    "--init_checkpoint of the other scripts accepts.")
-    model_flags.define_checkpoint_name_flag()
+    shared.define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
+                           "--init_checkpoint of the other scripts accepts.")
+    shared.define_checkpoint_name_flag()
     flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one in "
                         "--albert_directory.")
     flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
@@ -48,8 +47,8 @@ def define_flags() -> None:
     flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored in --albert_directory, or "
                       "false if nothing is stored.")
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-    model_flags.define_pooling_flags("pooler")
-    define_required("export_path", "Directory of the encoder's module.")
+    shared.define_pooling_flags("pooler")
+    shared.define_required("export_path", "Directory of the encoder's module.")
     flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
                         "--export_path with _preprocess appended.")
 
@@ -58,9 +57,9 @@ def main() -> None:
     """Runs the command."""
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
-    source = open_source(model_flags.checkpoint_in(FLAGS.albert_directory))
-    model = model_of(source, model_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
-    tokenizer = source.vocabulary.replaced_by(model_flags.vocabulary_from_flags()).tokenizer(model.config)
+    source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
+    model = model_of(source, shared.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
+    tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
     export_encoder(FLAGS.export_path, model, tokenizer)
     write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
     logging.info("%s: the encoder", FLAGS.export_path)

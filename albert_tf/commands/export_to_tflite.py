@@ -11,8 +11,7 @@ import os
 
 from absl import flags
 
-from albert_tf.commands import model_flags
-from albert_tf.commands.options import define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.export import tflite
 from albert_tf.export.outputs import write_and_compare
 from albert_tf.utils import bounds
@@ -24,25 +23,25 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
+    shared.define_source_flags()
     flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
-    model_flags.define_pooling_flags()
-    define_required("output_dir", "Directory of the .tflite files.")
+    shared.define_pooling_flags()
+    shared.define_required("output_dir", "Directory of the .tflite files.")
     flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One "
                             "file is written for each. Repeat the flag for several values.")
-    flags.DEFINE_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
-                         *bounds.SEQ_LENGTH)
-    flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
-                         "--model=pretrainer.", *bounds.PREDICTIONS)
+    shared.define_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
+                          *bounds.SEQ_LENGTH)
+    shared.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
+                          "--model=pretrainer.", *bounds.PREDICTIONS)
 
 
 def main() -> None:
     """Runs the command."""
     check_directory(FLAGS.output_dir)
-    selected = model_flags.resolve()
-    model = selected.pretrained(FLAGS.model, **model_flags.pooling_arguments(selected, FLAGS.model))
-    model_flags.check_length(FLAGS.max_seq_length, model.config)
+    selected = shared.resolve_model()
+    model = selected.pretrained(FLAGS.model, **shared.pooling_arguments(selected, FLAGS.model))
+    shared.check_length(FLAGS.max_seq_length, model.config)
     shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:
         flatbuffer = tflite.convert(model, precision, **shape)

@@ -19,8 +19,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags
-from albert_tf.commands.options import beam_options, define_engine_flags, define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors import vector_files
@@ -34,28 +33,28 @@ from albert_tf.utils.temporary_files import temporary_folder
 from albert_tf.utils.writing import array_writer
 
 FLAGS = flags.FLAGS
-_MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "per_token", "precision")
+_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision")
 _DEFAULT_LENGTH = 512  # tokens
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
-    model_flags.define_vocabulary_flags()
-    model_flags.define_pooling_flags(default="pooler")
-    define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a comma-separated "
-                    "list of paths and globs.")
-    define_required("output_file", "Path of the vectors' file, which must end in .npy.")
+    shared.define_source_flags()
+    shared.define_vocabulary_flags()
+    shared.define_pooling_flags(default="pooler")
+    shared.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
+                           "comma-separated list of paths and globs.")
+    shared.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
     flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling "
                       "and --normalize must not be set then.")
-    flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. "
-                         "Default: the number stored with the weights, or 512 if none is stored.",
-                         *bounds.SEQ_LENGTH.at_least(3))
-    flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    define_engine_flags("Number of processes of Beam's local runner.")
-    flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
-                         "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
-    shared_flags.define_precision_flag()
+    shared.define_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. "
+                          "Default: the number stored with the weights, or 512 if none is stored.",
+                          *bounds.SEQ_LENGTH.at_least(3))
+    shared.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    shared.define_engine_flags("Number of processes of Beam's local runner.")
+    shared.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
+                          "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
+    shared.define_precision_flag()
 
 
 def main() -> None:
@@ -69,16 +68,16 @@ def main() -> None:
     for name in ("pooling", "normalize"):
         if FLAGS.per_token and FLAGS[name].value is not None:
             raise ValueError(f"--per_token and --{name} exclude each other: the vectors of tokens are not pooled")
-    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if FLAGS.num_shards > 1 and not pipeline_options:
         raise ValueError("--num_shards needs --engine=beam")
     lines = [] if pipeline_options else list(read_lines(FLAGS.input_file))
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
-    selected = model_flags.resolve()
-    pooling = dataclasses.asdict(model_flags.sentence_pooling(selected, default="pooler"))
+    selected = shared.resolve_model()
+    pooling = dataclasses.asdict(shared.sentence_pooling(selected, default="pooler"))
     model = selected.pretrained("sentence_encoder", **pooling)
-    model_flags.check_length(FLAGS.max_seq_length, model.config)
+    shared.check_length(FLAGS.max_seq_length, model.config)
     tokenizer = selected.vocabulary.tokenizer(model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
     made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))

@@ -12,7 +12,7 @@ that does the same with raw text, for processes that have only tensorflow and te
 
 from absl import flags, logging
 
-from albert_tf.commands import model_flags, shared_flags
+from albert_tf.commands import shared_flags as shared
 from albert_tf.export.precision import with_precision
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks, readable_pieces
@@ -26,17 +26,17 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_source_flags()
+    shared.define_vocabulary_flags()
     flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
                               "Default: the lines of standard input; no text with --export_dir.")
-    flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-    shared_flags.define_export_flags()
-    flags.DEFINE_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
-                         "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
-                         *bounds.SEQ_LENGTH)
-    flags.DEFINE_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
-                         "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
+    shared.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+    shared.define_export_flags()
+    shared.define_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
+                          "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
+                          *bounds.SEQ_LENGTH)
+    shared.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
+                          "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
 
 
 def main() -> None:
@@ -44,10 +44,10 @@ def main() -> None:
     for text in FLAGS.text or ():
         check_characters(text, "--text")
     check_export(FLAGS.export_dir)
-    selected = model_flags.resolve()
+    selected = shared.resolve_model()
     model = selected.pretrained_masked_lm()
     tokenizer = selected.vocabulary.tokenizer(model.config)
-    model_flags.check_length(FLAGS.max_seq_length, model.config)
+    shared.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,
                             FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)

@@ -1,4 +1,4 @@
-"""Flags of fine-tuning, which flags.py and model_flags.py do not have, and functions that make runs of them."""
+"""Flags of fine-tuning, which shared_flags.py does not have, and functions that make runs of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import flag_errors, help_text
-from albert_tf.commands.model_flags import check_length, default_length, init_path, resolve
-from albert_tf.commands.shared_flags import command_line, from_flags, run_options, trainer_options
+from albert_tf.commands import shared_flags as shared, usage
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.length_buckets import bucket_lengths
@@ -35,7 +33,7 @@ FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 
-@help_text.group("Runs")
+@usage.group("Runs")
 def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
     """Defines the flags of fine-tuning runs. The arguments are the script's defaults."""
     flags.DEFINE_string("recipe", None,
@@ -49,26 +47,26 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
                       "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
                       "no run.")
-    flags.DEFINE_integer("max_seq_length", max_seq_length,
-                         "Largest number of tokens of an input sequence, including special tokens. A run in "
-                         "--output_dir that is not trained further keeps the length that it was trained with. If the "
-                         "flag is not set, a run that is continued keeps its length too, and a new run has the "
-                         "default, or the model's max_position_embeddings if that is smaller.",
-                         *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
+    shared.define_integer("max_seq_length", max_seq_length,
+                          "Largest number of tokens of an input sequence, including special tokens. A run in "
+                          "--output_dir that is not trained further keeps the length that it was trained with. If the "
+                          "flag is not set, a run that is continued keeps its length too, and a new run has the "
+                          "default, or the model's max_position_embeddings if that is smaller.",
+                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
                       "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
     flags.DEFINE_bool("group_by_length", True, "Whether the examples of a training batch have similar lengths, which "
                       "saves the time of padding. If false, they are drawn at random, as in the release.")
-    flags.DEFINE_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
-                         *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
-                         *bounds.BATCH_SIZE)
+    shared.define_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
+                          *bounds.BATCH_SIZE)
+    shared.define_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
+                          *bounds.BATCH_SIZE)
     flags.DEFINE_string("cached_dir", None, "Directory in which features are cached as records. Default: --output_dir.")
-    flags.DEFINE_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
-                         "after which training ends. 0: training never ends early.", *bounds.EVALUATIONS.at_least(0))
-    flags.DEFINE_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run "
-                         "has its own directory. The medians of their results are reported, and the best run "
-                         "predicts.", *bounds.RUNS)
+    shared.define_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
+                          "after which training ends. 0: training never ends early.", *bounds.EVALUATIONS.at_least(0))
+    shared.define_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each "
+                          "run has its own directory. The medians of their results are reported, and the best run "
+                          "predicts.", *bounds.RUNS)
     flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
                       "Default: predictions are those of the run's own checkpoint.")
 
@@ -89,9 +87,9 @@ def set_defaults(*heads: str) -> ResolvedModel:
       ValueError: see apply_recipe and resolve.
     """
     apply_recipe()
-    model, name = resolve(*heads), "max_seq_length"
+    model, name = shared.resolve_model(*heads), "max_seq_length"
     if requested(name) is None:
-        FLAGS.set_default(name, default_length(model, FLAGS[name].default))
+        FLAGS.set_default(name, shared.default_length(model, FLAGS[name].default))
     else:
         FLAGS[name].value = model.setting(name, requested(name))
     return model
@@ -115,7 +113,7 @@ def apply_recipe() -> None:
                 raise ValueError(f"--{name} has no value")
             FLAGS.set_default(name, value)
         except flags.Error as error:
-            raise ValueError(f"{path}: {flag_errors.described(error)}") from error
+            raise ValueError(f"{path}: {usage.described_error(error)}") from error
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -165,12 +163,12 @@ def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTunin
     Args:
       num_train_steps, num_warmup_steps: see learning_rate_schedule.
     """
-    run = run_options(num_train_steps=num_train_steps)
-    trainer = trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True)
+    run = shared.run_options(num_train_steps=num_train_steps)
+    trainer = shared.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True)
     seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
-    return from_flags(FineTuningOptions, run=run, trainer=trainer, seeds=seeds,
-                      buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length),
-                      init_checkpoint=init_path(), ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
+    return shared.from_flags(FineTuningOptions, run=run, trainer=trainer, seeds=seeds,
+                             buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length),
+                             init_checkpoint=shared.init_path(), ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
 
 
 def new_finetuning(
@@ -188,16 +186,16 @@ def new_finetuning(
       ValueError: --max_seq_length is larger than max_position_embeddings.
     """
     config = config or model.config
-    check_length(options.buckets[-1], config)
+    shared.check_length(options.buckets[-1], config)
     make_directory(options.run.output_dir)
     return FineTuning(options, strategy, config, new_task, model.reader(), best_metric)
 
 
 def define_step_flags(train_step: int, warmup_step: int) -> None:
     """Defines --train_step and --warmup_step. The arguments are the script's defaults."""
-    flags.DEFINE_integer("train_step", train_step, "Number of training steps.", *bounds.STEPS)
-    flags.DEFINE_integer("warmup_step", warmup_step, "Number of steps in which the learning rate increases from 0 to "
-                         "its peak.", *bounds.STEPS.at_least(0))
+    shared.define_integer("train_step", train_step, "Number of training steps.", *bounds.STEPS)
+    shared.define_integer("warmup_step", warmup_step, "Number of steps in which the learning rate increases from 0 to "
+                          "its peak.", *bounds.STEPS.at_least(0))
 
 
 def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
@@ -276,8 +274,8 @@ def train_and_evaluate(
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         options = runs.options
         write_run_card(model, dataclasses.replace(options.run, output_dir=directory),
-                       dataclasses.replace(options.trainer, random_seed=seed), command_line(), options.init_checkpoint,
-                       dict.fromkeys(data_files, {}), scores, options.recipe, trained)
+                       dataclasses.replace(options.trainer, random_seed=seed), shared.command_line(),
+                       options.init_checkpoint, dict.fromkeys(data_files, {}), scores, options.recipe, trained)
 
     if training_table and runs.options.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")

@@ -20,8 +20,7 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags
-from albert_tf.commands.options import define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.text.lines import read_lines
@@ -37,16 +36,16 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
-    model_flags.define_vocabulary_flags()
-    define_required("input_file", "Path of a UTF-8 text file, one text per line.")
-    define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
+    shared.define_source_flags()
+    shared.define_vocabulary_flags()
+    shared.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
+    shared.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
     flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
                               "--init_checkpoint accepts. Repeat the flag for several models.")
-    flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
-                         *bounds.SEQ_LENGTH.at_least(3))
-    flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    shared_flags.define_precision_flag()
+    shared.define_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
+                          *bounds.SEQ_LENGTH.at_least(3))
+    shared.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    shared.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +65,9 @@ def main() -> None:
     lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
-    selected = model_flags.resolve()
+    selected = shared.resolve_model()
     tokenizer, model = selected.vocabulary.tokenizer(), selected.pretrained("encoder")
-    name, *other_names = names_of([model_flags.init_path(), *FLAGS.compare_with])
+    name, *other_names = names_of([shared.init_path(), *FLAGS.compare_with])
     rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
     for other_name, path in zip(other_names, FLAGS.compare_with):
         tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)

@@ -16,8 +16,7 @@ from typing import Sequence
 import numpy as np
 from absl import flags, logging
 
-from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
-from albert_tf.commands.options import define_float
+from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -42,8 +41,8 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
     shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32,
                                  save_checkpoints_steps=1000)
     tuning.define_finetuning_flags(max_seq_length=512)
@@ -58,17 +57,17 @@ def define_flags() -> None:
                       "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
                       "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If "
                       "the flag is not set and nothing is trained, texts are handled as in the model's training.")
-    flags.DEFINE_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start "
-                         "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
-    flags.DEFINE_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
-                         "windows.", *bounds.CANDIDATES.at_least(2))
-    define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0,
-                 1.0)
+    shared.define_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start "
+                          "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
+    shared.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
+                          "windows.", *bounds.CANDIDATES.at_least(2))
+    shared.define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
+                        0.0, 1.0)
     tuning.define_step_flags(train_step=1000, warmup_step=0)
     shared.define_export_flags()
     flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
-    define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its predictions, for "
-                 "clients that compare probabilities with it. Default: none.")
+    shared.define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its "
+                        "predictions, for clients that compare probabilities with it. Default: none.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +114,7 @@ def main() -> None:
     """Runs the command."""
     options = options_from_flags()
     task = options.task
-    strategy = start.set_up()
+    strategy = shared.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     windows = options.long_texts.windows
     cache = FeatureCache(tokenizer, options.cached_dir)

@@ -18,7 +18,6 @@ from absl import flags, logging
 
 from albert_tf.commands import run_classifier, shared_flags as shared
 from albert_tf.commands.command_runs import importing_this_package, process_of
-from albert_tf.commands.options import require
 from albert_tf.tasks.classification.glue_tasks import TASKS
 from albert_tf.training.evaluation import RESULTS, checkpoint_of
 from albert_tf.utils.json_files import read_json_object
@@ -44,7 +43,7 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
 def define_flags() -> None:
     """Defines the flags of this command."""
     run_classifier.define_flags()
-    require("data_dir")
+    shared.require("data_dir")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,8 +18,7 @@ from typing import Callable
 
 from absl import flags, logging
 
-from albert_tf.commands import model_flags, setup as start, shared_flags as shared
-from albert_tf.commands.options import define_float
+from albert_tf.commands import shared_flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -43,44 +42,45 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
+    shared.define_model_flags()
     shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
                                  save_checkpoints_steps=5000)
     shared.define_device_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_vocabulary_flags()
     flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs of the training records.")
     flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that "
                               "--do_eval evaluates. Repeat the flag for several sets: each set is evaluated on its "
                               "own, and the first one decides which checkpoint is the best. Default: --input_file.")
-    flags.DEFINE_integer("max_seq_length", 512, "Length of the examples in the records, with padding: the "
-                         "--max_seq_length with which they were made.", *bounds.SEQ_LENGTH)
-    flags.DEFINE_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the records, with "
-                         "padding: the --max_predictions_per_seq with which they were made, or twice that with "
-                         "--do_permutation.", *bounds.PREDICTIONS)
+    shared.define_integer("max_seq_length", 512, "Length of the examples in the records, with padding: the "
+                          "--max_seq_length with which they were made.", *bounds.SEQ_LENGTH)
+    shared.define_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the records, with "
+                          "padding: the --max_predictions_per_seq with which they were made, or twice that with "
+                          "--do_permutation.", *bounds.PREDICTIONS)
     flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by "
                       "the rules with which the records were made.")
-    define_float("masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the start of the "
-                 "training. Default: the share with which the records were made. Evaluation keeps the masks of its "
-                 "records.", lower_bound=0.0, upper_bound=1.0)
-    define_float("final_masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the end of the "
-                 "training. The share changes linearly, from step to step. Default: it stays the same.",
-                 lower_bound=0.0, upper_bound=1.0)
-    define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.",
-                 lower_bound=0.0)
+    shared.define_float("masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the start of the "
+                        "training. Default: the share with which the records were made. Evaluation keeps the masks of "
+                        "its records.", lower_bound=0.0, upper_bound=1.0)
+    shared.define_float("final_masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the end of "
+                        "the training. The share changes linearly, from step to step. Default: it stays the same.",
+                        lower_bound=0.0, upper_bound=1.0)
+    shared.define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns "
+                        "it on.", lower_bound=0.0)
     flags.DEFINE_bool("do_train", True, "Whether to train.")
     flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
                       "saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint if there "
                       "are none.")
-    flags.DEFINE_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
-                         *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are "
-                         "evaluated.", *bounds.STEPS.at_least(0))
-    define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.", lower_bound=0.0)
-    flags.DEFINE_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
-    flags.DEFINE_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to its "
-                         "peak.", *bounds.STEPS.at_least(0))
-    flags.DEFINE_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
-                         *bounds.STEPS.at_least(0))
+    shared.define_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
+                          *bounds.BATCH_SIZE)
+    shared.define_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are "
+                          "evaluated.", *bounds.STEPS.at_least(0))
+    shared.define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.",
+                        lower_bound=0.0)
+    shared.define_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
+    shared.define_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to "
+                          "its peak.", *bounds.STEPS.at_least(0))
+    shared.define_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
+                          *bounds.STEPS.at_least(0))
     flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a "
                       "sentence loss, none for no sentence loss. Default: the objective with which the records were "
                       "made.")
@@ -119,19 +119,19 @@ def options_from_flags() -> Options:
         if FLAGS[name].value is not None and not is_dynamic:
             raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
     return shared.from_flags(
-        Options, model=model_flags.resolve("pretrainer"), run=shared.run_options(), trainer=shared.trainer_options(),
-        init_checkpoint=model_flags.init_path(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
+        Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(), trainer=shared.trainer_options(),
+        init_checkpoint=shared.init_path(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
         dynamic_masking=is_dynamic)
 
 
 def main() -> None:
     """Runs the command."""
     options = options_from_flags()
-    strategy = start.set_up()
+    strategy = shared.set_up()
     config, vocabulary = options.model.config, options.model.vocabulary
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     make_directory(options.run.output_dir)
-    model_flags.check_length(options.max_seq_length, config)
+    shared.check_length(options.max_seq_length, config)
     training_files = open_records(options, options.input_file, config) if options.do_train else []
     evaluation_sets = []
     if options.do_eval:

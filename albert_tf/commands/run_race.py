@@ -17,8 +17,7 @@ from typing import Sequence
 import numpy as np
 from absl import flags, logging
 
-from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
-from albert_tf.commands.options import define_float
+from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
@@ -41,8 +40,8 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
     shared.define_training_flags(optimizer="adamw", learning_rate=1e-5, train_batch_size=32, save_checkpoints_steps=100)
     tuning.define_finetuning_flags(max_seq_length=512, do_train=True, do_eval=True)
     shared.define_device_flags()
@@ -61,10 +60,10 @@ def define_flags() -> None:
                       "has answers.")
     flags.DEFINE_bool("high_only", False, "Whether to use only RACE's questions for high schools.")
     flags.DEFINE_bool("middle_only", False, "Whether to use only RACE's questions for middle schools.")
-    flags.DEFINE_integer("max_qa_length", 128, "Largest number of tokens of question and option together. If there are "
-                         "more, only the last tokens are kept. If the flag is not set, a run in --output_dir keeps its "
-                         "own.", *bounds.SEQ_LENGTH)
-    define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
+    shared.define_integer("max_qa_length", 128, "Largest number of tokens of question and option together. If there "
+                          "are more, only the last tokens are kept. If the flag is not set, a run in --output_dir "
+                          "keeps its own.", *bounds.SEQ_LENGTH)
+    shared.define_float("dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
     tuning.define_step_flags(train_step=12000, warmup_step=1000)
     shared.define_export_flags()
 
@@ -107,7 +106,7 @@ def options_from_flags() -> Options:
 def main() -> None:
     """Runs the command."""
     options = options_from_flags()
-    strategy = start.set_up()
+    strategy = shared.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
     cache = FeatureCache(tokenizer, options.cached_dir)
     data = ChoiceData(options.data_dir, options.data_format, options.high_only, options.middle_only)

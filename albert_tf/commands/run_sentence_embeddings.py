@@ -18,8 +18,7 @@ from typing import Callable, Sequence
 import numpy as np
 from absl import flags, logging
 
-from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
-from albert_tf.commands.options import define_float
+from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
@@ -53,9 +52,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
-    model_flags.define_vocabulary_flags()
-    model_flags.define_pooling_flags()
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
+    shared.define_pooling_flags()
     shared.define_training_flags(optimizer="adamw", learning_rate=3e-5, train_batch_size=64, save_checkpoints_steps=100)
     tuning.define_finetuning_flags(max_seq_length=128)
     shared.define_device_flags()
@@ -69,8 +68,9 @@ def define_flags() -> None:
     flags.DEFINE_string("data_dir", None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
                         "use instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
-    define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
-    define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
+    shared.define_float("best_score", 5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
+    shared.define_float("temperature", 0.05, "Number by which cosines are divided, for the objectives pairs and "
+                        "simcse.", 1e-6)
     tuning.define_step_flags(train_step=1000, warmup_step=100)
     shared.define_export_flags()
 
@@ -109,7 +109,7 @@ def options_from_flags() -> Options:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
     tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
-    pooling = model_flags.sentence_pooling(model)
+    pooling = shared.sentence_pooling(model)
     return shared.from_flags(Options, model=model, pooling=pooling, scored=scored, cached_dir=tuning.cached_dir(),
                              finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
 
@@ -117,7 +117,7 @@ def options_from_flags() -> Options:
 def main() -> None:
     """Runs the command."""
     options = options_from_flags()
-    strategy = start.set_up()
+    strategy = shared.set_up()
     config = options.model.config
     if options.do_train and options.objective == "simcse":
         config = with_dropout(config)

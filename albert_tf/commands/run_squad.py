@@ -18,8 +18,7 @@ import os
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
-from albert_tf.commands.options import define_float
+from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -47,8 +46,8 @@ VERSION_OF_HEAD = {"span": "1.1", "conditional_span": "2.0"}
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
     shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32,
                                  save_checkpoints_steps=1000)
     tuning.define_finetuning_flags(max_seq_length=384)
@@ -64,31 +63,31 @@ def define_flags() -> None:
                         "in --cached_dir.")
     flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
                         "from --predict_file. Scripts for the release can set it.")
-    flags.DEFINE_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
-                         "start of the next. Default: that of the run in --output_dir, or 128, or the pieces of a "
-                         "window if they are fewer.", *bounds.SEQ_LENGTH)
-    flags.DEFINE_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are "
-                         "truncated. If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
+    shared.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
+                          "start of the next. Default: that of the run in --output_dir, or 128, or the pieces of a "
+                          "window if they are fewer.", *bounds.SEQ_LENGTH)
+    shared.define_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are "
+                          "truncated. If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
     flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is "
                       "not at its answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
-    define_float("num_train_epochs", 3.0, "Number of training epochs. The number of steps is this number times "
-                 "questions divided by --train_batch_size.", lower_bound=0.0)
-    define_float("warmup_proportion", 0.1, "Share of the training steps, from 0 to 1, in which the learning rate "
-                 "increases from 0 to its peak.", 0.0, 1.0)
-    flags.DEFINE_integer("train_step", None, "Number of training steps, instead of --num_train_epochs.", *bounds.STEPS)
-    flags.DEFINE_integer("warmup_step", None, "Number of warm-up steps, instead of --warmup_proportion.",
-                         *bounds.STEPS.at_least(0))
-    flags.DEFINE_integer("n_best_size", 20, "Number of answers per question in nbest_predictions.json.",
-                         *bounds.CANDIDATES)
-    flags.DEFINE_integer("max_answer_length", 30, "Largest number of pieces of an answer.", *bounds.SEQ_LENGTH)
-    flags.DEFINE_integer("start_n_top", 5, "SQuAD 2.0: number of answer starts in the beam.", *bounds.CANDIDATES)
-    flags.DEFINE_integer("end_n_top", 5, "SQuAD 2.0: number of answer ends for each start in the beam.",
-                         *bounds.CANDIDATES)
-    define_float("dropout_prob", 0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in training.",
-                 0.0, 1.0)
-    define_float("null_score_diff_threshold", None, "SQuAD 2.0: a question is answered unless its null score is above "
-                 "this threshold. Default: the threshold with the best F1 on --predict_file, or 0 if that has no "
-                 "answers.")
+    shared.define_float("num_train_epochs", 3.0, "Number of training epochs. The number of steps is this number times "
+                        "questions divided by --train_batch_size.", lower_bound=0.0)
+    shared.define_float("warmup_proportion", 0.1, "Share of the training steps, from 0 to 1, in which the learning "
+                        "rate increases from 0 to its peak.", 0.0, 1.0)
+    shared.define_integer("train_step", None, "Number of training steps, instead of --num_train_epochs.", *bounds.STEPS)
+    shared.define_integer("warmup_step", None, "Number of warm-up steps, instead of --warmup_proportion.",
+                          *bounds.STEPS.at_least(0))
+    shared.define_integer("n_best_size", 20, "Number of answers per question in nbest_predictions.json.",
+                          *bounds.CANDIDATES)
+    shared.define_integer("max_answer_length", 30, "Largest number of pieces of an answer.", *bounds.SEQ_LENGTH)
+    shared.define_integer("start_n_top", 5, "SQuAD 2.0: number of answer starts in the beam.", *bounds.CANDIDATES)
+    shared.define_integer("end_n_top", 5, "SQuAD 2.0: number of answer ends for each start in the beam.",
+                          *bounds.CANDIDATES)
+    shared.define_float("dropout_prob", 0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in "
+                        "training.", 0.0, 1.0)
+    shared.define_float("null_score_diff_threshold", None, "SQuAD 2.0: a question is answered unless its null score is "
+                        "above this threshold. Default: the threshold with the best F1 on --predict_file, or 0 if that "
+                        "has no answers.")
     flags.DEFINE_bool("release_compatible", False, "Whether to do as the release: questions are left out if their "
                       "paragraph cannot be aligned, a question whose null score equals the best threshold is not "
                       "answered, and scores count a question whose null score is above 1 as not answered.")
@@ -97,8 +96,8 @@ def define_flags() -> None:
     flags.DEFINE_string("context_file", None, "Path of the text file about which --ask answers questions.")
     shared.define_export_flags("question and context as text, ids, or serialized tf.Examples")
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-    flags.DEFINE_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.",
-                         *bounds.WORKERS)
+    shared.define_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.",
+                          *bounds.WORKERS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +158,7 @@ def main() -> None:
     options = options_from_flags()
     files = read_files(options)
     options = complete(options, files)
-    strategy = start.set_up()
+    strategy = shared.set_up()
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)
 
     def new_task(config):

@@ -17,8 +17,7 @@ from typing import Sequence
 import numpy as np
 from absl import flags, logging
 
-from albert_tf.commands import finetuning_flags as tuning, model_flags, setup as start, shared_flags as shared
-from albert_tf.commands.options import define_float
+from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
@@ -49,8 +48,8 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_model_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
     shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
     tuning.define_finetuning_flags(max_seq_length=128)
     shared.define_device_flags()
@@ -62,14 +61,14 @@ def define_flags() -> None:
                         "--train_file or without tags.")
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
-    flags.DEFINE_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, for "
-                         "sentences of more than --max_seq_length tokens. 0: half a window.",
-                         *bounds.SEQ_LENGTH.at_least(0))
+    shared.define_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, "
+                          "for sentences of more than --max_seq_length tokens. 0: half a window.",
+                          *bounds.SEQ_LENGTH.at_least(0))
     flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
                       "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
                       "or as in the model's training if nothing is trained.")
-    define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0,
-                 1.0)
+    shared.define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in "
+                        "training.", 0.0, 1.0)
     tuning.define_step_flags(train_step=1000, warmup_step=100)
     shared.define_export_flags("raw text, words, ids, or serialized tf.Examples")
 
@@ -131,7 +130,7 @@ class Data:
 def main() -> None:
     """Runs the command."""
     options = options_from_flags()
-    strategy = start.set_up()
+    strategy = shared.set_up()
     data = read_data(options)
     tuning.check_labels(options.model, data.label_names)
     tokenizer = options.model.vocabulary.tokenizer(options.model.config)

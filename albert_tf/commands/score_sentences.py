@@ -19,8 +19,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags
-from albert_tf.commands.options import beam_options, define_engine_flags
+from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.tasks.masked_lm.minimal_pairs import read_minimal_pairs
 from albert_tf.tasks.masked_lm.pair_scores import accuracies
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 FLAGS = flags.FLAGS
-_MADE_FROM = (*model_flags.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
+_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
-    model_flags.define_vocabulary_flags()
+    shared.define_source_flags()
+    shared.define_vocabulary_flags()
     flags.DEFINE_string("input_file", None, "Path of a UTF-8 text file to score, one sentence per line; with "
                         "--engine=beam a comma-separated list of paths and globs. Default: standard input.")
     flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, globs and folders with minimal "
@@ -51,12 +50,12 @@ def define_flags() -> None:
                         "results are only printed.")
     flags.DEFINE_bool("within_word_l2r", False, "Whether to also mask the pieces to the right of the scored one in the "
                       "same word. Without this flag, the scores of words of several pieces are too high.")
-    flags.DEFINE_integer("tokens_per_batch", 8192, "Largest number of tokens in a batch of masked copies of sentences.",
-                         *bounds.TOKENS)
-    define_engine_flags("Number of processes of Beam's local runner.")
-    flags.DEFINE_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
-                         "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
-    shared_flags.define_precision_flag()
+    shared.define_integer("tokens_per_batch", 8192, "Largest number of tokens in a batch of masked copies of "
+                          "sentences.", *bounds.TOKENS)
+    shared.define_engine_flags("Number of processes of Beam's local runner.")
+    shared.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
+                          "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
+    shared.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +76,13 @@ class Options:
 def options_from_flags() -> Options:
     if FLAGS.pairs and FLAGS.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
-    pipeline_options = beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if pipeline_options and not (FLAGS.input_file and FLAGS.output_file):
         raise ValueError("--engine=beam needs --input_file and --output_file")
     if FLAGS.num_shards > 1 and not pipeline_options:
         raise ValueError("--num_shards needs --engine=beam")
-    return shared_flags.from_flags(Options, pipeline_options=pipeline_options,
-                                   made_from={name: FLAGS[name].value for name in _MADE_FROM})
+    return shared.from_flags(Options, pipeline_options=pipeline_options,
+                             made_from={name: FLAGS[name].value for name in _MADE_FROM})
 
 
 def main() -> None:
@@ -103,7 +102,7 @@ def main() -> None:
 def score_on_beam(options: Options) -> None:
     from albert_tf.beam import line_models
 
-    selected = model_flags.resolve()
+    selected = shared.resolve_model()
     model = selected.pretrained_masked_lm()
     tokenizer = selected.vocabulary.tokenizer(model.config)
     num_lines = line_models.score_lines(
@@ -142,7 +141,7 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
-    selected = model_flags.resolve()
+    selected = shared.resolve_model()
     model = selected.pretrained_masked_lm()
     tokenizer = selected.vocabulary.tokenizer(model.config)
     with progress("scoring", len(sentences), " sentences") as done:

@@ -12,8 +12,7 @@ import dataclasses
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import model_flags, shared_flags
-from albert_tf.commands.options import define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.tasks.sentence_vectors.search import nearest_lines
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.utils import bounds
@@ -24,20 +23,21 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    model_flags.define_source_flags()
-    model_flags.define_vocabulary_flags()
-    model_flags.define_pooling_flags(with_normalize=False)
-    define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
+    shared.define_source_flags()
+    shared.define_vocabulary_flags()
+    shared.define_pooling_flags(with_normalize=False)
+    shared.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
+                           "skipped.")
     flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
                               "lines of standard input that are not empty.")
-    flags.DEFINE_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
-    flags.DEFINE_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
-                         "Default: the number stored with the weights, or the model's max_position_embeddings if none "
-                         "is stored.", *bounds.SEQ_LENGTH.at_least(3))
-    flags.DEFINE_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.",
-                         *bounds.BATCH_SIZE)
-    shared_flags.define_precision_flag()
+    shared.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
+    shared.define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
+                          "Default: the number stored with the weights, or the model's max_position_embeddings if none "
+                          "is stored.", *bounds.SEQ_LENGTH.at_least(3))
+    shared.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    shared.define_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.",
+                          *bounds.BATCH_SIZE)
+    shared.define_precision_flag()
 
 
 def main() -> None:
@@ -46,8 +46,8 @@ def main() -> None:
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = read_lines(FLAGS.input_file)
-    selected = model_flags.resolve()
-    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(model_flags.sentence_pooling(selected)))
+    selected = shared.resolve_model()
+    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
     tokenizer = selected.vocabulary.tokenizer(model.config)
     queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
     results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)

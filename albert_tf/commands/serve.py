@@ -14,7 +14,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert_tf.commands import model_flags, shared_flags
+from albert_tf.commands import shared_flags as shared
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.server.server import ModelServer
@@ -35,13 +35,13 @@ def define_flags() -> None:
                               "so use only SavedModels that you trust. Repeat the flag for several models.")
     flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which "
                       "heads they have. Default: inferred from the names of the variables.")
-    model_flags.define_vocabulary_flags()
+    shared.define_vocabulary_flags()
     flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
                         "only. There is no password: whoever reaches another address can use the models.")
-    flags.DEFINE_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
-    flags.DEFINE_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-    flags.DEFINE_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
+    shared.define_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
+    shared.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+    shared.define_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
+    shared.define_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Options:
 
 
 def options_from_flags() -> Options:
-    return shared_flags.from_flags(Options, vocabulary=model_flags.vocabulary_from_flags())
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags())
 
 
 def main() -> None:

@@ -1,48 +1,236 @@
-"""Flags of training, devices and export, and functions that turn the values of flags into objects.
+"""The flags that commands share, the kinds of flags that absl does not have, and what the flags' values make.
 
-In the package, flags are read only here, in model_flags.py, finetuning_flags.py and setup.py, and where the command
-line itself is handled (app.py, help_text.py). A command reads its flags in one function::
+In the package, flags are read only here, in finetuning.py, in one function of each command, and where the command line
+itself is handled (app.py, usage.py). A command with many functions declares its flags as the fields of its options,
+which all other functions take::
 
     @dataclasses.dataclass(frozen=True)
     class Options:
+        run: RunOptions  # made from several flags
+        input_file: str | None = string(None, "Path of the text.")
+        top_k: int = integer(5, "Number of pieces to show.", bounds.CANDIDATES)
 
-        run: RunOptions
-        input_file: str  # --input_file
+    def define_flags() -> None:
+        define_training_flags(...)
+        define_fields(Options)
 
     def options_from_flags() -> Options:
-        return shared_flags.from_flags(Options, run=shared_flags.run_options())
-
-    def main():
-        options = options_from_flags()
+        return from_flags(Options, run=run_options())
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import math
+import os
 import shlex
 import sys
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Sequence, TypeVar
 
+import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands import help_text, names
-from albert_tf.commands.options import define_float, define_required
-from albert_tf.commands.setup import cpu_parts
+from albert_tf import devices, keras
+from albert_tf.commands import usage
+from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
+from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.training import trainer
+from albert_tf.training.checkpoints import BEST
 from albert_tf.training.optimizer import OPTIMIZERS
 from albert_tf.training.run import RunOptions, TrainerOptions
-from albert_tf.training.strategy import STRATEGIES
-from albert_tf.utils import bounds
+from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy, resolve_strategy
+from albert_tf.utils import bounds, imports
 from albert_tf.utils.files import check_directory
+from albert_tf.utils.progress import count_of
+from albert_tf.weights.open_source import is_url
+from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 FLAGS = flags.FLAGS
-_DEFAULT_INTERVAL: list[int] = []  # the script's default of --save_checkpoints_steps, which a recipe may replace
-_EVALUATIONS = 5  # that a short run has at least
+flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 AnyOptions = TypeVar("AnyOptions")
+# The flags of define_source_flags and define_vocabulary_flags, for the manifests of what is computed with a model.
+MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
+               "do_lower_case", "keep_accents")
+_DEFAULT_INTERVAL: list[int] = []  # the command's default of --save_checkpoints_steps, which a recipe may replace
+_EVALUATIONS = 5  # that a short run has at least
 
 
-@help_text.group("Training")
+def define_required(name: str, help: str) -> None:
+    """Defines a string flag that must be set to a non-empty value.
+
+    (`--output_dir=$DIRECTORY` is empty if the variable is not set.)
+    """
+    flags.DEFINE_string(name, None, help)
+    require(name)
+
+
+def require(name: str) -> None:
+    """Makes a string flag of another module required."""
+    flags.register_validator(name, _is_set)
+
+
+def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
+                 upper_bound: float | None = None) -> None:
+    """flags.DEFINE_float for finite numbers. absl itself accepts "nan" and "inf", whatever the bounds."""
+    parser = _FiniteFloatParser(lower_bound, upper_bound)
+    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
+
+
+def define_integer(name: str, default: int | None, help: str, lower_bound: int, upper_bound: int) -> None:
+    """flags.DEFINE_integer for a decimal number. absl itself reads 1_0 as 10."""
+    parser = _DecimalParser(lower_bound, upper_bound)
+    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
+
+
+def string(default: str | None, help: str) -> Any:
+    """A field of options whose flag is a string."""
+    return _flag(flags.DEFINE_string, default, help)
+
+
+def boolean(default: bool | None, help: str) -> Any:
+    """A field of options whose flag is true or false."""
+    return _flag(flags.DEFINE_bool, default, help)
+
+
+def integer(default: int | None, help: str, limits: bounds.Bounds) -> Any:
+    """A field of options whose flag is a whole number."""
+    return _flag(define_integer, default, help, *limits)
+
+
+def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None) -> Any:
+    """A field of options whose flag is a finite number."""
+    return _flag(define_float, default, help, lower_bound, upper_bound)
+
+
+def choice(default: str | None, values: Sequence[str], help: str) -> Any:
+    """A field of options whose flag is one of several values."""
+    return _flag(flags.DEFINE_enum, default, values, help)
+
+
+def _flag(define: Callable[..., Any], *arguments: Any) -> Any:
+    return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
+
+
+def define_fields(options_class: type) -> None:
+    """Defines the flags that are declared as fields of an options dataclass, in their order."""
+    for field in dataclasses.fields(options_class):
+        if "define" in field.metadata:
+            field.metadata["define"](field.name)
+
+
+def define_engine_flags(num_workers_help: str) -> None:
+    """Defines --engine, --beam_pipeline_options and --num_workers.
+
+    Args:
+      num_workers_help: the help of --num_workers.
+    """
+    flags.DEFINE_enum("engine", "local", ["local", "beam"],
+                      "The work is done by processes on this machine (local), or by the workers of an Apache Beam "
+                      "runner (beam); see docs/large_corpora.md.")
+    flags.DEFINE_string("beam_pipeline_options", None,
+                        "Comma-separated options of the Beam pipeline, such as "
+                        "runner=FlinkRunner,flink_master=host:8081. Default: Beam's local runner with --num_workers "
+                        "processes.")
+    define_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), num_workers_help,
+                   *bounds.WORKERS)
+
+
+def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: int) -> PipelineOptions | None:
+    """The options of the pipeline; None for the local engine.
+
+    Args:
+      engine, beam_pipeline_options, num_workers: the values of the flags with these names.
+
+    Raises:
+      ValueError: Apache Beam is not installed, or the options do not fit the engine.
+    """
+    if engine == "local":
+        if beam_pipeline_options:
+            raise ValueError("--beam_pipeline_options needs --engine=beam")
+        return None
+    if importlib.util.find_spec("apache_beam") is None:
+        raise ValueError("--engine=beam needs Apache Beam, which is not installed: "
+                         "in a clone of albert_tf, pip install -r requirements-beam.txt")
+    from albert_tf.beam.running import pipeline_options
+
+    return pipeline_options(beam_pipeline_options or "", num_workers)
+
+
+@usage.group("Model")
+def define_source_flags() -> None:
+    """Defines the flags that select a model's config and weights."""
+    flags.DEFINE_string("albert_config_file", None,
+                        "Path of the model's albert_config.json, or the name of a published size "
+                        "(albert_base_v2). Default: the config of the weights.")
+    flags.DEFINE_string("init_checkpoint", None,
+                        "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a "
+                        "run's directory (of several runs the best), a Hugging Face folder, a TF-Hub module whose "
+                        "variables have the release's names, or albert_tiny_en, which comes with the package.")
+    flags.DEFINE_string("albert_hub_module_handle", None,
+                        "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint. A TF2 "
+                        "module whose variables do not have the release's names is used by running its own graph, so "
+                        "use only modules that you trust.")
+
+
+@usage.group("Model")
+def define_model_flags() -> None:
+    """Defines the flags of a model to train: config, initial weights, dropout and sharing."""
+    define_source_flags()
+    define_float("hidden_dropout_prob", None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's "
+                 "outputs in training. Default: the config's.")
+    define_float("attention_probs_dropout_prob", None, "Dropout rate, from 0 to 1, of the attention probabilities in "
+                 "training. Default: the config's.")
+    flags.DEFINE_bool("unshare_layers", False, "Whether to give each layer its own copy of the weights that layers "
+                      "share. The outputs are the same at the start; training then changes each copy on its own.")
+
+
+@usage.group("Model")
+def define_vocabulary_flags() -> None:
+    """Defines the flags of the vocabulary, its casing and its accents."""
+    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
+                        "weights.")
+    flags.DEFINE_string("vocab_file", None,
+                        "Path of the WordPiece vocabulary, for models without a SentencePiece model. Default: the "
+                        "one that comes with the weights.")
+    flags.DEFINE_bool("do_lower_case", None,
+                      "Whether to lower-case text. Default: as stored with the weights or the vocabulary, or true if "
+                      "nothing is stored.")
+    flags.DEFINE_bool("keep_accents", None,
+                      "Whether to keep accents. Default: as stored with the weights or the vocabulary, or false if "
+                      "nothing is stored.")
+
+
+@usage.group("Model")
+def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
+    """Defines the flags of pooling, which makes the vector of a text from the vectors of its tokens.
+
+    Args:
+      default: the pooling if none is stored with the weights.
+      with_normalize: whether to define --normalize.
+    """
+    flags.DEFINE_enum("pooling", None, POOLINGS,
+                      "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
+                      "the pooled output (pooler). Default: the pooling that is stored with the weights, or "
+                      f"{default} if none is stored.")
+    if with_normalize:
+        flags.DEFINE_bool("normalize", None, "Whether to scale the vectors of texts to length 1. Default: as stored "
+                          "with the weights, or false if nothing is stored.")
+
+
+@usage.group("Model")
+def define_checkpoint_name_flag() -> None:
+    """Defines the release's flag of a checkpoint in --albert_directory."""
+    flags.DEFINE_string("checkpoint_name", BEST, "Name of the checkpoint in --albert_directory. If the default does "
+                        "not exist, it is the latest or the only checkpoint.")
+
+
+@usage.group("Training")
 def define_training_flags(
     optimizer: str, learning_rate: float, train_batch_size: int, save_checkpoints_steps: int
 ) -> None:
@@ -53,36 +241,36 @@ def define_training_flags(
     flags.DEFINE_bool("bias_correction", False, "Whether the optimizer corrects the bias of its moments, as AdamW of "
                       "PyTorch and of Keras does. The release does not, so its early updates are larger.")
     define_float("learning_rate", learning_rate, "The peak learning rate, after the warm-up.", lower_bound=0.0)
-    flags.DEFINE_integer("train_batch_size", train_batch_size, "Number of examples in a training step, summed over all "
-                         "devices.", *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("gradient_accumulation_steps", 1,
-                         "Number of micro-batches into which each device splits its part of a batch. They are computed "
-                         "one after the other: more micro-batches need less memory.", *bounds.BATCH_SIZE)
-    flags.DEFINE_integer("cpu_parts", 0, "Largest number of equal parts of a batch that a CPU computes at the same "
-                         f"time. 0: a part for each core, but at most {trainer.MOST_PARTS}; one part with "
-                         "--jit_compile or several devices.", *bounds.WORKERS.at_least(0))
+    define_integer("train_batch_size", train_batch_size, "Number of examples in a training step, summed over all "
+                   "devices.", *bounds.BATCH_SIZE)
+    define_integer("gradient_accumulation_steps", 1,
+                   "Number of micro-batches into which each device splits its part of a batch. They are computed "
+                   "one after the other: more micro-batches need less memory.", *bounds.BATCH_SIZE)
+    define_integer("cpu_parts", 0, "Largest number of equal parts of a batch that a CPU computes at the same "
+                   f"time. 0: a part for each core, but at most {trainer.MOST_PARTS}; one part with "
+                   "--jit_compile or several devices.", *bounds.WORKERS.at_least(0))
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
                       "instead of keeping them in memory. This needs less memory and more time.")
-    flags.DEFINE_integer("save_checkpoints_steps", save_checkpoints_steps,
-                         "Number of steps between two checkpoints, and between two evaluations. If neither the command "
-                         "line nor a recipe sets the flag, it is at most a fifth of the run.", *bounds.STEPS)
+    define_integer("save_checkpoints_steps", save_checkpoints_steps,
+                   "Number of steps between two checkpoints, and between two evaluations. If neither the command "
+                   "line nor a recipe sets the flag, it is at most a fifth of the run.", *bounds.STEPS)
     _DEFAULT_INTERVAL[:] = [save_checkpoints_steps]
-    flags.DEFINE_integer("keep_checkpoint_max", 5,
-                         "Number of the latest checkpoints to keep, besides the best one.", *bounds.STEPS)
-    flags.DEFINE_integer("iterations_per_loop", 1000, "On TPU, the largest number of steps between two returns to the "
-                         "host. It has no effect on other devices.", *bounds.STEPS)
-    flags.DEFINE_integer("random_seed", 12345,
-                         "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
+    define_integer("keep_checkpoint_max", 5,
+                   "Number of the latest checkpoints to keep, besides the best one.", *bounds.STEPS)
+    define_integer("iterations_per_loop", 1000, "On TPU, the largest number of steps between two returns to the "
+                   "host. It has no effect on other devices.", *bounds.STEPS)
+    define_integer("random_seed", 12345,
+                   "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
 
 
-@help_text.group("Devices")
+@usage.group("Devices")
 def define_precision_flag() -> None:
     """Defines the flag of the data type of computations."""
     flags.DEFINE_enum("precision", "float32", ("float32", "mixed_bfloat16", "mixed_float16"),
                       "Data type of the model's computations. Its variables are always float32.")
 
 
-@help_text.group("Devices")
+@usage.group("Devices")
 def define_device_flags() -> None:
     """Defines the flags of precision and of the devices to compute on."""
     define_precision_flag()
@@ -97,12 +285,12 @@ def define_device_flags() -> None:
     flags.DEFINE_string("tpu_zone", None, "Zone of the TPU. Default: the zone of this machine.")
     flags.DEFINE_string("gcp_project", None, "Google Cloud project of the TPU. Default: the project of this machine.")
     flags.DEFINE_string("master", None, "Address of the TPU. If it is set, --tpu_name is ignored.")
-    flags.DEFINE_integer("num_tpu_cores", 8,
-                         "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can "
-                         "set it.", *bounds.DEVICES)
+    define_integer("num_tpu_cores", 8,
+                   "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can "
+                   "set it.", *bounds.DEVICES)
 
 
-@help_text.group("Export")
+@usage.group("Export")
 def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
     """Defines the flags of a SavedModel to export that accepts these inputs."""
     flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
@@ -125,7 +313,7 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
 
 def command_line() -> str:
     """The command line that started this command."""
-    return f"{names.program(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
+    return f"{usage.program(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
 
 
 def trainer_options(**values) -> TrainerOptions:
@@ -150,3 +338,190 @@ def _save_checkpoints_steps(num_train_steps: int) -> int:
         return flag.value
     fifth = max(1, num_train_steps // _EVALUATIONS)
     return min(flag.value, fifth - fifth % 10 ** max(0, len(str(fifth)) - 2))
+
+
+def set_up() -> tf.distribute.Strategy:
+    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
+
+    Raises:
+      ValueError: see create_strategy; or a batch size that is used is not a multiple of the number of replicas.
+    """
+    if "cpu_parts" in FLAGS:
+        _divide_threads()
+    strategy = create_strategy(_strategy_name(),
+                               TpuAddress(FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master))
+    _check_batch_sizes(strategy.num_replicas_in_sync)
+    if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
+        imports.start_xla()
+    keras.utils.set_random_seed(FLAGS.random_seed)
+    keras.mixed_precision.set_global_policy(FLAGS.precision)
+    return strategy
+
+
+def cpu_parts() -> int:
+    """The number of parts of a batch that are computed at the same time: --cpu_parts, or its default."""
+    if FLAGS.cpu_parts:
+        return FLAGS.cpu_parts
+    return 1 if FLAGS.jit_compile or _strategy_name() != "one_device" else trainer.parts_of_cpu()
+
+
+def _strategy_name() -> str:
+    return resolve_strategy("tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy)
+
+
+def _divide_threads() -> None:
+    """Divides the cores among the parts of a batch, if all batches of this run have that many parts."""
+    count = cpu_parts()
+    if all(FLAGS[name].value % (count * micro_batches) == 0 for name, micro_batches in _used_batch_sizes().items()):
+        trainer.divide_threads(count)
+
+
+def _check_batch_sizes(replicas: int) -> None:
+    for name, micro_batches in _used_batch_sizes().items():
+        if FLAGS[name].value % (replicas * micro_batches):
+            accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
+            raise ValueError(f"--{name} must be a multiple of {count_of(replicas, 'replica')}{accumulation}. "
+                             f"Received: {FLAGS[name].value}")
+
+
+def _used_batch_sizes() -> dict[str, int]:
+    """The names of the batch sizes that this run uses, each with its number of micro-batches."""
+    return {f"{purpose}_batch_size": FLAGS.gradient_accumulation_steps if purpose == "train" else 1
+            for purpose in ("train", "eval", "predict") if f"do_{purpose}" in FLAGS and FLAGS[f"do_{purpose}"].value}
+
+
+def checkpoint_in(directory: str) -> str:
+    """The path of --checkpoint_name, or the directory itself if the flag is not set and its default does not exist."""
+    path = os.path.join(directory, FLAGS.checkpoint_name)
+    is_set = not FLAGS["checkpoint_name"].using_default_value
+    return path if is_set or not is_url(directory) and tf.io.gfile.exists(f"{path}.index") else directory
+
+
+def init_path() -> str | None:
+    """The path of the initial weights, as an argument of load_checkpoint; None for random weights.
+
+    Raises:
+      ValueError: both flags of the initial weights are set.
+    """
+    if FLAGS.init_checkpoint and FLAGS.albert_hub_module_handle:
+        raise ValueError("--init_checkpoint and --albert_hub_module_handle exclude each other: set one of them")
+    return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+
+
+def resolve_model(*heads: str) -> ResolvedModel:
+    """The model that the flags select. A command calls this once, before it reads other files or writes any.
+
+    Args:
+      *heads: the names of the heads that a training script can use (see ResolvedModel).
+
+    Raises:
+      ValueError: see ResolvedModel and init_path.
+    """
+    trains = "do_train" in FLAGS
+    dropout = {name: FLAGS[name].value for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+               if name in FLAGS and FLAGS[name].value is not None}
+    has_vocabulary = "spm_model_file" in FLAGS
+    request = ModelRequest(
+        init_path(), FLAGS.albert_hub_module_handle, FLAGS.albert_config_file,
+        "unshare_layers" in FLAGS and FLAGS.unshare_layers, dropout,
+        vocabulary_from_flags() if has_vocabulary else VocabularyFiles(),
+        FLAGS.output_dir if trains else None, FLAGS.do_train if trains else None,
+        tuple(FLAGS.ensemble_checkpoints) if "ensemble_checkpoints" in FLAGS else ())
+    return ResolvedModel(request, heads)
+
+
+def vocabulary_from_flags() -> VocabularyFiles:
+    """What the flags of the vocabulary set, for VocabularyFiles.replaced_by; empty if none is set."""
+    return VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
+
+
+def sentence_pooling(model: ResolvedModel, default: str = "mean") -> SentencePooling:
+    """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
+
+    If a flag is not set or not defined, the value is the one stored with the weights, the run in --output_dir or the
+    ensemble.
+
+    Args:
+      model: the result of `resolve_model`.
+      default: the pooling if none is stored.
+    """
+    source = model.stored
+    stored = source.settings.sentence_pooling if source else None
+    pooling = pooling_from_flags(stored or SentencePooling(default))
+    return model.setting("sentence_pooling", pooling, "pooling, --normalize or --max_seq_length") or pooling
+
+
+def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
+    """`stored` with the values of --pooling, --normalize and --max_seq_length if these flags are set."""
+    names = (field.name for field in dataclasses.fields(SentencePooling))
+    values = {name: FLAGS[name].value for name in names if name in FLAGS}
+    return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
+
+
+def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
+    """The pooling arguments of a model's constructor, from the flags of define_pooling_flags.
+
+    Args:
+      selected: the result of `resolve_model`.
+      model: the kind of model (see from_pretrained). Only the sentence encoder has such arguments.
+
+    Raises:
+      ValueError: a flag of pooling is set for another model.
+    """
+    if model == "sentence_encoder":
+        return dataclasses.asdict(sentence_pooling(selected))
+    for name in ("pooling", "normalize"):
+        if FLAGS[name].value is not None:
+            raise ValueError(f"--{name} is for --model=sentence_encoder. Received: --model={model}")
+    return {}
+
+
+def default_length(model: ResolvedModel, largest: int) -> int:
+    """The default of --max_seq_length in a fine-tuning script. It can be called before setup.set_up.
+
+    It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
+    that of the weights that predict. If these have no length, it is `largest`, or max_position_embeddings if that is
+    smaller. A config that cannot be read is not an error here but in ResolvedModel.config, which is used after
+    setup.set_up has checked the flags.
+    """
+    stored = model.settings.max_seq_length
+    if stored:
+        return stored
+    try:
+        source = None if FLAGS.albert_config_file else model.stored
+        if source and source.module:  # its config has no limit, and would run its graph
+            return largest
+        return min(largest, model.config.max_position_embeddings)
+    except ValueError:
+        return largest
+
+
+def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
+    """Raises ValueError if --max_seq_length is set and larger than max_position_embeddings."""
+    if max_seq_length and max_seq_length > config.max_position_embeddings:
+        raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
+                         f"{config.max_position_embeddings}: set it to that number or less")
+
+
+def _is_set(value: str | None) -> bool:
+    if not value:
+        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
+    return True
+
+
+class _FiniteFloatParser(flags.FloatParser):
+    def convert(self, argument):
+        try:
+            value = super().convert(argument)
+        except OverflowError:  # a whole number of more than 308 digits
+            value = math.inf
+        if not math.isfinite(value) or "_" in str(argument):
+            raise ValueError("expected a finite number")
+        return value
+
+
+class _DecimalParser(flags.IntegerParser):
+    def convert(self, argument):
+        if isinstance(argument, str) and not argument.lstrip("+-").isdecimal():
+            raise ValueError(f"invalid literal for int(): {argument}")
+        return super().convert(argument)

@@ -7,7 +7,7 @@ writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vo
 
 from absl import flags, logging
 
-from albert_tf.commands.options import define_required
+from albert_tf.commands import shared_flags as shared
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
@@ -17,10 +17,12 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per line.")
-    define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are written.")
-    flags.DEFINE_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
-                         *bounds.VOCAB_SIZE.at_least(20))
+    shared.define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per "
+                           "line.")
+    shared.define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
+                           "written.")
+    shared.define_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
+                          *bounds.VOCAB_SIZE.at_least(20))
     flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
     flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")
 

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands.options import define_float, define_required
+from albert_tf.commands.shared_flags import define_float, define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from benchmarks.device_steps import run
 from benchmarks.device_steps.programs import (

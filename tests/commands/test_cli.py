@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
-from albert_tf.commands import app as cli, names
+from albert_tf.commands import app as cli, usage
 from albert_tf.commands.shared_flags import command_line
 
 
@@ -73,22 +73,22 @@ def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(ru
 def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
     monkeypatch.setattr(sys, "argv", [argv, "--top_k=2"])
     assert command_line() == f"{typed} --top_k=2"
-    assert names.command(argv) == command
-    assert names.as_started("python run_squad.py") == "python run_squad.py"
+    assert usage.command(argv) == command
+    assert usage.as_started("python run_squad.py") == "python run_squad.py"
 
 
 def test_commands_are_listed_in_groups_with_one_line_each(capsys):
     done = script_process.run("albert_tf/__main__.py", ["--help"])
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[0] == "Usage: python -m albert_tf COMMAND --flag=value ..."
-    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(names.NAMES)
+    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(usage.NAMES)
     assert all(len(line) <= 120 for line in lines)
-    assert f"  serve                    {names.summary('serve')}" in lines
+    assert f"  serve                    {usage.summary('serve')}" in lines
 
 
 def test_each_module_of_the_commands_with_a_main_is_listed():
-    modules = pathlib.Path(names.__file__).parent.glob("*.py")
-    assert {path.stem for path in modules if "\ndef main() -> None:" in path.read_text()} == set(names.NAMES)
+    modules = pathlib.Path(usage.__file__).parent.glob("*.py")
+    assert {path.stem for path in modules if "\ndef main() -> None:" in path.read_text()} == set(usage.NAMES)
 
 
 def test_an_unknown_command_is_named_with_the_nearest_one():

@@ -1,12 +1,11 @@
 """The flags that select a model, in manifests of what is computed with it."""
 
-from absl import flags
 from in_process import loaded
 
-from albert_tf.commands import model_flags
+from albert_tf.commands import shared_flags, usage
 
 
 def test_manifests_have_all_flags_of_the_model():
-    with loaded("score_sentences"):
-        defined = {flag.name for flag in flags.FLAGS.flags_by_module_dict()["albert_tf.commands.model_flags"]}
-    assert defined == set(model_flags.MODEL_FLAGS)
+    with loaded("score_sentences") as run:
+        defined = {flag.name for flag in run.flags if usage.group_of(flag.name) == "Model"}
+    assert defined == set(shared_flags.MODEL_FLAGS)

@@ -8,8 +8,8 @@ from absl import flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 
-from albert_tf.commands.names import NAMES
 from albert_tf.commands.shared_flags import from_flags, run_options
+from albert_tf.commands.usage import NAMES
 
 SCRIPTS = NAMES
 COMMANDS = REPOSITORY / "albert_tf/commands"
@@ -33,10 +33,10 @@ def test_a_script_reads_flags_in_one_function(script):
 
 
 def test_the_package_reads_flags_in_its_modules_of_flags_alone():
-    """app.py reads --verbosity, which is absl's, and help_text.py lists the flags without reading their values."""
+    """app.py reads --verbosity, which is absl's, and usage.py lists the flags without reading their values."""
     readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
                if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
-    assert readers == {"app.py", "shared_flags.py", "finetuning_flags.py", "help_text.py", "model_flags.py", "setup.py"}
+    assert readers == {"app.py", "shared_flags.py", "finetuning_flags.py", "usage.py"}
 
 
 def test_functions_that_read_flags_are_found():

@@ -18,7 +18,7 @@ from absl.testing import flagsaver
 from script_session import status_of
 
 from albert_tf.commands import app
-from albert_tf.commands.names import NAMES
+from albert_tf.commands.usage import NAMES
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 

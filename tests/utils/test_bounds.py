@@ -3,7 +3,7 @@
 import pytest
 from in_process import loaded
 
-from albert_tf.commands.names import NAMES
+from albert_tf.commands.usage import NAMES
 from albert_tf.config import AlbertConfig
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.pretraining.creation import CreationOptions

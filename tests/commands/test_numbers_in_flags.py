@@ -1,21 +1,27 @@
-"""Every float flag of every script must be finite."""
+"""Numbers in flags: floats are finite, and whole numbers are decimal."""
 
 import pathlib
 
 import pytest
 from absl import flags
 
-from albert_tf.commands.options import define_float
+from albert_tf.commands.shared_flags import define_float, define_integer
 from albert_tf.utils.bounds import check_finite
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
-NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", float("nan"), float("inf"), 10**400]
+NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1_0.5", float("nan"), float("inf"), 10**400]
 
 
 @pytest.fixture(scope="module")
 def flag():
     define_float("test_rate", 0.5, "A rate.", lower_bound=0.0, upper_bound=2.0)
     return flags.FLAGS["test_rate"]
+
+
+@pytest.fixture(scope="module")
+def count():
+    define_integer("test_count", 1, "A count.", 1, 100)
+    return flags.FLAGS["test_count"]
 
 
 @pytest.mark.parametrize("value", NOT_FINITE, ids=lambda value: str(value)[:9])
@@ -34,9 +40,20 @@ def test_a_flag_keeps_its_bounds_and_its_text(flag):
     assert flag.value == 1e-05 and flag.serialize() == "--test_rate=1e-05"
 
 
+@pytest.mark.parametrize("value", ["1_0", "0x10", "1e1", "ten"])
+def test_a_whole_number_has_digits_alone(count, value):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_count=.*: invalid literal for int"):
+        count.parse(value)
+
+
 def test_no_script_defines_a_float_that_may_be_infinite():
     sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py"), *REPOSITORY.glob("benchmarks/**/*.py")]
     assert not [path.name for path in sources if "flags.DEFINE_float(" in path.read_text(encoding="utf-8")]
+
+
+def test_no_command_defines_a_whole_number_that_may_have_an_underscore():
+    commands = REPOSITORY.glob("albert_tf/commands/*.py")
+    assert not [path.name for path in commands if "flags.DEFINE_integer(" in path.read_text(encoding="utf-8")]
 
 
 def test_the_least_value_itself_is_allowed():

@@ -1,0 +1,189 @@
+"""What users read about the commands: their list, the text of --help, and errors of flags in one line.
+
+    python run_squad.py    python -m albert_tf run_squad    albert-tf run_squad
+
+--help shows what a command does, an example, and its flags in groups with their defaults. Flags that the command itself
+defines come first. Only --helpfull lists the flags of libraries::
+
+    @usage.group("Devices")
+    def define_device_flags(): ...
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import pathlib
+import re
+import sys
+from typing import Any, Callable, Iterator
+
+from absl import flags
+
+COMMANDS = {
+    "Pre-training": ("train_vocabulary", "create_pretraining_data", "run_pretraining", "pretrain_from_text"),
+    "Fine-tuning": ("run_classifier", "run_glue", "run_squad", "run_race", "run_tagging", "run_sentence_embeddings"),
+    "Use of a model": ("fill_mask", "score_sentences", "extract_embeddings", "search_sentences", "serve"),
+    "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
+    "Analysis": ("model_sizes", "layer_distances"),
+}
+NAMES = tuple(name for names in COMMANDS.values() for name in names)
+_FOLDER = pathlib.Path(__file__).parent
+_MODULE = "python -m albert_tf"
+_INSTALLED = "albert-tf"
+
+_OWN = "This command"
+FLAG_GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
+_GROUP_OF: dict[str, str] = {}  # by the flag's name
+# absl answers --helpshort without the flags of the package, which are most of them.
+_REQUESTS = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
+
+# absl's messages about a value, and what they mean.
+_VALUES = (
+    (r"flag --(\w+)=(.*): invalid literal for int\(\).*", r"--\1 must be a whole number. Received: \2"),
+    (r"flag --(\w+)=(.*): could not convert string to float.*", r"--\1 must be a number. Received: \2"),
+    (r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag'.*", r"--\1 must be true or false. Received: \2"),
+    (r"flag --(\w+)=(.*): value should be one of <(.*)>", r"--\1 must be one of \3. Received: \2"),
+    (r"flag --(\w+)=(.*): \S+ is not (an? .*)", r"--\1 must be \3. Received: \2"),
+    (r"flag --(\w+)=\S*: it (is required|must not be empty)", r"--\1 \2"),
+    (r"Missing value for flag --?(\w+).*", r"--\1 has no value"),
+    (r"flag (--\w+=.*)", r"\1"),
+)
+
+
+def find(name: str) -> str:
+    """The name of a command as its module has it; "-" stands for "_".
+
+    Raises:
+      ValueError: there is no such command.
+    """
+    module = name.replace("-", "_")
+    if module not in NAMES:
+        close = difflib.get_close_matches(module, NAMES, n=1)
+        raise ValueError(f"there is no command {name!r}" + (f"; did you mean {close[0]}?" if close else "")
+                         + f" `{starter()}` lists the commands")
+    return module
+
+
+def summary(name: str) -> str:
+    """The first line of a command's docstring. The module is not imported."""
+    docstring = ast.get_docstring(ast.parse((_FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+def listing() -> str:
+    """All commands in groups, with one line each."""
+    width = max(map(len, NAMES))
+    sections = ["\n".join([f"{title}:", *(f"  {name:{width}}  {summary(name)}" for name in names)])
+                for title, names in COMMANDS.items()]
+    return "\n\n".join([f"Usage: {starter()} COMMAND --flag=value ...", *sections,
+                        f"`{starter()} COMMAND --help` lists the flags of a command."])
+
+
+def starter() -> str:
+    """What a user types before a command's name: `albert-tf` in an installed package, else `python -m albert_tf`."""
+    return _INSTALLED if pathlib.Path(sys.argv[0]).name.split(" ")[0] == _INSTALLED else _MODULE
+
+
+def program(started: str) -> str:
+    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`.
+
+    Args:
+      started: sys.argv[0].
+    """
+    if " " in started:  # set by albert_tf.__main__
+        return started
+    path = pathlib.Path(started)
+    if path.name == "__main__.py":
+        return f"python -m {path.parent.name}"
+    return f"python {path.name}" if path.suffix == ".py" else path.name
+
+
+def command(started: str) -> str:
+    """The name at the start of an error message: that of the command, such as "run_squad", or of another program.
+
+    Args:
+      started: sys.argv[0].
+    """
+    return program(started).split(" ")[-1].removesuffix(".py")
+
+
+def as_started(text: str) -> str:
+    """A text such as a docstring with its commands as an installed package has them, if this is one."""
+    if starter() != _INSTALLED:
+        return text
+    text = re.sub(rf"\b{_MODULE} (?=\w)", f"{_INSTALLED} ", text)
+    return re.sub(rf"\bpython ({'|'.join(NAMES)})\.py\b", rf"{_INSTALLED} \1", text)
+
+
+def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a function that defines flags. --help lists these flags under `title`, one of FLAG_GROUPS."""
+
+    def decorate(define: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(define)
+        def defining(*args: Any, **kwargs: Any) -> None:
+            before = set(flags.FLAGS)
+            define(*args, **kwargs)
+            _GROUP_OF.update(dict.fromkeys(set(flags.FLAGS) - before, title))
+
+        return defining
+
+    return decorate
+
+
+def group_of(flag: str) -> str:
+    """The title under which --help lists a flag."""
+    return _GROUP_OF.get(flag, _OWN)
+
+
+def is_requested(arguments: list[str]) -> bool:
+    """Whether a command line has --help or --helpshort."""
+    return not _REQUESTS.isdisjoint(arguments)
+
+
+def help_text(description: str, module: str) -> str:
+    """The text that --help prints.
+
+    Args:
+      description: the command's docstring.
+      module: the name of its module.
+    """
+    sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *FLAG_GROUPS)}
+    for flag in _flags_of(module):
+        sections[group_of(flag.name)].append(flag)
+    lines = [description.strip(), ""]
+    for title, members in sections.items():
+        if members:
+            lines += [f"{title}:", *map(_described, members), ""]
+    return "\n".join([*lines, "--helpfull also lists the flags of the libraries."])
+
+
+def _flags_of(module: str) -> Iterator[flags.Flag]:
+    """The flags that a command, albert_tf and a program such as `python -m studies` define, in this order."""
+    by_module = flags.FLAGS.flags_by_module_dict()
+    modules_of_package = [name for name in by_module if name.startswith("albert_tf.")]
+    for name in dict.fromkeys((module, sys.argv[0], *modules_of_package)):
+        yield from by_module.get(name, [])
+
+
+def _described(flag: flags.Flag) -> str:
+    """A flag with its help and default, as wrapped lines."""
+    name = f"[no]{flag.name}" if flag.boolean else flag.name
+    default = "" if flag.default is None else flag.default_as_str.strip("'")
+    text = f"--{name}: {flag.help}" + (f" (default: {default})" if default else "")
+    return flags.text_wrap(text, length=100, indent="      ", firstline_indent="  ")
+
+
+def described_error(error: flags.Error) -> str:
+    """What is wrong with the flags, in one line."""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        suggestions = re.search(r"Did you mean: (.*?) \?", str(error))
+        similar = f" (did you mean --{suggestions[1].replace(', ', ' or --')}?)" if suggestions else ""
+        return f"unknown flag --{error.flagname.lstrip('-')}{similar}; --help lists all flags"
+    message = " ".join(str(error).split())
+    for pattern, meaning in _VALUES:
+        message, count = re.subn(f"^{pattern}$", meaning, message)
+        if count:
+            break
+    return message
