@@ -135,7 +135,6 @@ def _baseline(trial: Trial) -> NeighbourBaseline:
 
 @functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
 def _baseline_of_records(training: str, evaluation: str, max_seq_length: int, max_predictions: int, vocab_size: int):
-    training_files, evaluation_files = (
-        reading.open_records(expand_globs(paths), max_seq_length, max_predictions, vocab_size)
-        for paths in (training, evaluation))
-    return neighbour_baseline(training_files, evaluation_files, max_seq_length, max_predictions, vocab_size)
+    records = (reading.open_records(expand_globs(paths), max_seq_length, max_predictions, vocab_size)
+               for paths in (training, evaluation))
+    return neighbour_baseline(*records, vocab_size)

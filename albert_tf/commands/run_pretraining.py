@@ -21,11 +21,11 @@ from absl import flags, logging
 from albert_tf.commands import shared_flags as shared
 from albert_tf.config import AlbertConfig
 from albert_tf.data import batching
+from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining import dynamic_masking, reading
-from albert_tf.pretraining.dynamic_masking import MaskedShare
-from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining import reading
 from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
+from albert_tf.pretraining.reading import RecordSet
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
@@ -47,15 +47,24 @@ def define_flags() -> None:
                                  save_checkpoints_steps=5000)
     shared.define_device_flags()
     shared.define_vocabulary_flags()
-    flags.DEFINE_string("input_file", None, "Comma-separated list of paths and globs of the training records.")
+    flags.DEFINE_multi_string("input_file", None, "Comma-separated list of paths and globs of the training records. "
+                              "Repeat the flag for several sets of records, whose lengths may differ: each step trains "
+                              "on one of the sets, and a step of shorter examples has more of them than "
+                              "--train_batch_size, so that all steps have equally many tokens.")
+    flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
+                               "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
+                               "Default: equal shares.", *bounds.SHARES)
     flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that "
                               "--do_eval evaluates. Repeat the flag for several sets: each set is evaluated on its "
-                              "own, and the first one decides which checkpoint is the best. Default: --input_file.")
-    shared.define_integer("max_seq_length", 512, "Length of the examples in the records, with padding: the "
-                          "--max_seq_length with which they were made.", *bounds.SEQ_LENGTH)
-    shared.define_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the records, with "
-                          "padding: the --max_predictions_per_seq with which they were made, or twice that with "
-                          "--do_permutation.", *bounds.PREDICTIONS)
+                              "own, at the length of its records, and the first one decides which checkpoint is the "
+                              "best. Default: --input_file.")
+    shared.define_integer("max_seq_length", 512, "Length of the examples in the training records, with padding: "
+                          "the --max_seq_length with which they were made. For several sets: the largest length, a "
+                          "multiple of the others.", *bounds.SEQ_LENGTH)
+    shared.define_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the training "
+                          "records, with padding: the --max_predictions_per_seq with which they were made, or twice "
+                          "that with --do_permutation. For several sets: that of the longest examples.",
+                          *bounds.PREDICTIONS)
     flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by "
                       "the rules with which the records were made.")
     shared.define_float("masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the start of the "
@@ -97,7 +106,8 @@ class Options:
     trainer: TrainerOptions
     init_checkpoint: str | None
     init_from_group0: bool
-    input_file: str | None
+    input_file: list[str]
+    input_share: list[int]
     eval_input_file: list[str]
     max_seq_length: int
     max_predictions_per_seq: int
@@ -118,10 +128,18 @@ def options_from_flags() -> Options:
     for name in ("masked_lm_prob", "final_masked_lm_prob"):
         if FLAGS[name].value is not None and not is_dynamic:
             raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
+    input_file = FLAGS.input_file or []
+    shares = FLAGS.input_share or [1] * len(input_file)
+    if len(shares) != len(input_file):
+        raise ValueError(f"--input_share must be set once for each of {len(input_file)} --input_file. "
+                         f"Received: {len(shares)} times")
+    if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
+        raise ValueError("--input_file is missing")
     return shared.from_flags(
-        Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(), trainer=shared.trainer_options(),
-        init_checkpoint=shared.init_path(), eval_input_file=FLAGS.eval_input_file or [FLAGS.input_file],
-        dynamic_masking=is_dynamic)
+        Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(),
+        trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
+        init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
+        eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
 
 
 def main() -> None:
@@ -132,13 +150,12 @@ def main() -> None:
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     make_directory(options.run.output_dir)
     shared.check_length(options.max_seq_length, config)
-    training_files = open_records(options, options.input_file, config) if options.do_train else []
-    evaluation_sets = []
-    if options.do_eval:
-        evaluation_sets = [open_records(options, patterns, config) for patterns in options.eval_input_file]
-    all_files = training_files + sum(evaluation_sets, [])
+    training_sets = training_records(options, config) if options.do_train else []
+    evaluation_sets = [evaluation_records(options, patterns, config)
+                       for patterns in options.eval_input_file] if options.do_eval else []
+    all_files = files_of(training_sets + evaluation_sets)
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
-    objective = options.sentence_objective or objective_of(training_files or all_files)
+    objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
 
     def new_task():
         return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
@@ -151,8 +168,9 @@ def main() -> None:
     @functools.cache
     def baseline() -> NeighbourBaseline | None:
         """The baseline, which is computed at the first evaluation; None if there are no training records to count."""
-        return neighbour_baseline(training_files, evaluation_sets[0], options.max_seq_length,
-                                  options.max_predictions_per_seq, config.vocab_size) if training_files else None
+        dev = evaluation_sets[0]
+        of_length = [records for records in training_sets if records.max_seq_length == dev.max_seq_length]
+        return neighbour_baseline([*of_length, *training_sets][0], dev, config.vocab_size) if training_sets else None
 
     evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
 
@@ -168,7 +186,7 @@ def main() -> None:
                               task.best_metric, save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
-            batches_from = batches_from_step(options, training_files, config.vocab_size)
+            batches_from = batches_from_step(options, training_sets, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
                             before_steps=lambda: write_settings(Settings(head="pretrainer"), config, output_dir,
                                                                          vocabulary))
@@ -197,11 +215,33 @@ def write_card(
                    evaluator.best if evaluator else None, trained=trained)
 
 
-def open_records(options: Options, patterns: str | None, config: AlbertConfig):
-    if not patterns:
-        raise ValueError("--input_file is missing")
-    return reading.open_records(expand_globs(patterns), options.max_seq_length, options.max_predictions_per_seq,
-                                config.vocab_size)
+def training_records(options: Options, config: AlbertConfig) -> list[RecordSet]:
+    """The set of each --input_file. If there are several, the shorter ones have the lengths of their first records."""
+    given = options.max_seq_length, options.max_predictions_per_seq
+    sets = []
+    for patterns in options.input_file:
+        paths = expand_globs(patterns)
+        lengths = reading.lengths_of_records(paths[0]) if len(options.input_file) > 1 else None
+        max_seq_length, max_predictions_per_seq = lengths if lengths is not None and lengths[0] < given[0] else given
+        sets.append(reading.open_records(paths, max_seq_length, max_predictions_per_seq, config.vocab_size))
+    if all(records.max_seq_length < given[0] for records in sets):
+        raise ValueError(f"--max_seq_length={given[0]} is more than the length of the longest --input_file, "
+                         f"{max(records.max_seq_length for records in sets)}: set it to that number")
+    return sets
+
+
+def evaluation_records(options: Options, patterns: str, config: AlbertConfig) -> RecordSet:
+    """The set of an --eval_input_file, with the lengths of its first record."""
+    paths = expand_globs(patterns)
+    lengths = reading.lengths_of_records(paths[0]) or (options.max_seq_length, options.max_predictions_per_seq)
+    if lengths[0] > config.max_position_embeddings:
+        raise ValueError(f"{paths[0]} has examples of {lengths[0]} tokens, more than the config's "
+                         f"max_position_embeddings, {config.max_position_embeddings}")
+    return reading.open_records(paths, lengths[0], lengths[1], config.vocab_size)
+
+
+def files_of(sets: list[RecordSet]) -> list[CountedFile]:
+    return [file for records in sets for file in records.files]
 
 
 def objective_of(files) -> str:
@@ -216,39 +256,14 @@ def initial_weights(options: Options) -> str | None:
     return None if own else options.init_checkpoint
 
 
-def training_parser(options: Options, files, vocab_size: int):
-    """The function that parses records to batches, with the masks of the records or with new ones."""
-    lengths = options.max_seq_length, options.max_predictions_per_seq
-    parse = reading.parser(*lengths)
-    if not options.dynamic_masking:
-        return parse
-    masking_options = dynamic_masking.options_of_records(files, options.max_predictions_per_seq)
-    share = masked_share(options, masking_options)
-    mask_id = dynamic_masking.find_mask_id(files, *lengths)
-    logging.info("new masks in each epoch: %s, %s[MASK] is %d", masking_options, f"{share}, " if share else "", mask_id)
-    mask = dynamic_masking.dynamic_masking(masking_options, mask_id, vocab_size, options.trainer.random_seed)
-    if share is None:
-        return lambda records, numbers: mask(parse(records, numbers), numbers)
-    return lambda records, numbers: mask(parse(records, numbers), numbers,
-                                         share.at(numbers[0] // options.run.train_batch_size))
-
-
-def masked_share(options: Options, masking: MaskingOptions) -> MaskedShare | None:
-    """The share of the tokens to mask at each step; None if it is that of the records."""
-    if options.masked_lm_prob is None and options.final_masked_lm_prob is None:
-        return None
-    initial = masking.masked_lm_prob if options.masked_lm_prob is None else options.masked_lm_prob
-    final = initial if options.final_masked_lm_prob is None else options.final_masked_lm_prob
-    share = MaskedShare(initial, final, options.run.num_train_steps)
-    share.check(masking, options.max_seq_length)
-    return share
-
-
-def batches_from_step(options: Options, files, vocab_size: int):
+def batches_from_step(options: Options, sets: list[RecordSet], vocab_size: int):
     """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
-    parse = training_parser(options, files, vocab_size)
-    return lambda first_step: lambda context: batching.training_record_batches(
-        files, parse, options.run.train_batch_size, options.trainer.random_seed, first_step, context)
+    batches = reading.TrainingBatches(sets, options.input_share, options.run.train_batch_size,
+                                      options.trainer.random_seed)
+    if options.dynamic_masking:
+        batches.draw_masks(vocab_size, options.masked_lm_prob, options.final_masked_lm_prob,
+                           options.run.num_train_steps)
+    return lambda first_step: lambda context: batches.from_step(first_step, context)
 
 
 def evaluate(
@@ -256,11 +271,11 @@ def evaluate(
 ) -> dict[str, float]:
     """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
     results = {}
-    parse = reading.parser(options.max_seq_length, options.max_predictions_per_seq)
-    for files in evaluation_sets:
+    for records in evaluation_sets:
+        files, parse = records.files, reading.parser(records.max_seq_length, records.max_predictions_per_seq)
         steps = -(-sum(file.count for file in files) // options.eval_batch_size)
         steps = min(steps, options.max_eval_steps or steps)
-        batches = distributed(strategy, lambda context, files=files: batching.evaluation_record_batches(
+        batches = distributed(strategy, lambda context, files=files, parse=parse: batching.evaluation_record_batches(
             files, parse, options.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""

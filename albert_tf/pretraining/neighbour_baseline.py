@@ -12,9 +12,8 @@ from typing import Iterator
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.records import CountedFile
 from albert_tf.pretraining.dynamic_masking import original_ids
-from albert_tf.pretraining.reading import parser
+from albert_tf.pretraining.reading import RecordSet, parser
 from albert_tf.utils.imports import scipy_sparse as sparse
 
 # How many tokens are counted, and how many masked tokens are predicted. This takes a few seconds.
@@ -43,14 +42,12 @@ class NeighbourBaseline:
         return masked_lm_loss >= self.neighbour_loss
 
 
-def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list[CountedFile], max_seq_length: int,
-                       max_predictions_per_seq: int, vocab_size: int) -> NeighbourBaseline:
+def neighbour_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: int) -> NeighbourBaseline:
     """Counts tokens and pairs in training records, and predicts masked tokens of evaluation records from them.
 
     The probability of a masked token w between l and r is P(w | l) P(w | r) / P(w), divided by its sum over all w.
     """
-    parse = parser(max_seq_length, max_predictions_per_seq)
-    counted = next(_batches(training_files, _COUNTED_TOKENS // max_seq_length, parse))
+    counted = next(_batches(training, _COUNTED_TOKENS // training.max_seq_length))
     ids, real = original_ids(counted).numpy(), counted["input_mask"].numpy() > 0
     frequencies = np.bincount(ids[real], minlength=vocab_size) + 1.0
     frequencies /= frequencies.sum()
@@ -59,7 +56,7 @@ def neighbour_baseline(training_files: list[CountedFile], evaluation_files: list
     followers = sparse.csr_matrix((np.ones(len(before)), (before, after)), shape=(vocab_size, vocab_size))
     leaders = followers.T.tocsr()
 
-    labels, left, right = _masked_tokens(evaluation_files, parse)
+    labels, left, right = _masked_tokens(evaluation)
     by_left, by_right, prior = followers[left], leaders[right], _PRIOR_COUNT * frequencies
     rows = np.arange(len(labels))
     of_label = [np.asarray(counts[rows, labels]).ravel() + prior[labels] for counts in (by_left, by_right)]
@@ -75,10 +72,10 @@ def _row_sums(matrix) -> np.ndarray:
     return np.asarray(matrix.sum(axis=1)).ravel()
 
 
-def _masked_tokens(files: list[CountedFile], parse) -> np.ndarray:
+def _masked_tokens(records: RecordSet) -> np.ndarray:
     """The first masked tokens, and the tokens before and after each of them, int [3, masked tokens]."""
     parts: list[np.ndarray] = []
-    for batch in _batches(files, _EXAMPLES_AT_ONCE, parse):
+    for batch in _batches(records, _EXAMPLES_AT_ONCE):
         rows, columns = np.nonzero(batch["masked_lm_weights"])
         positions, inputs = batch["masked_lm_positions"].numpy()[rows, columns], batch["input_ids"].numpy()
         # [CLS] and [SEP] are never masked: both neighbours exist.
@@ -89,6 +86,7 @@ def _masked_tokens(files: list[CountedFile], parse) -> np.ndarray:
     return np.concatenate(parts, axis=1)[:, :_PREDICTED_TOKENS]
 
 
-def _batches(files: list[CountedFile], examples: int, parse) -> Iterator[dict[str, tf.Tensor]]:
-    for records in tf.data.TFRecordDataset([file.path for file in files]).batch(examples):
-        yield parse(records, None)
+def _batches(records: RecordSet, examples: int) -> Iterator[dict[str, tf.Tensor]]:
+    parse = parser(records.max_seq_length, records.max_predictions_per_seq)
+    for serialized in tf.data.TFRecordDataset([file.path for file in records.files]).batch(examples):
+        yield parse(serialized, None)

@@ -1,17 +1,30 @@
-"""Reads pre-training records: checks the files and parses batches."""
+"""Reads pre-training records: checks the files, parses batches, and trains on sets of several lengths in turns.
+
+Which set a step trains on is a function of the step alone: each step takes the set that is furthest behind its share.
+With shares of 3 and 1, the sets of the first steps are 0 0 1 0, 0 0 1 0. All steps have equal numbers of tokens, so
+batches of short examples have more rows::
+
+    set                              rows of a batch (train_batch_size 8)
+    64 tokens                        32
+    256 tokens (--max_seq_length)    8
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import reprlib
 from typing import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import batching
 from albert_tf.data.feature_cache import tokenizer_key
+from albert_tf.data.order import with_infinite_cardinality
 from albert_tf.data.records import CountedFile, check_records, manifest_path, pretraining_features
+from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
 from albert_tf.pretraining.segments import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -19,9 +32,16 @@ from albert_tf.text.tokenization import FullTokenizer
 _NUM_CHECKED = 200
 
 
-def open_records(
-    paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
-) -> list[CountedFile]:
+@dataclasses.dataclass(frozen=True)
+class RecordSet:
+    """Record files whose examples have the same lengths (with padding)."""
+
+    files: list[CountedFile]
+    max_seq_length: int
+    max_predictions_per_seq: int
+
+
+def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> RecordSet:
     """Checks that record files are complete and match the lengths and the model's vocab_size, and counts their records.
 
     Raises:
@@ -45,7 +65,108 @@ def open_records(
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
                              f"max_predictions_per_seq {max_predictions_per_seq}: {lengths}") from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
-    return files
+    return RecordSet(files, max_seq_length, max_predictions_per_seq)
+
+
+def lengths_of_records(path: str) -> tuple[int, int] | None:
+    """The max_seq_length and max_predictions_per_seq of a file's first record; None if it is not such a record."""
+    with batching.naming_changed_files(check_records([path])):
+        record = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
+    try:
+        features = {} if record is None else tf.train.Example.FromString(record.numpy()).features.feature
+    except DecodeError:
+        return None
+    tokens, predictions = (len(features[name].int64_list.value) if name in features else 0
+                           for name in ("input_ids", "masked_lm_ids"))
+    return (tokens, predictions) if tokens and predictions else None
+
+
+class TrainingBatches:
+    """Batches of one set of records, or of several sets in turns.
+
+    Args:
+      sets: the sets. The longest max_seq_length must be a multiple of the others.
+      shares: for each set a whole number; a set's share of the steps is its number divided by their sum.
+      batch_size: examples of a batch of the longest set, over all replicas.
+      seed: seed of the order and of new masks.
+
+    Raises:
+      ValueError: see above.
+    """
+
+    def __init__(self, sets: Sequence[RecordSet], shares: Sequence[int], batch_size: int, seed: int):
+        longest = max(one.max_seq_length for one in sets)
+        for one in sets:
+            if longest % one.max_seq_length:
+                raise ValueError(f"the length of the longest records, {longest}, must be a multiple of the other "
+                                 f"lengths, for steps of equal numbers of tokens. Received: {one.files[0].path} with "
+                                 f"{one.max_seq_length}")
+        self._sets, self._seed = sets, seed
+        self.batch_sizes = [batch_size * longest // one.max_seq_length for one in sets]
+        self.cycle = turns(shares)
+        self._parsers = [parser(one.max_seq_length, one.max_predictions_per_seq) for one in sets]
+
+    def draw_masks(self, vocab_size: int, masked_lm_prob: float | None, final_masked_lm_prob: float | None,
+                   num_train_steps: int) -> None:
+        """Replaces the masks of the records by new ones, in each epoch.
+
+        Args:
+          vocab_size: size of the vocabulary, from which random pieces are drawn.
+          masked_lm_prob: share of the tokens to mask at the start. None: that of the records.
+          final_masked_lm_prob: share at the end. None: that at the start.
+          num_train_steps: steps from start to end.
+
+        Raises:
+          ValueError: records of a set have different options, no masked tokens, or too few predictions for a share.
+        """
+        for place, one in enumerate(self._sets):
+            options = options_of_records(one.files, one.max_predictions_per_seq)
+            initial = options.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
+            final = initial if final_masked_lm_prob is None else final_masked_lm_prob
+            share = MaskedShare(initial, final, num_train_steps)
+            if (masked_lm_prob, final_masked_lm_prob) != (None, None):
+                share.check(options, one.max_seq_length)
+            mask_id = find_mask_id(one.files, one.max_seq_length, one.max_predictions_per_seq)
+            logging.info("new masks in each epoch: %s, %s, [MASK] is %d", options, share, mask_id)
+            mask = dynamic_masking(options, mask_id, vocab_size, self._seed)
+            self._parsers[place] = self._masking(place, self._parsers[place], mask, share)
+
+    def _masking(self, place: int, parse: Callable, mask: Callable, share: MaskedShare) -> Callable:
+        turns_of_set = tf.constant(np.flatnonzero(self.cycle == place))
+
+        def parse_and_mask(records, numbers):
+            turn = numbers[0] // self.batch_sizes[place]  # how many batches of this set were before
+            in_cycle = tf.size(turns_of_set, tf.int64)
+            step = turn // in_cycle * len(self.cycle) + turns_of_set[turn % in_cycle]
+            return mask(parse(records, numbers), numbers, share.at(step))
+
+        return parse_and_mask
+
+    def from_step(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """An endless data set of batches that begins with the batch of `first_step` (see training_record_batches)."""
+        cycles, rest = divmod(first_step, len(self.cycle))
+        datasets = []
+        for place, (one, batch_size, parse) in enumerate(zip(self._sets, self.batch_sizes, self._parsers)):
+            taken = cycles * np.sum(self.cycle == place) + np.sum(self.cycle[:rest] == place)
+            datasets.append(batching.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
+                                                             context))
+        if len(datasets) == 1:
+            return datasets[0]
+        local = context.num_replicas_in_sync // context.num_input_pipelines  # consecutive elements of a step
+        cycle = tf.constant(self.cycle)
+        choices = tf.data.Dataset.range(first_step * local, tf.int64.max).map(
+            lambda element: cycle[element // local % len(self.cycle)])
+        batches = tf.data.Dataset.choose_from_datasets(datasets, choices)
+        return batching.without_autotuning(with_infinite_cardinality(batches))
+
+
+def turns(shares: Sequence[int]) -> np.ndarray:
+    """The set of each step of a cycle, int64 [sum of shares]: the one that is furthest behind its share."""
+    counts, cycle = np.zeros(len(shares), np.int64), []
+    for step in range(1, sum(shares) + 1):
+        cycle.append(int(np.argmax(np.multiply(shares, step) - counts * sum(shares))))
+        counts[cycle[-1]] += 1
+    return np.array(cycle, np.int64)
 
 
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | None, vocab_size: int) -> None:

@@ -343,7 +343,7 @@ class TrainerOptions:
       optimizer: "lamb" or "adamw".
       learning_rate, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
       bias_correction: see ReleaseOptimizer.
-      random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts: see Trainer.
+      random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts, rows_vary: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
     """
 
@@ -360,6 +360,7 @@ class TrainerOptions:
     loss_scaling: bool = False
     shapes_vary: bool = False
     parts: int = 1
+    rows_vary: bool = False
 
 
 def new_trainer(
@@ -387,7 +388,7 @@ def new_trainer(
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
-                          options.loss_scaling, options.shapes_vary, options.parts)
+                          options.loss_scaling, options.shapes_vary, options.parts, options.rows_vary)
         optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,
                                      options.num_warmup_steps, options.start_warmup_step, options.poly_power,
                                      bias_correction=options.bias_correction)

@@ -119,6 +119,8 @@ class Trainer(keras.Model):
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
       shapes_vary: whether batches have several lengths (see on_batches).
+      rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has its own
+        graph.
       parts: the largest number of parts of a micro-batch that are computed at the same time.
 
     Example::
@@ -132,7 +134,7 @@ class Trainer(keras.Model):
 
     def __init__(self, task: TrainableTask, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
-                 parts: int = 1):
+                 parts: int = 1, rows_vary: bool = False):
         # float32, since under mixed_float16 Keras would wrap the optimizer in its own loss scaling.
         super().__init__(dtype="float32")
         self.task = task
@@ -147,6 +149,7 @@ class Trainer(keras.Model):
             experimental_attributes={"_noinline": True} if parts > 1 else None)
         self._outputs = tf.function(lambda batch: self.model(batch, training=False), autograph=False)
         self._jit_compile, self._shapes_vary, self._parts = jit_compile, shapes_vary, parts
+        self._rows_vary = rows_vary
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # each replica returns the results of the whole batch
         self.skipped_in_a_row = _counter("skipped_in_a_row")
@@ -163,7 +166,8 @@ class Trainer(keras.Model):
         if not self._shapes_vary:
             return super().make_train_function(force)
         if self.train_function is None or force:
-            self.train_function = on_batches(self._step_on_replicas, self.distribute_strategy, self._jit_compile)
+            self.train_function = on_batches(self._step_on_replicas, self.distribute_strategy,
+                                             self._jit_compile or self._rows_vary)
         return self.train_function
 
     @property

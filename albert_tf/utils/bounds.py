@@ -57,6 +57,7 @@ TOKENS = Bounds(1, 2**31 - 1)
 STEPS = Bounds(1, 2**31 - 1)
 EVALUATIONS = Bounds(1, 1_000_000)
 RUNS = Bounds(1, 1_000)
+SHARES = Bounds(1, 1_000)
 SEED = Bounds(0, 2**31 - 1)  # NumPy's and TensorFlow's seeds have 32 bits
 DUPE_FACTOR = Bounds(1, 100_000)
 DEVICES = Bounds(1, 65_536)

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 from pretraining_runs import Runs, assert_bit_equal
+from synthetic_records import write_records
 
 FLAGS = dict(dynamic_masking=True, masked_lm_prob=0.2, final_masked_lm_prob=0.1, gradient_accumulation_steps=2)
 # (logical devices, flags)
@@ -59,6 +60,19 @@ def test_killed_again_and_again_at_any_moment(place):
             break
     assert kills
     assert_bit_equal(runs.end_of("killed"), expected)
+
+
+@pytest.mark.long
+def test_a_run_on_several_lengths_is_killed_within_a_save(tmp_path):
+    """The third save is hit: steps 7 to 9 of 12, of which the seventh is the second one with 16 tokens."""
+    runs = Runs(tmp_path)
+    short = write_records(tmp_path / "short.tfrecord", 40, max_seq_length=8, max_predictions=2, objective="sop")
+    flags = dict(FLAGS, input_file=[short, runs.flags["input_file"]], input_share=[3, 1])
+    printed = runs.run("whole", **flags)
+    assert "retracing" not in printed
+    runs.run("killed", dict(KILL_AT_RENAME=11), expect=-signal.SIGKILL, **flags)
+    assert "training from step 6 to 12" in runs.run("killed", **flags)
+    assert_bit_equal(runs.end_of("killed"), runs.end_of("whole"))
 
 
 @pytest.mark.slow

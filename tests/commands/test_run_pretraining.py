@@ -16,9 +16,8 @@ from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 from two_workers import TwoWorkers
 
-from albert_tf.data.batching import counted
-from albert_tf.data.records import check_records
 from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
+from albert_tf.pretraining.reading import open_records
 from albert_tf.training import trainer
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.open_source import open_source
@@ -57,12 +56,12 @@ def results_of(directory):
     return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
-def scores_of(model, path):
+def scores_of(model, path, seq=16, predictions=3):
     """The metrics of all records of a file, as the release defines them (run_pretraining.py, metric_fn)."""
     features = {name: tf.io.FixedLenFeature([size], dtype) for name, size, dtype in (
-        ("input_ids", 16, tf.int64), ("input_mask", 16, tf.int64), ("segment_ids", 16, tf.int64),
-        ("masked_lm_positions", 3, tf.int64), ("masked_lm_ids", 3, tf.int64), ("masked_lm_weights", 3, tf.float32),
-        ("next_sentence_labels", 1, tf.int64))}
+        ("input_ids", seq, tf.int64), ("input_mask", seq, tf.int64), ("segment_ids", seq, tf.int64),
+        ("masked_lm_positions", predictions, tf.int64), ("masked_lm_ids", predictions, tf.int64),
+        ("masked_lm_weights", predictions, tf.float32), ("next_sentence_labels", 1, tf.int64))}
     records = tf.io.parse_example(list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()), features)
     outputs = model({name: tf.cast(values, tf.int32) for name, values in records.items() if values.dtype == tf.int64})
     scores = {}
@@ -149,8 +148,8 @@ def test_evaluation_logs_that_neighbouring_tokens_explain_the_loss(runs, caplog)
     """A learning rate of 1 makes the model worse than random. The loss of the first set of records is compared."""
     train_files, dev_files = ([str(runs.folder / name)] for name in ("train.tfrecord", "plateau.tfrecord"))
     write_records(dev_files[0], 20, seed=3)
-    baseline = neighbour_baseline(*(counted(check_records(files)) for files in (train_files, dev_files)),
-                                  max_seq_length=16, max_predictions_per_seq=3, vocab_size=VOCAB_SIZE)
+    baseline = neighbour_baseline(*(open_records(files, 16, 3, VOCAB_SIZE) for files in (train_files, dev_files)),
+                                  VOCAB_SIZE)
     with loaded("run_pretraining") as run:
         flags = dict(runs.flags, do_eval=True, eval_input_file=dev_files, learning_rate=1, num_train_steps=1,
                      num_warmup_steps=0)
@@ -248,6 +247,19 @@ def test_a_batch_in_parts_is_trained_and_evaluated_as_a_whole(runs, monkeypatch)
     assert {len(split) for split in numbers} == {1, 2}
 
 
+def test_each_set_is_evaluated_at_the_length_of_its_records(runs, session):
+    short = write_records(runs.folder / "short.tfrecord", 20, 8, 2, objective="sop")
+    output_dir = runs.folder / "lengths"
+    session.run(output_dir=output_dir, input_file=[short, runs.flags["input_file"]], do_eval=True, num_train_steps=3,
+                eval_input_file=[short, runs.flags["input_file"]])
+    results = results_of(output_dir)
+    model = from_pretrained(str(output_dir / "model.ckpt-3"), model="pretrainer")
+    expected = scores_of(model, short, 8, 2)
+    assert {name: results[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+    expected = scores_of(model, runs.flags["input_file"])
+    assert {name: results[f"train/{name}"] for name in expected} == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("budget, is_dynamic", [(0, False), (0.15, True)])
 def test_a_masked_lm_budget_above_0_turns_on_dynamic_masking(session, runs, budget, is_dynamic):
     printed = session.run(output_dir=runs.folder / f"budget {budget}", masked_lm_budget=budget, num_train_steps=1)
@@ -328,6 +340,13 @@ def mistakes(runs, golden):
         "nothing to evaluate": (dict(do_train=False, do_eval=True), "there is no checkpoint to evaluate"),
         "a batch that cannot be divided": (
             dict(gradient_accumulation_steps=3), "train_batch_size must be a multiple of"),
+        "no training records": (dict(input_file=[]), "--input_file is missing"),
+        "a share for no set": (dict(input_share=[1, 2]), "--input_share must be set once for each of 1 --input_file"),
+        "two sets of shorter records": (
+            dict(input_file=2 * [runs.flags["input_file"]], max_seq_length=32, albert_config_file=runs.write_config(
+                "positions.json", max_position_embeddings=32)), "max_seq_length=32 is more than .* longest .*, 16"),
+        "longer evaluation records than positions": (
+            dict(do_eval=True, eval_input_file=larger), "larger.tfrecord has examples of 32 tokens, more than .* 16"),
         "a share without new masks": (dict(masked_lm_prob=0.3), "--masked_lm_prob needs --dynamic_masking"),
         "too few predictions": (
             dict(dynamic_masking=True, final_masked_lm_prob=0.3), "0.3 masks 5 of 16 tokens, but the records have "

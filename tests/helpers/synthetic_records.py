@@ -11,7 +11,7 @@ CLS, SEP, MASK, FIRST_ID, VOCAB_SIZE = 2, 3, 4, 5, 60
 
 def example(rng, max_seq_length: int, options: MaskingOptions):
     """(features of one record, its ids before masking, whether a piece starts a word). Words have 1 to 3 pieces."""
-    length = int(rng.integers(max_seq_length // 2, max_seq_length + 1))
+    length = int(rng.integers(max(5, max_seq_length // 2), max_seq_length + 1))
     second = int(rng.integers(2, length - 2))
     ids = rng.integers(FIRST_ID, VOCAB_SIZE, length).astype(np.int32)
     special = np.zeros(length, bool)

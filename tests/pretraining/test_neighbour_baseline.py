@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from synthetic_records import CLS, FIRST_ID, MASK, SEP, VOCAB_SIZE, example
 
-from albert_tf.data.batching import counted
-from albert_tf.data.records import check_records, record_writer
+from albert_tf.data.records import record_writer
 from albert_tf.data.tf_example import serialize
 from albert_tf.pretraining.masking import MaskingOptions
 from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
+from albert_tf.pretraining.reading import open_records
 
 SEQ, PREDICTIONS = 32, 1
 TOKENS = VOCAB_SIZE - FIRST_ID
@@ -35,8 +35,8 @@ def baseline(folder, texts):
     with record_writer(path, {}) as writer:
         for ids in texts:
             writer.write(serialize(**record(ids, int(rng.integers(1, len(ids) + 1)))))
-    files = counted(check_records([path]))
-    return neighbour_baseline(files, files, SEQ, PREDICTIONS, VOCAB_SIZE)
+    records = open_records([path], SEQ, PREDICTIONS, VOCAB_SIZE)
+    return neighbour_baseline(records, records, VOCAB_SIZE)
 
 
 def test_where_a_neighbour_determines_a_token_its_loss_is_near_zero_and_that_of_frequencies_is_not(tmp_path):

@@ -5,16 +5,25 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from synthetic_records import VOCAB_SIZE, example
+from synthetic_records import VOCAB_SIZE, example, write_records
 
+from albert_tf.data.batching import training_record_batches
 from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer
 from albert_tf.data.tf_example import serialize
 from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.reading import check_tokenizer, open_records
+from albert_tf.pretraining.reading import (
+    TrainingBatches,
+    check_tokenizer,
+    lengths_of_records,
+    open_records,
+    parser,
+    turns,
+)
 from albert_tf.text.tokenization import FullTokenizer
 
+WHOLE = tf.distribute.InputContext()
 # Bytes that are no tf.Example, and no UTF-8 that TensorFlow's message could quote.
 JUNK = bytes(range(128, 256))
 
@@ -68,7 +77,7 @@ def test_an_objective_that_there_is_not_is_refused_by_manifest(tmp_path, made_fr
 
 def test_records_of_another_number_of_pieces_are_warned_of(golden, tmp_path, caplog):
     paths = [write(tmp_path / f"{name}.tfrecord", records(), vocab_size=VOCAB_SIZE) for name in "xy"]
-    files = open_records(paths, 16, 3, VOCAB_SIZE)
+    files = open_records(paths, 16, 3, VOCAB_SIZE).files
     check_tokenizer(files, None, VOCAB_SIZE)
     assert not caplog.messages
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
@@ -83,7 +92,7 @@ def test_a_model_with_more_embeddings_than_pieces_is_not_warned_of_if_the_vocabu
         golden, tmp_path, caplog):
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     path = write(tmp_path / "x.tfrecord", records(), vocab_size=VOCAB_SIZE, **tokenizer_key(tokenizer))
-    check_tokenizer(open_records([path], 16, 3, 64), tokenizer, 64)
+    check_tokenizer(open_records([path], 16, 3, 64).files, tokenizer, 64)
     assert not caplog.messages
 
 
@@ -98,7 +107,78 @@ def test_records_of_another_tokenizer_are_warned_of(golden, tmp_path, caplog, vo
     paths = [write(tmp_path / "unknown.tfrecord", records()),
              write(tmp_path / "x.tfrecord", records(), **tokenizer_key(of_records))]
     tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **{**options_of_records, **options})
-    check_tokenizer(open_records(paths, 16, 3, VOCAB_SIZE), tokenizer, VOCAB_SIZE)
+    check_tokenizer(open_records(paths, 16, 3, VOCAB_SIZE).files, tokenizer, VOCAB_SIZE)
     assert len(caplog.messages) == (message is not None)
     if message:
         assert re.match(f"{paths[1]} {message}", caplog.messages[0])
+
+
+def test_the_length_of_records_is_read_from_the_first_one(tmp_path):
+    assert lengths_of_records(write_records(tmp_path / "x.tfrecord", 3, 24, 5)) == (24, 5)
+    assert lengths_of_records(write(tmp_path / "junk.tfrecord", [JUNK])) is None
+
+
+@pytest.mark.parametrize("shares, sets", [
+    ([1], [0]), ([1, 1], [0, 1]), ([3, 1], [0, 0, 1, 0]), ([1, 4], [1, 1, 0, 1, 1]), ([2, 1, 1], [0, 1, 2, 0])])
+def test_each_step_takes_the_set_that_is_furthest_behind_its_share(shares, sets):
+    assert turns(shares).tolist() == sets
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """Sets of 16 and 32 tokens."""
+    folder = tmp_path_factory.mktemp("sets")
+    return [open_records([write_records(folder / f"{length}.tfrecord", 30, length, predictions)], length, predictions,
+                         VOCAB_SIZE) for length, predictions in ((16, 5), (32, 10))]
+
+
+def batches_from(first_step, steps, sets, shares=(3, 1), context=WHOLE, masked_lm_prob=None, final=None):
+    batches = TrainingBatches(sets, shares, 4, seed=1)
+    if masked_lm_prob is not None:
+        batches.draw_masks(VOCAB_SIZE, masked_lm_prob, final, num_train_steps=16)
+    return list(batches.from_step(first_step, context).take(steps).as_numpy_iterator())
+
+
+def test_each_step_has_the_rows_that_its_set_has_next_and_equally_many_tokens(sets):
+    alone = [training_record_batches(records.files, parser(records.max_seq_length, records.max_predictions_per_seq),
+                              batch_size, 1, 0, WHOLE).as_numpy_iterator()
+             for records, batch_size in zip(sets, (8, 4))]
+    batches = batches_from(0, 8, sets)
+    assert [batch["input_ids"].shape for batch in batches] == 2 * [(8, 16), (8, 16), (4, 32), (8, 16)]
+    for batch, place in zip(batches, 2 * [0, 0, 1, 0]):
+        np.testing.assert_array_equal(batch["input_ids"], next(alone[place])["input_ids"])
+
+
+def test_batches_of_several_lengths_do_not_depend_on_where_reading_began(sets):
+    whole = batches_from(0, 12, sets, masked_lm_prob=0.3, final=0.1)
+    for first_step in (1, 3, 6, 7):
+        for batch, expected in zip(batches_from(first_step, 12 - first_step, sets, masked_lm_prob=0.3, final=0.1),
+                                   whole[first_step:]):
+            assert all(np.array_equal(batch[name], values) for name, values in expected.items())
+
+
+def test_replicas_share_the_batch_of_each_length(sets):
+    whole = batches_from(2, 4, sets, masked_lm_prob=0.3)
+    two = tf.distribute.InputContext(num_input_pipelines=1, input_pipeline_id=0, num_replicas_in_sync=2)
+    second = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1, num_replicas_in_sync=2)
+    halves = batches_from(2, 8, sets, context=two, masked_lm_prob=0.3)
+    for batch, first, last, own in zip(whole, halves[::2], halves[1::2],
+                                       batches_from(2, 4, sets, context=second, masked_lm_prob=0.3)):
+        for name, values in batch.items():
+            np.testing.assert_array_equal(np.concatenate([first[name], last[name]]), values)
+            np.testing.assert_array_equal(own[name], last[name])
+
+
+def test_the_share_of_masked_tokens_follows_the_step_of_the_run_at_every_length(sets):
+    """Steps 2 and 6 are the first batches of 32 tokens."""
+    for step, batch in enumerate(batches_from(0, 8, sets, masked_lm_prob=0.3, final=0.02)):
+        share = 0.3 - 0.28 * step / 16
+        goals = np.clip(np.round(batch["input_mask"].sum(axis=1) * share), 1, None)
+        masked = batch["masked_lm_weights"].sum(axis=1)
+        assert (masked <= goals).all() and masked.sum() >= 0.8 * goals.sum()
+
+
+def test_a_length_that_does_not_divide_the_longest_is_refused(sets, tmp_path):
+    odd = open_records([write_records(tmp_path / "odd.tfrecord", 9, 12)], 12, 3, VOCAB_SIZE)
+    with pytest.raises(ValueError, match="longest records, 32, must be a multiple .* Received: .*odd.tfrecord with 12"):
+        TrainingBatches([sets[1], odd], [1, 1], 4, seed=1)
