@@ -7,8 +7,8 @@ from typing import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.batching import table_batches
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.length_buckets import padded_batches
 
 
 def take_step_of_each_bucket(
@@ -18,12 +18,11 @@ def take_step_of_each_bucket(
 
     Args:
       step: function of an iterator of batches.
-      table, batch_size, buckets: see training_batches.
+      table, batch_size, buckets: see training_rows and table_batches.
     """
     order = np.argsort(table.lengths, kind="stable")
     ends = np.unique(np.searchsorted(table.lengths[order], buckets, side="right"))
     rows = [order[end - batch_size : end] for end in ends if end >= batch_size]
-    batches = iter(padded_batches(tf.data.Dataset.from_tensor_slices(np.stack(rows)), table, batch_size, buckets,
-                                  tf.distribute.InputContext()))
+    batches = iter(table_batches(table, np.stack(rows), buckets, tf.distribute.InputContext()))
     for _ in rows:
         step(batches)

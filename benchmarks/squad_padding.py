@@ -17,9 +17,9 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import app, shared_flags
+from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.length_buckets import bucket_lengths, evaluation_batches, training_batches
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad.cache import prediction_table, training_table
@@ -79,7 +79,8 @@ def new_task(model, version: str):
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:
     """The largest difference between the logits of features batched by length and of the same features padded."""
     names = LOGITS[version]
-    batches = evaluation_batches(table, BATCH, BUCKETS["batched by length"], tf.distribute.InputContext())
+    batches = table_batches(table, evaluation_rows(table, BATCH), BUCKETS["batched by length"],
+                            tf.distribute.InputContext())
     one_of_each = {batch["input_ids"].shape[1]: batch for batch in batches if batch["example"][-1] >= 0}
     largest = 0.0
     for batch in one_of_each.values():
@@ -110,7 +111,8 @@ def training(task, table: FeatureTable, buckets: tuple[int, ...]):
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=10000, num_warmup_steps=1000))
     step = trainer.make_train_function()
     take_step_of_each_bucket(step, table, BATCH, buckets)
-    batches = iter(training_batches(table, BATCH, buckets, 1, 0, tf.distribute.InputContext()))
+    rows = training_rows(table, BATCH, num_steps=10000, seed=1)
+    batches = iter(table_batches(table, rows, buckets, tf.distribute.InputContext()))
     steps = FLAGS.steps if len(buckets) > 1 else max(1, FLAGS.steps // 5)  # fewer if all features have one length
 
     def turn() -> float:

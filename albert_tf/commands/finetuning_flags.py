@@ -12,8 +12,8 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared, usage
 from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.length_buckets import bucket_lengths
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.evaluation import saved_runs

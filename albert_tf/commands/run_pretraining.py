@@ -20,7 +20,7 @@ from absl import flags, logging
 
 from albert_tf.commands import shared_flags as shared
 from albert_tf.config import AlbertConfig
-from albert_tf.data import batching
+from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
@@ -184,7 +184,7 @@ def main() -> None:
     if options.do_eval:
         evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy, baseline),
                               task.best_metric, save_best, is_chief(strategy))
-    with batching.naming_changed_files(all_files):
+    with streaming.naming_changed_files(all_files):
         if options.do_train:
             batches_from = batches_from_step(options, training_sets, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
@@ -275,7 +275,7 @@ def evaluate(
         files, parse = records.files, reading.parser(records.max_seq_length, records.max_predictions_per_seq)
         steps = -(-sum(file.count for file in files) // options.eval_batch_size)
         steps = min(steps, options.max_eval_steps or steps)
-        batches = distributed(strategy, lambda context, files=files, parse=parse: batching.evaluation_record_batches(
+        batches = distributed(strategy, lambda context, files=files, parse=parse: streaming.evaluation_record_batches(
             files, parse, options.eval_batch_size, context))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""

@@ -1,101 +1,141 @@
-"""Batches of records, in an order that is a pure function of (seed, step).
+"""Batches of a FeatureTable, padded to the smallest bucket that holds them.
 
-A run that was killed and started again continues with the batches that it would have had without the interruption.
+A padding token costs as much time as any other. So a batch has examples of similar length, and is padded to one of a
+few lengths, the buckets. Element-wise chains are compiled once per bucket. The rows of all batches of a run are one
+array::
+
+    rows = training_rows(table, batch_size, num_steps, seed)
+    batches = table_batches(table, rows[first_step:], bucket_lengths(max_seq_length), context)
+
+The rows of a step are a function of (seed, step): a run that was killed and started again continues with the batches
+that it would have had. They do not depend on the buckets: --pad_to_max_length changes the padding and nothing else.
 """
 
 from __future__ import annotations
 
-import contextlib
-from typing import Callable, Iterator, Sequence
+import itertools
+from typing import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
-from albert_tf.data.order import endless_batches, with_infinite_cardinality
-from albert_tf.data.records import CountedFile, RecordFile
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.records import without_autotuning
+from albert_tf.utils.progress import count_of
 
-# Size of the shuffle buffer, in records. The order of the files also changes with the epoch.
-_SHUFFLE_BUFFER = 20_000
-_COUNTED_AT_ONCE = 1_000  # records; a function call for each record would take 40 times as long
-
-
-def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
-    """The files with their record counts. The records of a file without a manifest are counted by reading it.
-
-    Raises:
-      ValueError: a file has no records, or one without a manifest cannot be read to its end.
-    """
-    with_counts = [CountedFile(file.path, _count(file.path) if file.count is None else file.count, file.made_from)
-                   for file in files]
-    for file in with_counts:
-        if not file.count:
-            raise ValueError(f"there are no records in {file.path}")
-    return with_counts
+_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
+# The number of batches within which examples are sorted by length.
+WINDOW = 50
 
 
-@contextlib.contextmanager
-def naming_changed_files(files: Sequence[RecordFile]) -> Iterator[None]:
-    """Turns the error for a damaged record, raised inside the block, into a ValueError that names the file."""
-    try:
-        yield
-    except tf.errors.DataLossError:
-        for file in files:
-            _count(file.path)
-        raise
-
-
-def training_record_batches(
-    files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
-    context: tf.distribute.InputContext,
-) -> tf.data.Dataset:
-    """An endless data set of batches that begins with the batch of `first_step`. Each epoch has its own order.
-
-    No batch has a record twice, unless there are fewer records than batch_size (see epochs.endless_batches).
+def bucket_lengths(max_seq_length: int, pad_to_max_length: bool = False) -> tuple[int, ...]:
+    """The lengths that batches are padded to, shortest first.
 
     Args:
-      files: the record files, with their counts.
-      parse: function that returns the batch as a dict. Its arguments are the serialized records, string [rows], and the
-        global number of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch.
-      batch_size: records of a batch, over all replicas.
+      max_seq_length: the largest length.
+      pad_to_max_length: whether to pad all batches to max_seq_length, as in the release.
+    """
+    shorter = () if pad_to_max_length else tuple(length for length in _LENGTHS if length < max_seq_length)
+    return (*shorter, max_seq_length)
+
+
+def training_rows(
+    table: FeatureTable, batch_size: int, num_steps: int, seed: int, group_by_length: bool = True
+) -> np.ndarray:
+    """The rows of the table in each training batch, int64 [num_steps, batch_size].
+
+    Each epoch has its own order. After any number of batches, the examples have been taken equally often, to within
+    one. No batch has an example twice, unless there are fewer examples than batch_size: then it has each of them
+    floor(batch_size / examples) times, and some of them once more; a warning says so.
+
+    Args:
+      table: the examples.
+      batch_size: examples of a batch, over all replicas.
+      num_steps: number of batches. More steps do not change the earlier ones.
       seed: seed of the order.
-      first_step: number of steps that have been done before.
-      context: decides which rows of each batch belong to this process and its replicas.
+      group_by_length: whether the examples of a batch have similar lengths. If false, they are drawn at random.
     """
-    paths = tf.constant([file.path for file in files])
-    first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
-
-    def numbered(file):
-        return tf.data.TFRecordDataset(paths[file]).enumerate(first_numbers[file])
-
-    def shuffled(epoch):
-        tf.random.set_seed(seed + 1)  # for this function's graph, instead of the process's seed; 0 would mean no seed
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(files)), seed=[seed, epoch])
-        return tf.data.Dataset.from_tensor_slices(order).flat_map(numbered).shuffle(_SHUFFLE_BUFFER, seed=epoch)
-
-    batches = endless_batches(shuffled, sum(file.count for file in files), batch_size, first_step)
-    rows = tf.range(batch_size, dtype=tf.int64)
-    batches = batches.enumerate(first_step).map(lambda step, examples: (examples[1], step * batch_size + rows))
-    return with_infinite_cardinality(per_replica(batches, parse, batch_size, context))
+    warn_of_repeated_examples(len(table), batch_size)
+    copies = (batch_size - 1) // len(table)  # of the whole table, in each batch
+    window, sizes = (WINDOW, table.sizes) if group_by_length else (1, np.zeros_like(table.sizes))
+    drawn = _distinct_rows(sizes, batch_size - copies * len(table), window, seed)
+    rows = np.array(list(itertools.islice(drawn, num_steps)), np.int64)
+    whole_table = np.tile(np.arange(len(table)), copies)
+    return np.concatenate([rows, np.broadcast_to(whole_table, (num_steps, len(whole_table)))], axis=1)
 
 
-def evaluation_record_batches(
-    files: list[CountedFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
+def _distinct_rows(sizes: np.ndarray, batch_size: int, window: int, seed: int) -> Iterator[np.ndarray]:
+    """Batches of distinct rows without end, one epoch after the other.
+
+    The rows that remain of an epoch share a batch with rows of the next epoch, of about the same size.
+    """
+    remaining = np.zeros(0, np.int64)
+    for epoch in itertools.count():
+        random = np.random.RandomState([seed, epoch])  # its draws are the same in every version of NumPy
+        order = random.permutation(len(sizes))
+        if len(remaining):
+            others = order[~np.isin(order, remaining)][: window * batch_size]
+            differences = np.abs(sizes[others] - np.median(sizes[remaining]))
+            added = others[np.argsort(differences, kind="stable")[: batch_size - len(remaining)]]
+            yield np.concatenate([remaining, added])
+            order = order[~np.isin(order, added)]
+        remaining = _of_one_size(order[: window * batch_size], len(order) % batch_size, sizes, random)
+        batches = order[~np.isin(order, remaining)].reshape(-1, batch_size)
+        for rows in np.array_split(batches, -(-len(batches) // window) or 1):  # windows of equal size, to within one
+            by_size = np.argsort(sizes[rows.ravel()], kind="stable")
+            yield from random.permutation(rows.ravel()[by_size].reshape(rows.shape))
+
+
+def _of_one_size(rows: np.ndarray, count: int, sizes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+    """`count` of the rows whose sizes are next to each other, at a random place among all sizes."""
+    first = random.randint(len(rows) - count + 1)
+    return rows[np.argsort(sizes[rows], kind="stable")][first : first + count]
+
+
+def warn_of_repeated_examples(num_examples: int, batch_size: int) -> None:
+    """Warns if a batch has more examples than the training set."""
+    if batch_size > num_examples:
+        logging.warning("a batch of %s repeats the training set of %s: a smaller --train_batch_size takes less time "
+                        "and memory", count_of(batch_size, "example"), f"{num_examples:,}")
+
+
+def evaluation_rows(table: FeatureTable, batch_size: int) -> np.ndarray:
+    """All rows of the table once, in the order of their sizes, int64 [steps, batch_size]; -1 fills the last batch."""
+    order = np.argsort(table.sizes, kind="stable")
+    return np.concatenate([order, np.full(-len(order) % batch_size, -1)]).reshape(-1, batch_size)
+
+
+def table_batches(
+    table: FeatureTable, rows: np.ndarray, buckets: tuple[int, ...], context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Batches of all records, once and in order. The last batch is filled up with copies of the first record.
+    """Batches of features, padded to the smallest bucket that holds them.
 
-    Arguments are those of training_record_batches. A batch has the features from `parse` and is_real_example, float32
-    [rows], which is 0 for the copies.
+    All replicas pad to the shape of the global batch.
+
+    Args:
+      table: the examples.
+      rows: the rows of each batch, int64 [steps, batch_size], over all replicas; -1 for any row, which fills a batch.
+      buckets: the result of bucket_lengths.
+      context: decides which rows of each batch belong to this process and its replicas.
+
+    Returns:
+      a data set of the results of FeatureTable.batch, and example, int64 [batch], the row in the table.
     """
-    total = sum(file.count for file in files)
-    records = tf.data.TFRecordDataset([file.path for file in files])
-    filling = records.take(1).repeat(-total % batch_size)
-    numbers = tf.data.Dataset.range(total + -total % batch_size)
-    batches = tf.data.Dataset.zip((records.concatenate(filling), numbers)).batch(batch_size, drop_remainder=True)
+    batch_size = rows.shape[1]
+    sizes = [(tf.constant(table.lengths), tf.constant(buckets)),
+             (tf.constant(table.num_sequences), tf.constant(_sequence_buckets(table.schema)))]
 
-    def parse_and_mark(records, numbers):
-        return dict(parse(records, numbers), is_real_example=tf.cast(numbers < total, tf.float32))
+    def with_shape(rows):
+        largest = [(tf.reduce_max(tf.gather(values, tf.maximum(rows, 0))), choices) for values, choices in sizes]
+        shape = [tf.reduce_min(tf.boolean_mask(choices, choices >= value)) for value, choices in largest]
+        return rows, tf.tile([shape], [batch_size, 1])
 
-    return per_replica(batches, parse_and_mark, batch_size, context)
+    def features(rows, shape):
+        length, num_sequences = shape[0, 0], shape[0, 1] if table.schema.are_windows else None  # else it stays static
+        return dict(table.batch(tf.maximum(rows, 0), length, num_sequences), example=rows)
+
+    return per_replica(tf.data.Dataset.from_tensor_slices(rows).map(with_shape), features, batch_size, context)
 
 
 def per_replica(
@@ -106,7 +146,8 @@ def per_replica(
     Args:
       batches: data set of (records, numbers), two tensors whose first axis is that of the rows.
       parse: function that returns a replica's batch; its arguments are the replica's rows of both tensors.
-      batch_size, context: see training_record_batches.
+      batch_size: examples of a global batch.
+      context: decides which rows of each batch belong to this process and its replicas.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
@@ -125,22 +166,7 @@ def per_replica(
     return without_autotuning(parsed.prefetch(tf.data.AUTOTUNE))
 
 
-def _count(path: str) -> int:
-    """The number of records in a file, whose checksums are all verified."""
-    try:
-        records = without_autotuning(tf.data.TFRecordDataset(path).batch(_COUNTED_AT_ONCE))
-        return int(records.reduce(np.int64(0), lambda count, part: count + tf.size(part, tf.int64)))
-    except tf.errors.DataLossError as error:
-        reason = error.message.splitlines()[0].partition(" name:")[0]
-        raise ValueError(f"{path} was truncated or changed, or is not a TFRecord file: {reason}") from error
-
-
-def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The data set without autotuning: tf.data.AUTOTUNE is then one parallel call per core, at most 16.
-
-    The thread of autotuning sleeps for up to a minute at a time, and the end of an iterator can wait for it. So
-    trainings and evaluations ended up to a minute late.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
+def _sequence_buckets(schema: FeatureSchema) -> tuple[int, ...]:
+    """The numbers of sequences that batches are padded to: for windows, powers of two and num_choices."""
+    most = schema.num_choices
+    return (*(2**i for i in range((most - 1).bit_length())), most) if schema.are_windows else (most,)

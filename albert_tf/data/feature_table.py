@@ -10,7 +10,7 @@ Texts that are read in up to 8 windows::
 
     FeatureSchema(512, dict(label_ids=tf.int32), num_choices=8, are_windows=True)
 
-data/feature_cache.py writes and reads the records. data/length_buckets.py makes batches of a table.
+data/feature_cache.py writes and reads the records. data/batching.py makes batches of a table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any, Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.batching import without_autotuning
-from albert_tf.data.records import RecordFile
+from albert_tf.data.records import RecordFile, without_autotuning
 from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
 
 # The per-token features that every task has, with their padding values.

@@ -20,10 +20,16 @@ import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
 
-from albert_tf.data import batching
+from albert_tf.data import streaming
 from albert_tf.data.feature_cache import tokenizer_key
-from albert_tf.data.order import with_infinite_cardinality
-from albert_tf.data.records import CountedFile, check_records, manifest_path, pretraining_features
+from albert_tf.data.records import (
+    CountedFile,
+    check_records,
+    manifest_path,
+    pretraining_features,
+    without_autotuning,
+)
+from albert_tf.data.streaming import with_infinite_cardinality
 from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
 from albert_tf.pretraining.segments import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer
@@ -48,7 +54,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
       ValueError: a file was truncated or changed; or its first records have other lengths, ids outside the vocabulary
         or positions outside the sequence, or are not pre-training records.
     """
-    files = batching.counted(check_records(paths))
+    files = streaming.counted(check_records(paths))
     for file in files:
         objective = file.made_from.get("objective", OBJECTIVES[0])
         if objective not in OBJECTIVES:
@@ -56,7 +62,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
                              f"Received: {reprlib.repr(objective)}")
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
-        with batching.naming_changed_files([file]):
+        with streaming.naming_changed_files([file]):
             records = next(iter(tf.data.TFRecordDataset(file.path).batch(_NUM_CHECKED)))
         try:
             batch = tf.io.parse_example(records, features)
@@ -70,7 +76,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
 
 def lengths_of_records(path: str) -> tuple[int, int] | None:
     """The max_seq_length and max_predictions_per_seq of a file's first record; None if it is not such a record."""
-    with batching.naming_changed_files(check_records([path])):
+    with streaming.naming_changed_files(check_records([path])):
         record = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     try:
         features = {} if record is None else tf.train.Example.FromString(record.numpy()).features.feature
@@ -148,7 +154,7 @@ class TrainingBatches:
         datasets = []
         for place, (one, batch_size, parse) in enumerate(zip(self._sets, self.batch_sizes, self._parsers)):
             taken = cycles * np.sum(self.cycle == place) + np.sum(self.cycle[:rest] == place)
-            datasets.append(batching.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
+            datasets.append(streaming.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
                                                              context))
         if len(datasets) == 1:
             return datasets[0]
@@ -157,7 +163,7 @@ class TrainingBatches:
         choices = tf.data.Dataset.range(first_step * local, tf.int64.max).map(
             lambda element: cycle[element // local % len(self.cycle)])
         batches = tf.data.Dataset.choose_from_datasets(datasets, choices)
-        return batching.without_autotuning(with_infinite_cardinality(batches))
+        return without_autotuning(with_infinite_cardinality(batches))
 
 
 def turns(shares: Sequence[int]) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.data.length_buckets import bucket_lengths
+from albert_tf.data.batching import bucket_lengths
 from albert_tf.export.conversion import kind_of
 from albert_tf.export.saved_model import exported_label_names
 from albert_tf.modeling.albert_model import AlbertModel

@@ -27,8 +27,8 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import table_batches, training_rows
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.length_buckets import training_batches
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered
 from albert_tf.training.evaluation import (
     Evaluator,
@@ -175,9 +175,10 @@ class FineTuning:
             seed, directory, evaluate, None if numbered(directory) else self.options.init_checkpoint)
 
         def batches_from(first_step):
-            return lambda context: training_batches(
-                table, self.options.run.train_batch_size, self.options.buckets, seed, first_step, context,
-                self.options.group_by_length)
+            rows = training_rows(table, self.options.run.train_batch_size, self.options.run.num_train_steps, seed,
+                                 self.options.group_by_length)[first_step:]
+            # With several workers, only an endless data set keeps its static batch size.
+            return lambda context: table_batches(table, rows, self.options.buckets, context).repeat()
 
         options = dataclasses.replace(self.options.run, output_dir=directory)
         trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,

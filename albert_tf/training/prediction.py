@@ -7,8 +7,8 @@ from typing import Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.batching import evaluation_rows, table_batches
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.length_buckets import evaluation_batches
 from albert_tf.training.strategy import distributed
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.trainer import in_parts, on_batches
@@ -21,7 +21,7 @@ class Predictor:
       task: provides the model and selects the outputs to return.
       strategy: the distribution strategy.
       batch_size: examples of a batch, over all replicas.
-      buckets: the result of length_buckets.bucket_lengths.
+      buckets: the result of bucket_lengths.
       jit_compile: whether to compile the graph with XLA.
       parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """
@@ -39,11 +39,11 @@ class Predictor:
         A prediction with one value per token has the length to which its batch was padded, which can exceed the
         example's own.
         """
-        batches = distributed(self._strategy, lambda context: evaluation_batches(
-            table, self._batch_size, self._buckets, context))
+        rows = evaluation_rows(table, self._batch_size)
+        batches = distributed(self._strategy, lambda context: table_batches(table, rows, self._buckets, context))
         predictions: dict[str, list] = {}
         iterator = iter(batches)
-        for _ in range(-(-len(table) // self._batch_size)):
+        for _ in rows:
             outputs = {name: self._strategy.gather(values, axis=0).numpy()
                        for name, values in self._outputs_on_replicas(iterator).items()}
             examples = outputs.pop("example")

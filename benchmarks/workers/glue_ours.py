@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import bucket_lengths, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.data.length_buckets import bucket_lengths, training_batches
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
@@ -30,7 +30,8 @@ def make_step():
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=20935, num_warmup_steps=1256))
     train = trainer.make_train_function()
     take_step_of_each_bucket(train, table, batch_size, buckets)
-    batches = iter(training_batches(table, batch_size, buckets, 1, 0, tf.distribute.InputContext()))
+    rows = training_rows(table, batch_size, num_steps=20935, seed=1)
+    batches = iter(table_batches(table, rows, buckets, tf.distribute.InputContext()))
     return lambda: float(train(batches)["loss"])
 
 

@@ -1,128 +1,163 @@
-"""The order of the data is a pure function of (seed, step), whoever reads it."""
+"""Batches of features: the examples of each step, and their padding."""
+
+import collections
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from feature_tables import MAX_SEQ_LENGTH, features, table
 
-from albert_tf.data.batching import counted, evaluation_record_batches, naming_changed_files, training_record_batches
-from albert_tf.data.records import RecordFile, check_records, record_writer
+from albert_tf.data.batching import WINDOW, bucket_lengths, evaluation_rows, table_batches, training_rows
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 
-WHOLE = tf.distribute.InputContext()
-
-
-@pytest.fixture
-def files(tmp_path):
-    """Records "0" to "22" in two files."""
-    paths = [str(tmp_path / name) for name in ("a.tfrecord", "b.tfrecord")]
-    for path, numbers in zip(paths, (range(10), range(10, 23))):
-        with record_writer(path, {}) as writer:
-            for number in numbers:
-                writer.write(str(number).encode())
-    return counted(check_records(paths))
+ALONE = tf.distribute.InputContext()
+COUNT, BATCH = 67, 4
 
 
-def parse(records, numbers):
-    return dict(record=tf.strings.to_number(records, tf.int32), number=numbers)
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    return table(tmp_path_factory.mktemp("table"), COUNT)
 
 
-def batches(files, steps, first_step=0, seed=1, batch_size=4, context=WHOLE):
-    dataset = training_record_batches(files, parse, batch_size, seed, first_step, context).take(steps)
-    return [(batch["record"].tolist(), batch["number"].tolist()) for batch in dataset.as_numpy_iterator()]
+def taken(dataset, count):
+    return [{name: values.numpy() for name, values in batch.items()} for batch in dataset.take(count)]
 
 
-def test_each_epoch_has_every_record_once_in_another_order(files):
-    records = np.concatenate([batch for batch, _ in batches(files, 23)])  # 4 epochs of 23
-    epochs = records.reshape(4, 23)
-    assert all(sorted(epoch) == list(range(23)) for epoch in epochs)
-    assert len({tuple(epoch) for epoch in epochs}) == 4
+def training(examples, count, first_step=0, seed=1, buckets=bucket_lengths(MAX_SEQ_LENGTH), context=ALONE, **grouping):
+    rows = training_rows(examples, BATCH, first_step + count // context.num_replicas_in_sync, seed, **grouping)
+    return taken(table_batches(examples, rows[first_step:], buckets, context), count)
 
 
-def test_a_batch_depends_on_seed_and_step_and_not_on_where_reading_began(files):
-    whole = batches(files, 20)
-    for first_step in (1, 5, 6, 13):
-        assert batches(files, 20 - first_step, first_step) == whole[first_step:]
-    assert batches(files, 20, seed=2) != whole
+def test_buckets_end_with_the_longest_length_and_padding_to_it_is_one_bucket():
+    assert bucket_lengths(64) == (8, 16, 24, 32, 48, 64)
+    assert bucket_lengths(50) == (8, 16, 24, 32, 48, 50)
+    assert bucket_lengths(512)[-1] == 512 and bucket_lengths(512, pad_to_max_length=True) == (512,)
 
 
-@pytest.mark.parametrize("batch_size", [4, 16, 23, 32])
-def test_a_batch_has_no_record_twice_and_all_are_taken_equally_often(files, batch_size):
-    """With fewer records than batch_size: each of them floor or ceil of batch_size / 23 times."""
-    counts = np.zeros(23, int)
-    for batch, _ in batches(files, 23, batch_size=batch_size):
-        in_batch = np.bincount(batch, minlength=23)
-        assert in_batch.min() >= batch_size // 23 and in_batch.max() <= -(-batch_size // 23)
+def test_each_batch_has_the_smallest_bucket_that_holds_it(examples):
+    buckets = bucket_lengths(MAX_SEQ_LENGTH)
+    for batch in training(examples, 30):
+        longest = batch["input_mask"].sum(axis=1).max()
+        assert batch["input_ids"].shape == (BATCH, min(bucket for bucket in buckets if bucket >= longest))
+
+
+def test_padding_changes_nothing_but_the_padding(examples):
+    """Each step has the same examples, with the values that the records were made from."""
+    known = {tuple(row["input_ids"]): row for row in features(COUNT)}
+    padded = training(examples, 2 * WINDOW, buckets=bucket_lengths(MAX_SEQ_LENGTH, pad_to_max_length=True))
+    for short, long in zip(training(examples, 2 * WINDOW), padded):
+        assert long["input_ids"].shape == (BATCH, MAX_SEQ_LENGTH)
+        for i in range(BATCH):
+            row = known[tuple(long["input_ids"][i])]
+            assert short["label_ids"][i] == long["label_ids"][i] == row["label_ids"]
+            for name in ("input_ids", "input_mask", "segment_ids"):
+                assert list(long[name][i]) == row[name]
+                assert list(short[name][i]) == row[name][: short[name].shape[1]]
+
+
+def test_examples_of_one_length_come_together(examples):
+    spread = [np.ptp(batch["input_mask"].sum(axis=1)) for batch in training(examples, WINDOW)]
+    assert np.mean(spread) < 2  # of four random ones: about 20
+
+
+def test_without_grouping_batches_are_random_and_an_epoch_has_each_example_once(examples):
+    batches = training(examples, COUNT, group_by_length=False)  # BATCH epochs
+    spread = [np.ptp(batch["input_mask"].sum(axis=1)) for batch in batches]
+    assert np.mean(spread) > 10
+    counts = collections.Counter(tuple(row[row > 0]) for batch in batches for row in batch["input_ids"])
+    assert set(counts.values()) == {BATCH} and len(counts) == COUNT
+
+
+@pytest.mark.parametrize("count, batch_size", [(20, 32), (100, 32), (635, 8)])
+def test_without_grouping_the_order_does_not_depend_on_lengths(count, batch_size):
+    one, other = (training_rows(table_of(count, seed), batch_size, 2 * count // batch_size + 10, 1,
+                                group_by_length=False) for seed in (0, 1))
+    np.testing.assert_array_equal(one, other)
+
+
+def table_of(count, seed=0):
+    """A table without records, with lengths like those of sentences, most of them short."""
+    lengths = np.random.default_rng(seed).geometric(0.15, count).clip(1, MAX_SEQ_LENGTH)
+    ids = tf.RaggedTensor.from_row_lengths(np.arange(lengths.sum(), dtype=np.int32), lengths)
+    return FeatureTable(FeatureSchema(MAX_SEQ_LENGTH, {}, dict(input_ids=0)), dict(input_ids=ids), {})
+
+
+@pytest.mark.parametrize("batch_size", [8, 16, 32])
+@pytest.mark.parametrize("count", [20, 100, 635, 2490])
+def test_a_batch_has_no_example_twice_and_all_are_taken_equally_often(count, batch_size):
+    """With fewer examples than batch_size: each of them floor or ceil of batch_size / count times."""
+    counts = np.zeros(count, int)
+    for batch in training_rows(table_of(count), batch_size, 2 * count // batch_size + 10, seed=1):
+        in_batch = np.bincount(batch, minlength=count)
+        assert in_batch.min() >= batch_size // count and in_batch.max() <= -(-batch_size // count)
         counts += in_batch
         assert counts.max() - counts.min() <= 1
-    assert set(counts) == {batch_size}
 
 
-@pytest.mark.parametrize("batch_size, first_step", [(16, 2), (32, 3)])
-def test_small_sets_are_resumed_at_any_step(files, batch_size, first_step):
-    whole = batches(files, first_step + 3, batch_size=batch_size)
-    assert batches(files, 3, first_step, batch_size=batch_size) == whole[first_step:]
+@pytest.mark.parametrize("group_by_length", [True, False])
+@pytest.mark.parametrize("count, batch_size, steps", [(20, 32, 3), (20, 16, 5), (635, 32, 21), (640, 32, 20)])
+def test_more_steps_do_not_change_the_earlier_ones(count, batch_size, steps, group_by_length):
+    fewer, more = (training_rows(table_of(count), batch_size, num_steps, 1, group_by_length)
+                   for num_steps in (steps, 3 * steps))
+    np.testing.assert_array_equal(fewer, more[:steps])
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_order_does_not_depend_on_tensorflows_own_seed(files, seed):
-    tf.random.set_seed(0)
-    first = batches(files, 20, seed=seed)
-    tf.random.set_seed(2)
-    assert batches(files, 20, seed=seed) == first != batches(files, 20, seed=seed + 1)
+def test_the_order_is_the_same_with_every_version_of_numpy():
+    """A run that was begun with one environment continues with the other."""
+    rows = training_rows(table_of(10), 4, 4, seed=1)
+    assert rows.tolist() == [[2, 6, 7, 0], [1, 5, 8, 9], [3, 4, 2, 0], [1, 5, 8, 9]]
 
 
-def test_numbers_count_examples_without_end(files):
-    numbers = [number for _, batch in batches(files, 5, first_step=3) for number in batch]
-    assert numbers == list(range(12, 32))
+@pytest.mark.parametrize("batch_size, warns", [(840, False), (5000, True)])
+def test_a_batch_that_is_larger_than_the_set_brings_a_warning(caplog, batch_size, warns):
+    training_rows(table_of(840), batch_size, 1, seed=1)
+    expected = ["a batch of 5,000 examples repeats the training set of 840: a smaller --train_batch_size takes less "
+                "time and memory"]
+    assert caplog.messages == (expected if warns else [])
 
 
-def test_replicas_of_all_workers_share_a_batch_in_order(files):
-    whole = batches(files, 6, batch_size=8)
-    of_workers = [batches(files, 12, batch_size=8,
-                          context=tf.distribute.InputContext(2, worker, num_replicas_in_sync=4))
-                  for worker in (0, 1)]
-    for step, (records, _) in enumerate(whole):
-        parts = [of_workers[worker][2 * step + replica][0] for worker in (0, 1) for replica in (0, 1)]
-        assert sum(parts, []) == records
+def test_the_batch_in_which_an_epoch_ends_is_of_about_one_length_too():
+    examples, batch_size = table_of(635), 32
+    batches = training_rows(examples, batch_size, 20 * 635 // batch_size, seed=1)
+    ends = [epoch * 635 // batch_size for epoch in range(1, 20) if epoch * 635 % batch_size]
+    ranges = np.ptp(examples.lengths[batches], axis=1)
+    assert ranges[ends].mean() < 8 and ranges.mean() < 4  # of 32 random ones: about 25
 
 
-def test_a_batch_that_replicas_cannot_share_is_refused(files):
-    with pytest.raises(ValueError, match="multiple of the number of replicas, 3"):
-        batches(files, 1, context=tf.distribute.InputContext(1, 0, num_replicas_in_sync=3))
+@pytest.mark.parametrize("group_by_length", [True, False])
+def test_every_epoch_has_every_example_once_in_another_order(group_by_length):
+    rows = training_rows(table_of(17 * BATCH), BATCH, 3 * 17, 1, group_by_length)
+    epochs = rows.reshape([3, 17 * BATCH])
+    assert (np.sort(epochs, axis=1) == np.arange(17 * BATCH)).all()
+    assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
 
 
-def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_batch(files):
-    found = list(evaluation_record_batches(files, parse, 4, WHOLE).as_numpy_iterator())
-    assert len(found) == 6 and all(len(batch["record"]) == 4 for batch in found)
-    records = np.concatenate([batch["record"] for batch in found])
-    real = np.concatenate([batch["is_real_example"] for batch in found])
-    assert records[real == 1].tolist() == list(range(23)) and real.sum() == 23
+def test_examples_are_as_frequent_as_each_other_if_batches_span_epochs(examples):
+    counts = np.bincount(training_rows(examples, BATCH, 4 * WINDOW, seed=1).ravel(), minlength=COUNT)
+    assert counts.sum() == 4 * WINDOW * BATCH and counts.max() - counts.min() <= 1
 
 
-def test_the_end_of_an_iterator_does_not_wait_for_autotuning(files):
-    for dataset in (training_record_batches(files, parse, 4, 1, 0, WHOLE),
-                    evaluation_record_batches(files, parse, 4, WHOLE)):
-        assert dataset.options().autotune.enabled is False
+@pytest.mark.parametrize("first_step", [1, WINDOW - 1, WINDOW, 2 * WINDOW + 7])
+def test_the_order_is_a_function_of_seed_and_step(examples, first_step):
+    whole = training(examples, first_step + 5)[first_step:]
+    resumed = training(examples, 5, first_step=first_step)
+    assert all(np.array_equal(a[name], b[name]) for a, b in zip(whole, resumed) for name in a)
+    other_seed = training(examples, 5, first_step, seed=2)
+    assert any(not np.array_equal(a["example"], b["example"]) for a, b in zip(whole, other_seed))
 
 
-def test_records_without_a_manifest_are_counted(files):
-    assert [file.count for file in counted([RecordFile(file.path, None, {}) for file in files])] == [10, 13]
+def test_replicas_share_a_batch_and_its_bucket(examples):
+    whole = training(examples, 6)
+    two = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=2)
+    parts = training(examples, 12, context=two)
+    for batch, left, right in zip(whole, parts[::2], parts[1::2]):
+        for name in batch:
+            assert np.array_equal(batch[name], np.concatenate([left[name], right[name]]))
 
 
-def test_a_flipped_byte_names_the_file(files):
-    path = files[1].path
-    data = bytearray(open(path, "rb").read())
-    data[-5] ^= 1
-    with open(path, "wb") as file:
-        file.write(data)
-    with pytest.raises(ValueError, match="b.tfrecord was truncated or changed"):
-        counted([RecordFile(path, None, {})])
-    with pytest.raises(ValueError, match="b.tfrecord was truncated or changed"):
-        with naming_changed_files(files):  # same size: the manifest does not tell
-            batches(counted(check_records([path])), 4)
-
-
-def test_no_records_is_an_error(tmp_path):
-    with record_writer(str(tmp_path / "empty.tfrecord"), {}):
-        pass
-    with pytest.raises(ValueError, match="empty.tfrecord"):
-        counted(check_records([str(tmp_path / "empty.tfrecord")]))
+def test_evaluation_takes_every_example_once_and_fills_the_last_batch(examples):
+    batches = list(table_batches(examples, evaluation_rows(examples, BATCH), bucket_lengths(MAX_SEQ_LENGTH), ALONE))
+    rows = np.concatenate([batch["example"] for batch in batches])
+    assert len(batches) == 17 and sorted(rows) == [-1, *range(COUNT)]
+    lengths = [batch["input_ids"].shape[1] for batch in batches]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]

@@ -25,7 +25,8 @@ from albert_tf.server.models import latest_version, model_of_saved_model, model_
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
-from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample, convert_examples_to_features
+from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
+from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import SpanTask
