@@ -97,8 +97,8 @@ def evaluation_record_batches(
 ) -> tf.data.Dataset:
     """Batches of all records, once and in order. The last batch is filled up with copies of the first record.
 
-    Arguments are those of training_record_batches. A batch has the features from `parse` and is_real_example, float32 [rows],
-    which is 0 for the copies.
+    Arguments are those of training_record_batches. A batch has the features from `parse` and is_real_example,
+    float32 [rows], which is 0 for the copies.
     """
     total = sum(file.count for file in files)
     records = tf.data.TFRecordDataset([file.path for file in files])

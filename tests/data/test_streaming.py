@@ -105,7 +105,8 @@ def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_bat
 
 
 def test_the_end_of_an_iterator_does_not_wait_for_autotuning(files):
-    for dataset in (training_record_batches(files, parse, 4, 1, 0, WHOLE), evaluation_record_batches(files, parse, 4, WHOLE)):
+    sets = training_record_batches(files, parse, 4, 1, 0, WHOLE), evaluation_record_batches(files, parse, 4, WHOLE)
+    for dataset in sets:
         assert dataset.options().autotune.enabled is False
 
 
