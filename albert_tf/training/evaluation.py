@@ -12,7 +12,7 @@ import os
 import re
 import reprlib
 import statistics
-from typing import Callable, Iterable
+from typing import Callable, Iterable, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -22,6 +22,7 @@ from albert_tf.training.checkpoints import BEST, best_or_latest, saved_by_step, 
 from albert_tf.utils.files import read_bytes
 from albert_tf.utils.line_charts import Curve, Panel, write_charts
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.temporary_files import locked_directory
 from albert_tf.utils.writing import write_text
 
 RESULTS = "eval_results"  # .txt and .json
@@ -92,7 +93,7 @@ class Evaluator:
         results = self._history[step] = self.report(step)
         if self.best_step == step:
             self._save_best()
-        self._write_history(results)
+        self._write_history([results])
 
     def evaluate_saved(self, load: Callable[[str, int], object]) -> None:
         """Evaluates the checkpoints in the directory, and then saves the best of them as model.ckpt-best.
@@ -115,11 +116,12 @@ class Evaluator:
         if not evaluated:
             raise ValueError(f"no checkpoint in {self._directory} can be read, so none was evaluated")
         self._history.update(evaluated)
+        removed = []
         while self.best_step not in evaluated:
+            removed.append(self.best_step)
             del self._history[self.best_step]
         self._save_best_of(saved, load)
-        for results in evaluated.values():
-            self._write_history(results)
+        self._write_history(list(evaluated.values()), removed)
 
     def _save_best_of(self, saved: dict[int, str], load: Callable[[str, int], object]) -> None:
         best = os.path.join(self._directory, BEST)
@@ -148,17 +150,24 @@ class Evaluator:
             write_results(self._directory, results)
         return results
 
-    def _write_history(self, results: dict[str, float]) -> None:
+    def _write_history(self, evaluated: Sequence[dict[str, float]], removed: Sequence[int] = ()) -> None:
+        """Adds rows to the file and removes those of some steps. It may have rows of other processes, which stay."""
         if not self._writes:
             return
-        rows = [self._history[step] for step in sorted(self._history)]
-        write_text(os.path.join(self._directory, HISTORY), "".join(json.dumps(row) + "\n" for row in rows))
-        best = self.best or results  # never None, since the history has these results
+        with locked_directory(self._directory):
+            rows = {row["global_step"]: row for row in read_history(self._directory, self._best_metric)}
+            rows = {step: row for step, row in rows.items() if step not in removed}
+            rows.update({row["global_step"]: row for row in evaluated})
+            write_text(os.path.join(self._directory, HISTORY),
+                       "".join(json.dumps(rows[step]) + "\n" for step in sorted(rows)))
+        latest = evaluated[-1]
+        best = self.best or latest  # never None, since the history has these results
         write_text(os.path.join(self._directory, BEST_TRIAL),
-                   f"{results['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
-        with self._curves.as_default(step=results["global_step"]):
-            for key in results.keys() - {"global_step"}:
-                tf.summary.scalar(key, results[key])
+                   f"{latest['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
+        for results in evaluated:
+            with self._curves.as_default(step=results["global_step"]):
+                for key in results.keys() - {"global_step"}:
+                    tf.summary.scalar(key, results[key])
         self._curves.flush()
 
 

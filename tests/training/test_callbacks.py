@@ -137,6 +137,7 @@ def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
 
 def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")  # a fast machine's speed has many digits
     fit([2.0] * 5, run.Progress(0, 5, batch_size=1))
     shown = capsys.readouterr().err
     assert "5/5" in shown and "examples/s" in shown and "loss" in shown

@@ -39,6 +39,15 @@ def test_a_step_that_is_evaluated_again_replaces_its_row(run, tmp_path):
     assert best == [5, 5] and len(read_history(str(tmp_path), "accuracy")) == 1
 
 
+def test_two_processes_that_evaluate_a_run_keep_each_others_rows(tmp_path):
+    training, evaluation = (Evaluator(str(tmp_path), lambda value=value: dict(accuracy=value), "accuracy", lambda: None)
+                            for value in (0.3, 0.4))
+    for evaluator, step in ((training, 5), (evaluation, 10), (training, 15), (evaluation, 5)):
+        evaluator(step)
+    assert [(row["global_step"], row["accuracy"]) for row in read_history(str(tmp_path), "accuracy")] == [
+        (5, 0.4), (10, 0.4), (15, 0.3)]
+
+
 def test_equal_results_are_ordered_by_their_loss(tmp_path):
     best = []
     for step, loss in [(5, 6.16), (10, 6.04), (15, 6.1), (20, 6.04)]:
