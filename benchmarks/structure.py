@@ -92,11 +92,10 @@ def run_command(name: str, **flag_values) -> None:
     from absl import flags
 
     from albert_tf.commands import app
-    from albert_tf.commands.command_runs import arguments
 
     flags.FLAGS.remove_flag_values(set(flags.FLAGS) - _flags_of_libraries())
     flags.FLAGS.unparse_flags()
-    sys.argv = [f"python -m albert_tf {name}", *arguments(flag_values)]
+    sys.argv = [f"python -m albert_tf {name}", *(f"--{flag}={value}" for flag, value in flag_values.items())]
     try:
         app.run_command(name)
     except SystemExit as end:

@@ -101,12 +101,27 @@ def run_script(script: str, **flag_values) -> None:
     Raises:
       ValueError: there is no such command, or it failed; it has then printed the reason.
     """
-    command = process_of(script, arguments(flag_values))
-    started = f"python -m {script}" if "." in script else f"{usage.starter()} {script}"
-    print(f"\n$ {started} {shlex.join(arguments(flag_values))}", flush=True)
-    status = run_to_end(command, importing_this_package())
+    command_line = arguments(flag_values)
+    started = f"python -m {script}" if "." in script else f"{usage.starter()} {usage.find(script)}"
+    print(f"\n$ {started} {shlex.join(command_line)}", flush=True)
+    run_process(script, command_line)
+
+
+def run_process(script: str, command_line_flags: Sequence[str], name: str | None = None) -> None:
+    """Runs a command in a new process, which imports the same albert_tf as this one from any working directory.
+
+    Args:
+      script: see run_script.
+      command_line_flags: its arguments.
+      name: name of the run for the error message; None for that of the command.
+
+    Raises:
+      ValueError: there is no such command, or it failed; it has then printed the reason.
+    """
+    paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    status = run_to_end(process_of(script, command_line_flags), {**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     if status:
-        raise ValueError(f"{script} ended with status {status}")
+        raise ValueError(f"{name or script} ended with status {status}")
 
 
 def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
@@ -117,12 +132,6 @@ def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
     """
     program = [script] if "." in script else ["albert_tf", usage.find(script)]
     return [sys.executable, "-m", *program, *command_line_flags]
-
-
-def importing_this_package() -> dict[str, str]:
-    """The environment of a process that imports the same albert_tf as this one, from any working directory."""
-    paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class ScriptRuns:

@@ -17,11 +17,10 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import run_classifier, shared_flags as shared
-from albert_tf.commands.command_runs import importing_this_package, process_of
+from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.glue_tasks import TASKS
 from albert_tf.training.evaluation import RESULTS, checkpoint_of
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.processes import run_to_end
 
 FLAGS = flags.FLAGS
 # MNLI comes first, since other tasks start from its checkpoint.
@@ -77,20 +76,13 @@ def main() -> None:
         raise ValueError(f"{options.data_dir} has no task with train and dev files: it must have folders such as RTE")
     logging.info("tasks: %s", ", ".join(tasks))
     for name in tasks:
-        run_task(options, name)
+        run_process("run_classifier", arguments(options, name), name)
     print(table({name: score(options, name) for name in tasks}))
 
 
 def has_files(options: Options, name: str) -> bool:
     paths = (TASKS[name].sources[split].path for split in ("train", "dev"))
     return all(tf.io.gfile.exists(os.path.join(options.data_dir, path)) for path in paths)
-
-
-def run_task(options: Options, name: str) -> None:
-    """Runs run_classifier.py. Raises ValueError if it fails; it has then printed the reason."""
-    status = run_to_end(process_of("run_classifier", arguments(options, name)), importing_this_package())
-    if status:
-        raise ValueError(f"{name} ended with status {status}")
 
 
 def arguments(options: Options, name: str) -> list[str]:
