@@ -26,8 +26,8 @@ from albert_tf.tasks.squad.cache import prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.reading import read_squad_file
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.training.finetuning import Predictor
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.prediction import Predictor
 from albert_tf.training.trainer import Trainer
 from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket

@@ -1,10 +1,28 @@
-"""Flags of fine-tuning, which shared_flags.py does not have, and functions that make runs of them."""
+"""The driver of the commands that fine-tune: from their flags to a model that is trained, scored and exported.
+
+What differs between these commands stands in their modules: flags of their own, the fields of a class that derives from
+Options, and a class that derives from CommandTask::
+
+    @dataclasses.dataclass(frozen=True)
+    class Options(finetuning.Options):
+        train_file: str | None = shared.string(None, "Path of the examples to train on.")
+
+    def define_flags():
+        finetuning.define_flags(Options, max_seq_length=128)
+
+    def options_from_flags():
+        return finetuning.options_from_flags(Options, finetuning.set_defaults("classifier"))
+
+    def main():
+        finetuning.fine_tune(options_from_flags(), Reviews)  # Reviews is the CommandTask
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import pathlib
-from typing import Any, Callable, Collection, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import tensorflow as tf
 from absl import flags, logging
@@ -13,37 +31,201 @@ from albert_tf import keras
 from albert_tf.commands import shared_flags as shared, usage
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
+from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.training.evaluation import saved_runs
-from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions
+from albert_tf.training.evaluation import saved_runs, shown, write_results
+from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.utils import bounds
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.writing import check_export
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, settings_in, settings_of, write_settings
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+# A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
+# step of the checkpoint that predicts.
+ToPredict = Tuple[Optional[FeatureTable], Callable[[Predictions, int], None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags with the same names; `model` and `finetuning` are made from several flags."""
+
+    model: ResolvedModel
+    finetuning: FineTuningOptions
+    output_dir: str
+    cached_dir: str
+    max_seq_length: int
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    export_dir: str | None
+    export_precision: str | None
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that are trained on and evaluated: train, dev, both or none."""
+        return ["train"] * self.do_train + ["dev"] * self.do_eval
+
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+class CommandTask(abc.ABC):
+    """What differs between the commands that fine-tune. It is made after TensorFlow has been set up.
+
+    Args:
+      options: the command's options.
+
+    Attributes:
+      config: the config of the model to train.
+      tokenizer, cache: for the tables of features.
+      best_metric: the result that decides which checkpoint is the best; higher is better.
+      data_files: names of the files of training and evaluation data, for the model cards.
+      lengths: the settings of the task's features (see Settings) by name, such as doc_stride.
+    """
+
+    best_metric: str
+    data_files: Collection[str] = ()
+    lengths: Mapping[str, Any] = {}
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.config: AlbertConfig = options.model.config
+        self.tokenizer = options.model.vocabulary.tokenizer(self.config)
+        self.cache = FeatureCache(self.tokenizer, options.cached_dir)
+
+    @abc.abstractmethod
+    def new_task(self, config: AlbertConfig) -> PredictingTask:
+        """The model with random weights, and its loss."""
+
+    @abc.abstractmethod
+    def training_table(self) -> FeatureTable:
+        """The features to train on."""
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether checkpoints are evaluated."""
+        return self.options.do_eval
+
+    @abc.abstractmethod
+    def evaluation(self) -> Evaluate:
+        """Reads the dev set. Returns the function that evaluates a checkpoint (see training/finetuning.py)."""
+
+    @abc.abstractmethod
+    def predictions(self) -> Iterable[ToPredict]:
+        """Reads what --do_predict predicts."""
+
+    def use(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
+        """Does what else the command does with the model, before it is exported."""
+
+    @abc.abstractmethod
+    def export(self, directory: str, model: keras.Model) -> None:
+        """Writes the SavedModel."""
+
+
+def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], CommandTask]) -> None:
+    """Does what the flags request: trains, evaluates, predicts, exports.
+
+    Raises:
+      ValueError: --max_seq_length is larger than max_position_embeddings, or what the task and FineTuning raise.
+    """
+    strategy = shared.set_up()
+    task = new_command_task(options)
+    shared.check_length(options.finetuning.buckets[-1], task.config)
+    make_directory(options.output_dir)
+    runs = FineTuning(options.finetuning, strategy, task.config, task.new_task, options.model.reader(),
+                      task.best_metric)
+    with chief_first(strategy):
+        evaluate = task.evaluation() if task.is_evaluated else None
+        to_predict = list(task.predictions()) if options.do_predict else []
+    if options.do_train:
+        _train(runs, options, task, evaluate)
+    elif evaluate is not None:
+        runs.evaluate(evaluate)
+    for table, write in to_predict:
+        predictions = runs.predict(table) if table else [{}]
+        if is_chief(strategy):
+            write(predictions, runs.serving_step())
+    task.use(runs)
+    if options.export_dir:
+        model = runs.best_model()
+        if is_chief(strategy):
+            task.export(options.export_dir, with_precision(model, options.export_precision))
+            logging.info("exported to %s", options.export_dir)
+
+
+def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Evaluate | None) -> None:
+    """Trains, and writes vocabulary, settings and model card of each run."""
+    def write_inputs(directory: str, model: keras.Model) -> None:
+        settings = dataclasses.replace(settings_of(model), max_seq_length=options.finetuning.buckets[-1],
+                                       head=head_of(model).name, **task.lengths)
+        write_settings(settings, model.config, directory, options.model.vocabulary)
+
+    def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
+        tuning = options.finetuning
+        write_run_card(model, dataclasses.replace(tuning.run, output_dir=directory),
+                       dataclasses.replace(tuning.trainer, random_seed=seed), shared.command_line(),
+                       tuning.init_checkpoint, dict.fromkeys(task.data_files, {}), scores, tuning.recipe, trained)
+
+    if options.finetuning.early_stopping_patience and evaluate is None:
+        raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
+    with chief_first(runs.strategy):
+        table = task.training_table()
+    runs.train(table, evaluate, write_inputs, write_card)
+
+
+def report_predicted(options: Options, scores: dict[str, float], step: int) -> None:
+    """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
+    logging.info("%s", shown(scores))
+    write_results(options.output_dir, dict(scores, global_step=step), "predict_results")
+
+
+def define_flags(
+    options_class: type[Options], max_seq_length: int, learning_rate: float = 5e-5, train_batch_size: int = 32,
+    save_checkpoints_steps: int = 1000, steps: tuple[int, int] | None = (1000, 0), trains_and_evaluates: bool = False,
+    export_accepts: str = "raw text, ids, or serialized tf.Examples",
+) -> None:
+    """Defines the flags that the commands share, and those that are fields of the command's options.
+
+    Args:
+      options_class: the command's options.
+      max_seq_length, learning_rate, train_batch_size, save_checkpoints_steps: the command's defaults.
+      steps: the defaults of --train_step and --warmup_step; None if the command defines these itself.
+      trains_and_evaluates: the default of --do_train and --do_eval.
+      export_accepts: what the exported model accepts, for --help.
+    """
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
+    shared.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
+    _define_run_flags(max_seq_length, trains_and_evaluates)
+    shared.define_device_flags()
+    shared.define_fields(options_class)
+    if steps:
+        shared.define_integer("train_step", steps[0], "Number of training steps.", *bounds.STEPS)
+        shared.define_integer("warmup_step", steps[1], "Number of steps in which the learning rate increases from 0 "
+                              "to its peak.", *bounds.STEPS.at_least(0))
+    shared.define_export_flags(export_accepts)
 
 
 @usage.group("Runs")
-def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval: bool = False) -> None:
-    """Defines the flags of fine-tuning runs. The arguments are the script's defaults."""
+def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
     flags.DEFINE_string("recipe", None,
                         "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of "
                         "a task), or the path of a JSON file of flags. Flags of the command line take precedence.")
     flags.DEFINE_alias("seed", "random_seed")
-    flags.DEFINE_bool("do_train", do_train, "Whether to train.")
-    flags.DEFINE_bool("do_eval", do_eval, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it "
-                      "is saved. Without it, the checkpoints of all runs in --output_dir are evaluated, or "
-                      "--init_checkpoint if there are none.")
+    flags.DEFINE_bool("do_train", trains_and_evaluates, "Whether to train.")
+    flags.DEFINE_bool("do_eval", trains_and_evaluates, "Whether to evaluate. With --do_train, each checkpoint is "
+                      "evaluated when it is saved. Without it, the checkpoints of all runs in --output_dir are "
+                      "evaluated, or --init_checkpoint if there are none.")
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
                       "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
                       "no run.")
@@ -72,19 +254,19 @@ def define_finetuning_flags(max_seq_length: int, do_train: bool = False, do_eval
 
 
 def set_defaults(*heads: str) -> ResolvedModel:
-    """Sets flags that the command line does not set, and finds the model. A script calls it first.
+    """Sets flags that the command line does not set, and finds the model. A command calls it first.
 
     The flags are those of --recipe, and --max_seq_length by the run or the model. A run that is evaluated or predicts
     keeps the length that it was trained with.
 
     Args:
-      *heads: the names of the script's heads (see resolve).
+      *heads: the names of the command's heads (see resolve_model).
 
     Returns:
       The model.
 
     Raises:
-      ValueError: see apply_recipe and resolve.
+      ValueError: see apply_recipe and resolve_model.
     """
     apply_recipe()
     model, name = shared.resolve_model(*heads), "max_seq_length"
@@ -93,6 +275,11 @@ def set_defaults(*heads: str) -> ResolvedModel:
     else:
         FLAGS[name].value = model.setting(name, requested(name))
     return model
+
+
+def stored_or_requested(model: ResolvedModel, name: str) -> Any:
+    """The value of a setting (see ResolvedModel.setting) that is also a flag; the flag's default if none is stored."""
+    return model.setting(name, requested(name)) or FLAGS[name].value
 
 
 def requested(name: str) -> Any:
@@ -104,7 +291,7 @@ def apply_recipe() -> None:
     """Sets the flags that --recipe lists, except those that the command line sets.
 
     Raises:
-      ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the script.
+      ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the command.
     """
     path, values = _recipe()
     for name, value in values.items():
@@ -136,19 +323,36 @@ def in_place_of(names: Collection[str], replacement: str) -> int | None:
     return None if is_dropped else FLAGS[replacement].value
 
 
-def check_purpose(*others: str) -> None:
-    """Checks that at least one action is requested.
+def options_from_flags(
+    options_class: type[AnyOptions], model: ResolvedModel, actions: Sequence[str] = (),
+    steps: tuple[int, int] | None = None, **values: Any
+) -> AnyOptions:
+    """The options of a command.
 
     Args:
-      *others: the script's own flags that request an action, besides --do_train, --do_eval, --do_predict and
+      options_class: the command's options.
+      model: the result of set_defaults.
+      actions: the command's own flags that request an action, besides --do_train, --do_eval, --do_predict and
         --export_dir.
+      steps: num_train_steps and num_warmup_steps (see learning_rate_schedule); None for --train_step and --warmup_step.
+      **values: the fields that are no flags, or that differ from the flags.
 
     Raises:
-      ValueError: none of these flags is set.
+      ValueError: no action is requested, or a flag is wrong.
     """
-    names = ("do_train", "do_eval", "do_predict", *others, "export_dir")
+    check_export(FLAGS.export_dir)
+    names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
+    num_train_steps, num_warmup_steps = steps or (FLAGS.train_step, FLAGS.warmup_step)
+    tuning = shared.from_flags(
+        FineTuningOptions, run=shared.run_options(num_train_steps=num_train_steps),
+        trainer=shared.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True),
+        seeds=tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs)),
+        buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), init_checkpoint=shared.init_path(),
+        ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
+    return shared.from_flags(options_class, model=model, finetuning=tuning,
+                             cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
 
 
 def check_data_dir(is_read: bool, contents: str) -> None:
@@ -157,82 +361,26 @@ def check_data_dir(is_read: bool, contents: str) -> None:
         raise ValueError(f"--data_dir is missing: the directory that holds {contents}")
 
 
-def finetuning_options(num_train_steps: int, num_warmup_steps: int) -> FineTuningOptions:
-    """FineTuningOptions from the flags of define_finetuning_flags.
-
-    Args:
-      num_train_steps, num_warmup_steps: see learning_rate_schedule.
-    """
-    run = shared.run_options(num_train_steps=num_train_steps)
-    trainer = shared.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True)
-    seeds = tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs))
-    return shared.from_flags(FineTuningOptions, run=run, trainer=trainer, seeds=seeds,
-                             buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length),
-                             init_checkpoint=shared.init_path(), ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
-
-
-def new_finetuning(
-    options: FineTuningOptions, strategy: tf.distribute.Strategy, model: ResolvedModel,
-    new_task: Callable[[AlbertConfig], PredictingTask], best_metric: str, config: AlbertConfig | None = None
-) -> FineTuning:
-    """Makes FineTuning and its directory.
-
-    Args:
-      options, strategy, new_task, best_metric: see FineTuning.
-      model: the result of set_defaults.
-      config: the model's config; None for that of `model`.
-
-    Raises:
-      ValueError: --max_seq_length is larger than max_position_embeddings.
-    """
-    config = config or model.config
-    shared.check_length(options.buckets[-1], config)
-    make_directory(options.run.output_dir)
-    return FineTuning(options, strategy, config, new_task, model.reader(), best_metric)
-
-
-def define_step_flags(train_step: int, warmup_step: int) -> None:
-    """Defines --train_step and --warmup_step. The arguments are the script's defaults."""
-    shared.define_integer("train_step", train_step, "Number of training steps.", *bounds.STEPS)
-    shared.define_integer("warmup_step", warmup_step, "Number of steps in which the learning rate increases from 0 to "
-                          "its peak.", *bounds.STEPS.at_least(0))
-
-
-def export(runs: FineTuning, write: Callable[[str, keras.Model], None]) -> None:
-    """Exports the model that predicts to --export_dir, if this flag is set.
-
-    Args:
-      runs: the runs in --output_dir.
-      write: function of a directory and a model that writes the SavedModel.
-    """
-    if not FLAGS.export_dir:
-        return
-    model = runs.best_model()
-    if is_chief(runs.strategy):
-        write(FLAGS.export_dir, with_precision(model, FLAGS.export_precision))
-        logging.info("exported to %s", FLAGS.export_dir)
-
-
-def check_labels(model: ResolvedModel, names: Sequence[str] | None) -> None:
+def check_labels(options: Options, names: Sequence[str] | None) -> None:
     """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
 
     Args:
-      model: the result of set_defaults.
+      options: the command's options.
       names: the labels of the task; None for a regression.
 
     Raises:
       ValueError: a run has other labels, or other weights that predict have the same labels in another order.
     """
-    saved = saved_runs(model.request.output_dir or "")
+    model, saved = options.model, saved_runs(options.output_dir)
     for path in saved:
         difference = _label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
         if difference:
             raise ValueError(difference)
     number = model.run.num_labels() if model.run else None
     if number and number != (len(names) if names else 1):
-        raise ValueError(f"{model.request.output_dir} has a run with {number} outputs, but the task has "
+        raise ValueError(f"{options.output_dir} has a run with {number} outputs, but the task has "
                          f"{len(names) if names else 1}: choose another --output_dir")
-    initial = [] if FLAGS.do_train or saved or not model.initial else [model.initial]
+    initial = [] if options.do_train or saved or not model.initial else [model.initial]
     for source in (*model.members, *initial):
         difference = _label_difference(source.path, source.settings.label_names, names)
         if difference and sorted(source.settings.label_names or ()) == sorted(names or ()):
@@ -249,44 +397,3 @@ def _label_difference(
         return None
     wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
     return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"
-
-
-def train_and_evaluate(
-    runs: FineTuning, vocabulary: VocabularyFiles, training_table: Callable[[], FeatureTable] | None,
-    evaluate: Evaluate | None, data_files: Collection[str] = (), lengths: Mapping[str, Any] | None = None,
-) -> None:
-    """Trains and writes the model card of each run, or evaluates existing checkpoints.
-
-    Args:
-      runs: the result of new_finetuning.
-      vocabulary: the model's vocabulary, which is copied to the checkpoints' directory, with the model's settings and
-        --max_seq_length.
-      training_table: function that makes the training table; None without --do_train.
-      evaluate: see FineTuning; None without --do_eval.
-      data_files: names of the files of training and evaluation data, for the model cards.
-      lengths: the settings of the task's features (see Settings), by name: doc_stride, max_query_length, max_qa_length.
-    """
-    def write_inputs(directory: str, model: keras.Model) -> None:
-        settings = dataclasses.replace(settings_of(model), max_seq_length=runs.options.buckets[-1],
-                                       head=head_of(model).name, **(lengths or {}))
-        write_settings(settings, model.config, directory, vocabulary)
-
-    def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
-        options = runs.options
-        write_run_card(model, dataclasses.replace(options.run, output_dir=directory),
-                       dataclasses.replace(options.trainer, random_seed=seed), shared.command_line(),
-                       options.init_checkpoint, dict.fromkeys(data_files, {}), scores, options.recipe, trained)
-
-    if training_table and runs.options.early_stopping_patience and evaluate is None:
-        raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
-    if training_table:
-        with chief_first(runs.strategy):
-            table = training_table()
-        runs.train(table, evaluate, write_inputs, write_card)
-    elif evaluate is not None:
-        runs.evaluate(evaluate)
-
-
-def cached_dir() -> str:
-    """The directory of cached features."""
-    return FLAGS.cached_dir or FLAGS.output_dir

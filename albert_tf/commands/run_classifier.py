@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Sequence
+from typing import Iterator
 
-import numpy as np
 from absl import flags, logging
 
-from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
-from albert_tf.data.feature_cache import FeatureCache
-from albert_tf.data.feature_table import FeatureTable
+from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
@@ -28,27 +25,32 @@ from albert_tf.tasks.classification.features import feature_table, read_examples
 from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.training.finetuning import FineTuningOptions
-from albert_tf.training.prediction import mean_of
-from albert_tf.training.strategy import chief_first, is_chief
+from albert_tf.training.finetuning import mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import check_export
-from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
 
 
+@dataclasses.dataclass(frozen=True)
+class Options(tuning.Options):
+    """The flags of this command; `task` and `long_texts` are made from several flags."""
+
+    task: Task
+    long_texts: LongTexts
+    data_dir: str | None = shared.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
+                                         "--task_config. An export does not read it.")
+    classifier_dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
+                                                   0.0, 1.0)
+    predict_split: str = shared.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
+    threshold_to_export: float | None = shared.number(None, "A number that the exported SavedModel returns with its "
+                                                      "predictions, for clients that compare probabilities with it. "
+                                                      "Default: none.")
+
+
 def define_flags() -> None:
     """Defines the flags of this command."""
-    shared.define_model_flags()
-    shared.define_vocabulary_flags()
-    shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32,
-                                 save_checkpoints_steps=1000)
-    tuning.define_finetuning_flags(max_seq_length=512)
-    shared.define_device_flags()
-    flags.DEFINE_string("data_dir", None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
-                        "--task_config. An export does not read it.")
+    tuning.define_flags(Options, max_seq_length=512)
     flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, "
                         "qnli, wnli or ax.")
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
@@ -61,114 +63,84 @@ def define_flags() -> None:
                           "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
     shared.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                           "windows.", *bounds.CANDIDATES.at_least(2))
-    shared.define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
-                        0.0, 1.0)
-    tuning.define_step_flags(train_step=1000, warmup_step=0)
-    shared.define_export_flags()
-    flags.DEFINE_enum("predict_split", "test", ["dev", "test"], "The split that --do_predict predicts.")
-    shared.define_float("threshold_to_export", None, "A number that the exported SavedModel returns with its "
-                        "predictions, for clients that compare probabilities with it. Default: none.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags with the same names; `model`, `task` and `finetuning` are made from several flags."""
-
-    model: ResolvedModel
-    task: Task
-    finetuning: FineTuningOptions
-    data_dir: str | None
-    cached_dir: str
-    output_dir: str
-    max_seq_length: int
-    long_texts: LongTexts
-    classifier_dropout_prob: float
-    do_train: bool
-    do_eval: bool
-    do_predict: bool
-    predict_split: str
-    threshold_to_export: float | None
 
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("classifier")
-    check_export(FLAGS.export_dir)
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
-    tuning.check_purpose()
     tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict, "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
-    tuning.check_labels(model, task.labels)
     requested = None
     if tuning.requested("long_texts") == "truncate":
         requested = LongTexts()
     elif FLAGS.long_texts != "truncate":
         requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
     long_texts = model.setting("long_texts", requested) or LongTexts()
-    return shared.from_flags(Options, model=model, task=task, long_texts=long_texts,
-                             cached_dir=tuning.cached_dir(),
-                             finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
+    return tuning.options_from_flags(Options, model, task=task, long_texts=long_texts)
 
 
 def main() -> None:
     """Runs the command."""
-    options = options_from_flags()
-    task = options.task
-    strategy = shared.set_up()
-    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
-    windows = options.long_texts.windows
-    cache = FeatureCache(tokenizer, options.cached_dir)
+    tuning.fine_tune(options_from_flags(), TextClassification)
 
-    def table(task, split):
-        return feature_table(cache, task, options.data_dir, split, options.max_seq_length, windows)
 
-    def tables(split):
-        return [(each, table(each, split)) for each in task.with_companions(options.data_dir, split)]
+class TextClassification(tuning.CommandTask):
+    """Classification or regression of texts or pairs. The results of a companion task have its name as a prefix."""
 
-    def new_task(config):
+    options: Options
+
+    def __init__(self, options: Options):
+        super().__init__(options)
+        self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
+        tuning.check_labels(options, self.task.labels)
+        self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
+
+    def new_task(self, config):
+        options, task, windows = self.options, self.task, self.windows
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride)
         return ClassificationTask(model, task.is_regression)
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, task.metrics[0])
-    with chief_first(strategy):
-        evaluate = evaluation(task, tables("dev")) if options.do_eval else None
-        # Raises an error that names the missing checkpoint.
-        to_predict = tables(options.predict_split) if options.do_predict else []
+    def training_table(self):
+        return self._table(self.task, "train")
 
-    training_table = functools.partial(table, task, "train") if options.do_train else None
-    used = ["train"] * options.do_train + ["dev"] * options.do_eval
-    data_files = [source.path for split, source in task.sources.items() if split in used]
-    tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files)
-    for each, table in to_predict:
-        probabilities = mean_of(finetuning.predict(table), "probabilities")
-        if is_chief(strategy):
-            answer(options, each, probabilities)
-    has_pairs = any("text_b" in source.columns for source in task.sources.values())
-    tuning.export(finetuning, lambda export_dir, model: export_classification(
-        export_dir, model, tokenizer, options.max_seq_length, has_pairs, task.is_regression,
-        options.threshold_to_export, windows))
+    def evaluation(self):
+        dev_sets = list(self._tables("dev"))
 
+        def evaluate(predict) -> dict[str, float]:
+            results = {}
+            for task, table in dev_sets:
+                label_ids = table.scalars["label_ids"].numpy()
+                scores = glue_metrics.evaluate(task, mean_of(predict(table), "probabilities"), label_ids)
+                prefix = "" if task is self.task else f"{task.name}/"
+                results.update({prefix + name: value for name, value in scores.items()})
+            return results
 
-def evaluation(task: Task, dev_sets: Sequence[tuple[Task, FeatureTable]]):
-    """The `evaluate` function of FineTuning. The results of a companion task have its name as a prefix."""
-    def evaluate(predict) -> dict[str, float]:
-        results = {}
-        for each, table in dev_sets:
-            label_ids = table.scalars["label_ids"].numpy()
-            of_set = glue_metrics.evaluate(each, mean_of(predict(table), "probabilities"), label_ids)
-            prefix = "" if each is task else f"{each.name}/"
-            results.update({prefix + name: value for name, value in of_set.items()})
-        return results
+        return evaluate
 
-    return evaluate
+    def predictions(self):
+        for task, table in self._tables(self.options.predict_split):
+            yield table, functools.partial(self._write, task)
 
+    def export(self, directory, model):
+        has_pairs = any("text_b" in source.columns for source in self.task.sources.values())
+        export_classification(directory, model, self.tokenizer, self.options.max_seq_length, has_pairs,
+                              self.task.is_regression, self.options.threshold_to_export, self.windows)
 
-def answer(options: Options, task: Task, probabilities: np.ndarray) -> None:
-    """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
-    examples = read_examples(task, options.data_dir, options.predict_split)
-    suffix = "" if task is options.task else f"_{task.name}"
-    guids = [example.guid for example in examples]
-    write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
-    path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
-    logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
+    def _table(self, task: Task, split: str):
+        return feature_table(self.cache, task, self.options.data_dir, split, self.options.max_seq_length, self.windows)
+
+    def _tables(self, split: str) -> Iterator:
+        """The task and its companions, each with its table."""
+        return ((task, self._table(task, split)) for task in self.task.with_companions(self.options.data_dir, split))
+
+    def _write(self, task: Task, predictions, step: int) -> None:
+        """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
+        options, probabilities = self.options, mean_of(predictions, "probabilities")
+        examples = read_examples(task, options.data_dir, options.predict_split)
+        suffix = "" if task is self.task else f"_{task.name}"
+        guids = [example.guid for example in examples]
+        write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
+        path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
+        logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)

@@ -18,8 +18,7 @@ import os
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
-from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
@@ -27,40 +26,75 @@ from albert_tf.tasks.squad import metrics as squad_metrics
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.cache import prediction_table, training_table
 from albert_tf.tasks.squad.export import export_question_answering
-from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
+from albert_tf.tasks.squad.features import FeatureOptions, QuestionWindows, default_doc_stride
 from albert_tf.tasks.squad.metrics import Results
 from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import FineTuningOptions, Predictions
-from albert_tf.training.strategy import chief_first, is_chief
+from albert_tf.training.finetuning import FineTuning, Predictions
+from albert_tf.training.strategy import is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import check_export
-from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
 VERSION_OF_HEAD = {"span": "1.1", "conditional_span": "2.0"}
 
 
+@dataclasses.dataclass(frozen=True)
+class Options(tuning.Options):
+    """The flags of this command; `features` is made from several flags.
+
+    `complete` fills in the values that depend on the files.
+    """
+
+    features: FeatureOptions
+    train_file: str | None = shared.string(None, "Path of the SQuAD JSON file to train on.")
+    predict_file: str | None = shared.string(
+        None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is scored if it has answers.")
+    squad_version: str | None = shared.choice(
+        None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. Default: the version of the "
+        "files, or for --ask and --export_dir that of the weights.")
+    train_feature_file: str | None = shared.string(
+        None, "Path of the cached training features. Default: a file in --cached_dir.")
+    predict_feature_file: str | None = shared.string(
+        None, "Path of the cached features of --predict_file. Default: a file in --cached_dir.")
+    num_train_epochs: float = shared.number(
+        3.0, "Number of training epochs. The number of steps is this number times questions divided by "
+        "--train_batch_size.", lower_bound=0.0)
+    warmup_proportion: float = shared.number(
+        0.1, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak.", 0.0,
+        1.0)
+    train_step: int | None = shared.integer(
+        None, "Number of training steps, instead of --num_train_epochs.", bounds.STEPS)
+    warmup_step: int | None = shared.integer(
+        None, "Number of warm-up steps, instead of --warmup_proportion.", bounds.STEPS.at_least(0))
+    n_best_size: int = shared.integer(
+        20, "Number of answers per question in nbest_predictions.json.", bounds.CANDIDATES)
+    max_answer_length: int = shared.integer(30, "Largest number of pieces of an answer.", bounds.SEQ_LENGTH)
+    start_n_top: int = shared.integer(5, "SQuAD 2.0: number of answer starts in the beam.", bounds.CANDIDATES)
+    end_n_top: int = shared.integer(
+        5, "SQuAD 2.0: number of answer ends for each start in the beam.", bounds.CANDIDATES)
+    dropout_prob: float = shared.number(
+        0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in training.", 0.0, 1.0)
+    null_score_diff_threshold: float | None = shared.number(
+        None, "SQuAD 2.0: a question is answered unless its null score is above this threshold. Default: the threshold "
+        "with the best F1 on --predict_file, or 0 if that has no answers.")
+    release_compatible: bool = shared.boolean(
+        False, "Whether to do as the release: questions are left out if their paragraph cannot be aligned, a question "
+        "whose null score equals the best threshold is not answered, and scores count a question whose null score is "
+        "above 1 as not answered.")
+    ask: bool = shared.boolean(
+        False, "Whether to answer questions about --context_file that are read from standard input, one per line.")
+    context_file: str | None = shared.string(None, "Path of the text file about which --ask answers questions.")
+    num_workers: int = shared.integer(
+        max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
+
+
 def define_flags() -> None:
     """Defines the flags of this command."""
-    shared.define_model_flags()
-    shared.define_vocabulary_flags()
-    shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32,
-                                 save_checkpoints_steps=1000)
-    tuning.define_finetuning_flags(max_seq_length=384)
-    shared.define_device_flags()
-    flags.DEFINE_string("train_file", None, "Path of the SQuAD JSON file to train on.")
-    flags.DEFINE_string("predict_file", None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It "
-                        "is scored if it has answers.")
-    flags.DEFINE_enum("squad_version", None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. "
-                      "Default: the version of the files, or for --ask and --export_dir that of the weights.")
-    flags.DEFINE_string("train_feature_file", None, "Path of the cached training features. Default: a file in "
-                        "--cached_dir.")
-    flags.DEFINE_string("predict_feature_file", None, "Path of the cached features of --predict_file. Default: a file "
-                        "in --cached_dir.")
+    tuning.define_flags(Options, max_seq_length=384, steps=None,
+                        export_accepts="question and context as text, ids, or serialized tf.Examples")
     flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
                         "from --predict_file. Scripts for the release can set it.")
     shared.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
@@ -70,124 +104,27 @@ def define_flags() -> None:
                           "truncated. If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
     flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is "
                       "not at its answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
-    shared.define_float("num_train_epochs", 3.0, "Number of training epochs. The number of steps is this number times "
-                        "questions divided by --train_batch_size.", lower_bound=0.0)
-    shared.define_float("warmup_proportion", 0.1, "Share of the training steps, from 0 to 1, in which the learning "
-                        "rate increases from 0 to its peak.", 0.0, 1.0)
-    shared.define_integer("train_step", None, "Number of training steps, instead of --num_train_epochs.", *bounds.STEPS)
-    shared.define_integer("warmup_step", None, "Number of warm-up steps, instead of --warmup_proportion.",
-                          *bounds.STEPS.at_least(0))
-    shared.define_integer("n_best_size", 20, "Number of answers per question in nbest_predictions.json.",
-                          *bounds.CANDIDATES)
-    shared.define_integer("max_answer_length", 30, "Largest number of pieces of an answer.", *bounds.SEQ_LENGTH)
-    shared.define_integer("start_n_top", 5, "SQuAD 2.0: number of answer starts in the beam.", *bounds.CANDIDATES)
-    shared.define_integer("end_n_top", 5, "SQuAD 2.0: number of answer ends for each start in the beam.",
-                          *bounds.CANDIDATES)
-    shared.define_float("dropout_prob", 0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in "
-                        "training.", 0.0, 1.0)
-    shared.define_float("null_score_diff_threshold", None, "SQuAD 2.0: a question is answered unless its null score is "
-                        "above this threshold. Default: the threshold with the best F1 on --predict_file, or 0 if that "
-                        "has no answers.")
-    flags.DEFINE_bool("release_compatible", False, "Whether to do as the release: questions are left out if their "
-                      "paragraph cannot be aligned, a question whose null score equals the best threshold is not "
-                      "answered, and scores count a question whose null score is above 1 as not answered.")
-    flags.DEFINE_bool("ask", False, "Whether to answer questions about --context_file that are read from standard "
-                      "input, one per line.")
-    flags.DEFINE_string("context_file", None, "Path of the text file about which --ask answers questions.")
-    shared.define_export_flags("question and context as text, ids, or serialized tf.Examples")
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-    shared.define_integer("num_workers", max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.",
-                          *bounds.WORKERS)
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags with the same names; `model`, `features` and `finetuning` have groups of flags.
-
-    `complete` fills in the values that depend on the files.
-    """
-
-    model: ResolvedModel
-    squad_version: str | None
-    features: FeatureOptions
-    finetuning: FineTuningOptions
-    train_file: str | None
-    predict_file: str | None
-    train_feature_file: str | None
-    predict_feature_file: str | None
-    num_workers: int
-    cached_dir: str
-    output_dir: str
-    num_train_epochs: float
-    train_step: int | None
-    warmup_proportion: float
-    warmup_step: int | None
-    n_best_size: int
-    max_answer_length: int
-    start_n_top: int
-    end_n_top: int
-    dropout_prob: float
-    null_score_diff_threshold: float | None
-    release_compatible: bool
-    do_train: bool
-    do_eval: bool
-    do_predict: bool
-    ask: bool
-    context_file: str | None
 
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("span", "conditional_span")
-    check_export(FLAGS.export_dir)
-    tuning.check_purpose("ask")
-    max_query_length = model.setting("max_query_length", tuning.requested("max_query_length")) or FLAGS.max_query_length
+    max_query_length = tuning.stored_or_requested(model, "max_query_length")
     doc_stride = (model.setting("doc_stride", tuning.requested("doc_stride"))
                   or default_doc_stride(FLAGS.max_seq_length, max_query_length))
     train_step = tuning.in_place_of(["num_train_epochs"], "train_step")
     # A recipe's number of warm-up steps belongs to its number of training steps.
     warmup_step = tuning.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
-    return shared.from_flags(
-        Options, model=model, train_step=train_step, warmup_step=warmup_step, cached_dir=tuning.cached_dir(),
-        features=shared.from_flags(FeatureOptions, doc_stride=doc_stride,
-                                   max_query_length=max_query_length),
-        finetuning=tuning.finetuning_options(num_train_steps=1, num_warmup_steps=0))  # complete() sets both to train
+    features = shared.from_flags(FeatureOptions, doc_stride=doc_stride, max_query_length=max_query_length)
+    return tuning.options_from_flags(Options, model, actions=["ask"], steps=(1, 0), train_step=train_step,
+                                     warmup_step=warmup_step, features=features)  # complete() sets both to train
 
 
 def main() -> None:
     """Runs the command."""
     options = options_from_flags()
     files = read_files(options)
-    options = complete(options, files)
-    strategy = shared.set_up()
-    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
-
-    def new_task(config):
-        if options.squad_version == "1.1":
-            return task_of(options, AlbertSpan(config))
-        return task_of(options, AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
-                                                      options.dropout_prob))
-
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task, squad_metrics.BEST_METRIC)
-    with chief_first(strategy):
-        prediction = Prediction(options, files["predict_file"], tokenizer) if "predict_file" in files else None
-    is_scored = prediction is not None and prediction.dataset and (options.do_train or options.do_eval)
-    evaluate = prediction.evaluate if is_scored else None
-    training = functools.partial(training_features, options, files, tokenizer) if options.do_train else None
-    used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
-    features = options.features
-    tuning.train_and_evaluate(
-        finetuning, options.model.vocabulary, training, evaluate, [*map(os.path.basename, used)],
-        dict(doc_stride=features.doc_stride, max_query_length=features.max_query_length))
-    if options.do_predict:
-        result_sets = prediction.result_sets(finetuning.predict)
-        if is_chief(strategy):
-            prediction.write(result_sets, finetuning.serving_step())
-    if options.ask:
-        model = finetuning.best_model()
-        if is_chief(strategy):
-            ask(options, model, tokenizer)
-    tuning.export(finetuning, lambda export_dir, model: export_question_answering(
-        export_dir, model, tokenizer, options.features, answer_options(options)))
+    tuning.fine_tune(complete(options, files), functools.partial(QuestionAnswering, files=files))
 
 
 def read_files(options: Options) -> dict[str, SquadFile]:
@@ -248,16 +185,6 @@ def train_steps(options: Options, questions: int) -> int:
     return steps
 
 
-def training_features(options: Options, files: dict[str, SquadFile], tokenizer) -> FeatureTable:
-    # It is taken out, so that it is not in memory while the model is trained.
-    table = training_table(FeatureCache(tokenizer, options.cached_dir), files.pop("train_file"), options.features,
-                           options.num_workers, options.train_feature_file)
-    run = options.finetuning.run
-    logging.info("%s an epoch, %.1f epochs of them", count_of(len(table), "feature"),
-                 run.num_train_steps * run.train_batch_size / len(table))
-    return table
-
-
 def beam_width(options: Options) -> int:
     """The smallest number of tokens of a row. Raises ValueError if --max_seq_length is smaller."""
     width = max(options.start_n_top, options.end_n_top) if options.squad_version == "2.0" else 1
@@ -268,62 +195,107 @@ def beam_width(options: Options) -> int:
     return width
 
 
-def task_of(options: Options, model: keras.Model) -> SpanTask | ConditionalSpanTask:
-    return SpanTask(model, options.n_best_size) if options.squad_version == "1.1" else ConditionalSpanTask(model)
+class QuestionAnswering(tuning.CommandTask):
+    """Questions whose answers are spans of a text.
 
+    Args:
+      options: the completed options.
+      files: the result of read_files. The training file is taken out when its features have been made, so that it is
+        not in memory while the model is trained.
+    """
 
-def answer_options(options: Options) -> AnswerOptions:
-    return AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
+    options: Options
+    best_metric = squad_metrics.BEST_METRIC
 
+    def __init__(self, options: Options, files: dict[str, SquadFile]):
+        super().__init__(options)
+        self.files, features = files, options.features
+        used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
+        self.data_files = [*map(os.path.basename, used)]
+        self.lengths = dict(doc_stride=features.doc_stride, max_query_length=features.max_query_length)
+        self.answer_options = AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
+        file = files.get("predict_file")
+        self.dataset = file.articles if file and file.summary.has_answers else None
 
-class Prediction:
-    """Predicts and scores --predict_file."""
+    def new_task(self, config):
+        options = self.options
+        if options.squad_version == "1.1":
+            return self._task_of(AlbertSpan(config))
+        return self._task_of(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
+                                                   options.dropout_prob))
 
-    def __init__(self, options: Options, file: SquadFile, tokenizer):
-        self._options = options
-        self._table, self._questions = prediction_table(
-            FeatureCache(tokenizer, options.cached_dir), file, options.features, options.num_workers,
-            options.predict_feature_file)
-        self.dataset = file.articles if file.summary.has_answers else None
+    def training_table(self):
+        table = training_table(self.cache, self.files.pop("train_file"), self.options.features,
+                               self.options.num_workers, self.options.train_feature_file)
+        run = self.options.finetuning.run
+        logging.info("%s an epoch, %.1f epochs of them", count_of(len(table), "feature"),
+                     run.num_train_steps * run.train_batch_size / len(table))
+        return table
 
-    def evaluate(self, predict) -> dict[str, float]:
-        """The `evaluate` function of FineTuning: the results, from a function that predicts a table."""
-        results = self._results(self._answers(self.result_sets(predict)))
-        return results.scores(self.dataset, self._options.null_score_diff_threshold)
+    @property
+    def is_evaluated(self):
+        return self.dataset is not None and (self.options.do_train or self.options.do_eval)
 
-    def result_sets(self, predict) -> Predictions:
-        """The model's predictions for each feature, from a function that predicts a table."""
-        return predict(self._table) if self._table else [{}]
+    def evaluation(self):
+        table, questions = self._to_predict
 
-    def write(self, result_sets: Predictions, step: int) -> None:
-        """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
-        output_dir, threshold = self._options.output_dir, self._options.null_score_diff_threshold
-        results = self._results(squad_metrics.write_n_best(output_dir, self._answers(result_sets)))
-        if self.dataset:
-            scores = results.scores(self.dataset, threshold)
-            logging.info("%s", shown(scores))
-            if not (self._options.do_train or self._options.do_eval):
-                write_results(output_dir, dict(scores, global_step=step))
-            threshold = scores.get("null_score_diff_threshold")
-        squad_metrics.write_predictions(output_dir, results, 0.0 if threshold is None else threshold)
-        logging.info("predictions are in %s", output_dir)
+        def evaluate(predict) -> dict[str, float]:
+            chosen = answers(questions, predict(table) if table else [{}], self.answer_options)
+            return self._results(chosen).scores(self.dataset, self.options.null_score_diff_threshold)
 
-    def _answers(self, result_sets):
-        return answers(self._questions, result_sets, answer_options(self._options))
+        return evaluate
+
+    def predictions(self):
+        table, questions = self._to_predict
+        yield table, functools.partial(self._write, questions)
+
+    def use(self, runs: FineTuning) -> None:
+        if self.options.ask:
+            model = runs.best_model()
+            if is_chief(runs.strategy):
+                self._ask(model)
+
+    def export(self, directory, model):
+        export_question_answering(directory, model, self.tokenizer, self.options.features, self.answer_options)
+
+    @functools.cached_property
+    def _to_predict(self) -> tuple[FeatureTable | None, list[QuestionWindows]]:
+        """The features of --predict_file, and all its questions."""
+        return prediction_table(self.cache, self.files["predict_file"], self.options.features,
+                                self.options.num_workers, self.options.predict_feature_file)
+
+    def _task_of(self, model: keras.Model) -> SpanTask | ConditionalSpanTask:
+        if self.options.squad_version == "1.1":
+            return SpanTask(model, self.options.n_best_size)
+        return ConditionalSpanTask(model)
 
     def _results(self, chosen) -> Results:
-        results = Results(self._options.squad_version, self._options.release_compatible)
+        results = Results(self.options.squad_version, self.options.release_compatible)
         for answer in chosen:
             results.add(answer)
         return results
 
+    def _write(self, questions: list[QuestionWindows], predictions: Predictions, step: int) -> None:
+        """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
+        options, threshold = self.options, self.options.null_score_diff_threshold
+        chosen = answers(questions, predictions, self.answer_options)
+        results = self._results(squad_metrics.write_n_best(options.output_dir, chosen))
+        if self.dataset:
+            scores = results.scores(self.dataset, threshold)
+            logging.info("%s", shown(scores))
+            if not (options.do_train or options.do_eval):
+                write_results(options.output_dir, dict(scores, global_step=step))
+            threshold = scores.get("null_score_diff_threshold")
+        squad_metrics.write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
+        logging.info("predictions are in %s", options.output_dir)
 
-def ask(options: Options, model: keras.Model, tokenizer) -> None:
-    """Reads questions from standard input and prints the answers, until an empty line or the end."""
-    text = "\n".join(read_lines(options.context_file))
-    answerer = QuestionAnswerer(task_of(options, model), tokenizer, options.features, answer_options(options))
-    print(f"Questions about {options.context_file}, one per line; an empty line ends.", flush=True)
-    for question in read_standard_input():
-        if not question.strip():
-            break
-        print(describe(answerer.ask(question.strip(), text)), flush=True)
+    def _ask(self, model: keras.Model) -> None:
+        """Reads questions from standard input and prints the answers, until an empty line or the end."""
+        path = self.options.context_file
+        text = "\n".join(read_lines(path))
+        answerer = QuestionAnswerer(self._task_of(model), self.tokenizer, self.options.features, self.answer_options)
+        print(f"Questions about {path}, one per line; an empty line ends.", flush=True)
+        for question in read_standard_input():
+            if not question.strip():
+                break
+            print(describe(answerer.ask(question.strip(), text)), flush=True)

@@ -10,16 +10,12 @@ continues from the latest checkpoint.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from typing import Sequence
 
-import numpy as np
 from absl import flags, logging
 
-from albert_tf.commands import finetuning_flags as tuning, shared_flags as shared
-from albert_tf.data.feature_cache import FeatureCache
-from albert_tf.data.feature_table import FeatureTable
+from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import answers as tagging_answers
 from albert_tf.tasks.tagging.export import export_tagging
@@ -34,31 +30,33 @@ from albert_tf.tasks.tagging.reading import (
 )
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.text.lines import uncompressed_name
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import FineTuningOptions
-from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import check_export
-from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
 
 
+@dataclasses.dataclass(frozen=True)
+class Options(tuning.Options):
+    """The flags of this command; `features` and `columns` are made from several flags."""
+
+    features: TaggingFeatureOptions
+    columns: Columns | None
+    train_file: str | None = shared.string(
+        None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
+        "The tags in this file are the labels of the model.")
+    eval_file: str | None = shared.string(
+        None, "Path of the sentences that --do_eval evaluates, in the same format as --train_file.")
+    predict_file: str | None = shared.string(
+        None, "Path of the sentences that --do_predict tags, in the same format as --train_file or without tags.")
+    classifier_dropout_prob: float = shared.number(
+        0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
+
+
 def define_flags() -> None:
     """Defines the flags of this command."""
-    shared.define_model_flags()
-    shared.define_vocabulary_flags()
-    shared.define_training_flags(optimizer="adamw", learning_rate=5e-5, train_batch_size=32, save_checkpoints_steps=100)
-    tuning.define_finetuning_flags(max_seq_length=128)
-    shared.define_device_flags()
-    flags.DEFINE_string("train_file", None, "Path of the sentences to train on: one word and its tag per line, and a "
-                        "blank line between sentences. The tags in this file are the labels of the model.")
-    flags.DEFINE_string("eval_file", None, "Path of the sentences that --do_eval evaluates, in the same format as "
-                        "--train_file.")
-    flags.DEFINE_string("predict_file", None, "Path of the sentences that --do_predict tags, in the same format as "
-                        "--train_file or without tags.")
+    tuning.define_flags(Options, max_seq_length=128, save_checkpoints_steps=100, steps=(1000, 100),
+                        export_accepts="raw text, words, ids, or serialized tf.Examples")
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
     shared.define_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, "
@@ -67,44 +65,16 @@ def define_flags() -> None:
     flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
                       "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
                       "or as in the model's training if nothing is trained.")
-    shared.define_float("classifier_dropout_prob", 0.1, "Dropout rate, from 0 to 1, of the sequence output in "
-                        "training.", 0.0, 1.0)
-    tuning.define_step_flags(train_step=1000, warmup_step=100)
-    shared.define_export_flags("raw text, words, ids, or serialized tf.Examples")
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags with the same names; `model`, `finetuning` and `features` are made from several flags."""
-
-    model: ResolvedModel
-    finetuning: FineTuningOptions
-    features: TaggingFeatureOptions
-    train_file: str | None
-    eval_file: str | None
-    predict_file: str | None
-    columns: Columns | None
-    cached_dir: str
-    output_dir: str
-    classifier_dropout_prob: float
-    do_train: bool
-    do_eval: bool
-    do_predict: bool
 
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("token_classifier")
-    check_export(FLAGS.export_dir)
-    tuning.check_purpose()
     for purpose in ("train", "eval", "predict"):
         if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
             raise ValueError(f"--{purpose}_file is missing")
-    label_all_pieces = bool(model.setting("label_all_pieces", FLAGS.label_all_pieces))
-    doc_stride = model.setting("doc_stride", tuning.requested("doc_stride")) or 0
-    features = TaggingFeatureOptions(FLAGS.max_seq_length, doc_stride, label_all_pieces)
-    return shared.from_flags(Options, model=model, columns=columns_of(FLAGS.columns), features=features,
-                             cached_dir=tuning.cached_dir(),
-                             finetuning=tuning.finetuning_options(FLAGS.train_step, FLAGS.warmup_step))
+    features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning.stored_or_requested(model, "doc_stride"),
+                                     bool(model.setting("label_all_pieces", FLAGS.label_all_pieces)))
+    return tuning.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features)
 
 
 def columns_of(values: Sequence[str] | None) -> Columns | None:
@@ -117,89 +87,80 @@ def columns_of(values: Sequence[str] | None) -> Columns | None:
     return Columns(word, tag)
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """The contents of --train_file, --eval_file and --predict_file (None for a file that is not used), and all tags."""
-
-    train: TaggedText | None
-    dev: TaggedText | None
-    test: TaggedText | None
-    label_names: tuple[str, ...]
-
-
 def main() -> None:
     """Runs the command."""
-    options = options_from_flags()
-    strategy = shared.set_up()
-    data = read_data(options)
-    tuning.check_labels(options.model, data.label_names)
-    tokenizer = options.model.vocabulary.tokenizer(options.model.config)
-    warn_of_capitals(data, tokenizer)
-    cache = FeatureCache(tokenizer, options.cached_dir)
+    tuning.fine_tune(options_from_flags(), Tagging)
 
-    def table(text, split):
-        return feature_table(cache, text, split, data.label_names, options.features)
 
-    def new_task(config):
+class Tagging(tuning.CommandTask):
+    """Tags of words. The labels are the tags of --train_file, or those that are stored with the weights."""
+
+    options: Options
+
+    def __init__(self, options: Options):
+        super().__init__(options)
+        self.train, self.dev, self.test = (
+            read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
+                (options.train_file, True), (options.eval_file, options.do_eval),
+                (options.predict_file, options.do_predict)))
+        self.label_names = self._label_names()
+        tuning.check_labels(options, self.label_names)
+        self._warn_of_capitals()
+        self.best_metric = best_metric(self.label_names)
+        self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
+        self.lengths = dict(doc_stride=options.features.doc_stride)
+
+    def new_task(self, config):
         return TaggingTask(AlbertTokenClassifier(
-            config, len(data.label_names), options.classifier_dropout_prob, data.label_names,
-            options.features.label_all_pieces))
+            config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
+            self.options.features.label_all_pieces))
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, options.model, new_task,
-                                       best_metric(data.label_names))
-    with chief_first(strategy):
-        evaluate = evaluation(data, table(data.dev, "dev")) if data.dev else None
-        test_table = table(data.test, "test") if data.test else None
-    training_table = functools.partial(table, data.train, "train") if options.do_train else None
-    data_files = [os.path.basename(text.path) for text in (data.train, data.dev) if text]
-    tuning.train_and_evaluate(finetuning, options.model.vocabulary, training_table, evaluate, data_files,
-                              dict(doc_stride=options.features.doc_stride))
-    if data.test:
-        probabilities = tagging_answers.word_probabilities(test_table, finetuning.predict(test_table))
-        if is_chief(strategy):
-            answer(options, data, probabilities, finetuning.serving_step())
-    tuning.export(finetuning, lambda export_dir, model: export_tagging(export_dir, model, tokenizer, options.features))
+    def training_table(self):
+        return self._table(self.train, "train")
 
+    def evaluation(self):
+        table = self._table(self.dev, "dev")
+        return lambda predict: tagging_answers.evaluate(
+            self.dev, tagging_answers.word_probabilities(table, predict(table)), self.label_names)
 
-def read_data(options: Options) -> Data:
-    """Reads the files to use. The tags are those of --train_file, or those that are stored with the weights."""
-    train, dev, test = (read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
-        (options.train_file, True), (options.eval_file, options.do_eval), (options.predict_file, options.do_predict)))
-    for text in filter(None, (train, dev)):
-        text.check_has_tags()
-    known = label_names([train]) if train else options.model.settings.label_names
-    if known is None:
-        raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, which "
-                         "has all tags, is missing")
-    for text in filter(None, (dev, test)):
-        unknown = sorted(set(label_names([text])) - set(known))
-        if unknown:
-            logging.warning("%s has tags that the model does not know and cannot predict: %s", text.path,
-                            ", ".join(unknown))
-    return Data(train, dev, test, known)
+    def predictions(self):
+        table = self._table(self.test, "test")
+        yield table, lambda predictions, step: self._write(
+            tagging_answers.word_probabilities(table, predictions), step)
 
+    def export(self, directory, model):
+        export_tagging(directory, model, self.tokenizer, self.options.features)
 
-def warn_of_capitals(data: Data, tokenizer: FullTokenizer) -> None:
-    text = data.train or data.dev or data.test
-    share = share_of_words_with_capitals(text) if text and tokenizer.do_lower_case else 0.0
-    if share:
-        logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the words "
-                        "of %s", 100 * share, text.path)
+    def _table(self, text: TaggedText, split: str):
+        return feature_table(self.cache, text, split, self.label_names, self.options.features)
 
+    def _label_names(self) -> tuple[str, ...]:
+        for text in filter(None, (self.train, self.dev)):
+            text.check_has_tags()
+        known = label_names([self.train]) if self.train else self.options.model.settings.label_names
+        if known is None:
+            raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, "
+                             "which has all tags, is missing")
+        for text in filter(None, (self.dev, self.test)):
+            unknown = sorted(set(label_names([text])) - set(known))
+            if unknown:
+                logging.warning("%s has tags that the model does not know and cannot predict: %s", text.path,
+                                ", ".join(unknown))
+        return known
 
-def evaluation(data: Data, table: FeatureTable):
-    """The `evaluate` function of FineTuning."""
-    return lambda predict: tagging_answers.evaluate(
-        data.dev, tagging_answers.word_probabilities(table, predict(table)), data.label_names)
+    def _warn_of_capitals(self) -> None:
+        text = self.train or self.dev or self.test
+        share = share_of_words_with_capitals(text) if text and self.tokenizer.do_lower_case else 0.0
+        if share:
+            logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the "
+                            "words of %s", 100 * share, text.path)
 
-
-def answer(options: Options, data: Data, probabilities: np.ndarray, step: int) -> None:
-    """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
-    ending = os.path.splitext(uncompressed_name(data.test.path))[1] or ".txt"
-    path = os.path.join(options.output_dir, f"predictions{ending}")
-    data.test.write_with_tags(path, tagging_answers.tags_of_sentences(data.test, probabilities, data.label_names))
-    logging.info("%s: %s tagged", path, count_of(data.test.num_words, "word"))
-    if data.test.has_tags:
-        results = tagging_answers.evaluate(data.test, probabilities, data.label_names)
-        logging.info("%s", shown(results))
-        write_results(options.output_dir, dict(results, global_step=step), "predict_results")
+    def _write(self, probabilities, step: int) -> None:
+        """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
+        text = self.test
+        ending = os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
+        path = os.path.join(self.options.output_dir, f"predictions{ending}")
+        text.write_with_tags(path, tagging_answers.tags_of_sentences(text, probabilities, self.label_names))
+        logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
+        if text.has_tags:
+            tuning.report_predicted(self.options, tagging_answers.evaluate(text, probabilities, self.label_names), step)

@@ -1,14 +1,10 @@
 """Fine-tuning: trains one or several seeds, evaluates their checkpoints, and predicts with the best one.
 
-A task's script uses it like this (albert_tf/commands/finetuning_flags.py makes the options from the flags)::
+albert_tf/commands/finetuning.py makes the options from flags, and uses it like this::
 
-    finetuning = tuning.new_finetuning(options.finetuning, strategy, config, new_task, best_metric="f1")
-    if options.do_train:
-        finetuning.train(training_table, evaluate if options.do_eval else None)
-    elif options.do_eval:
-        finetuning.evaluate(evaluate)
-    if options.do_predict:
-        write_answers(finetuning.predict(table))
+    runs = FineTuning(options, strategy, config, new_task, weights, best_metric="f1")
+    runs.train(training_table, evaluate)  # or runs.evaluate(evaluate), for checkpoints of an earlier training
+    write_answers(runs.predict(table))
 
 `new_task` is a function that builds a PredictingTask and its model from a config. `evaluate` is a function that is
 called with a function like `FineTuning.predict`, with which it gets the predictions for the tables that it needs; it
@@ -20,14 +16,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
-from typing import Any, Callable, Iterable, Protocol
+from typing import Any, Callable, Iterable, Protocol, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.batching import table_batches, training_rows
+from albert_tf.data.batching import evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered
 from albert_tf.training.evaluation import (
@@ -40,10 +37,10 @@ from albert_tf.training.evaluation import (
     write_results,
     write_summary,
 )
-from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
-from albert_tf.training.strategy import is_chief, wait_for_all
+from albert_tf.training.strategy import distributed, is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
+from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils import bounds
 from albert_tf.utils.files import make_directory
 
@@ -112,6 +109,59 @@ class FineTuningOptions:
         bounds.BATCH_SIZE.check("eval_batch_size", self.eval_batch_size)
         bounds.BATCH_SIZE.check("predict_batch_size", self.predict_batch_size)
         bounds.EVALUATIONS.at_least(0).check("early_stopping_patience", self.early_stopping_patience)
+
+
+class Predictor:
+    """Runs a task's model over features, without dropout.
+
+    Args:
+      task: provides the model and selects the outputs to return.
+      strategy: the distribution strategy.
+      batch_size: examples of a batch, over all replicas.
+      buckets: the result of bucket_lengths.
+      jit_compile: whether to compile the graph with XLA.
+      parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
+    """
+
+    def __init__(self, task: PredictingTask, strategy: tf.distribute.Strategy, batch_size: int,
+                 buckets: tuple[int, ...], jit_compile: bool = False, parts: int = 1):
+        self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
+        self._parts = parts
+        self._outputs = tf.function(self._outputs_of_part, autograph=False, jit_compile=jit_compile or None)
+        self._outputs_on_replicas = on_batches(self._run, strategy, jit_compile)
+
+    def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
+        """The predictions by name: one value per example, in the order of the table.
+
+        A prediction with one value per token has the length to which its batch was padded, which can exceed the
+        example's own.
+        """
+        rows = evaluation_rows(table, self._batch_size)
+        batches = distributed(self._strategy, lambda context: table_batches(table, rows, self._buckets, context))
+        predictions: dict[str, list] = {}
+        iterator = iter(batches)
+        for _ in rows:
+            outputs = {name: self._strategy.gather(values, axis=0).numpy()
+                       for name, values in self._outputs_on_replicas(iterator).items()}
+            examples = outputs.pop("example")
+            for name, values in outputs.items():
+                values_of_all = predictions.setdefault(name, [None] * len(table))
+                for example, value in zip(examples, values):
+                    if example >= 0:
+                        values_of_all[example] = value
+        return predictions
+
+    def _run(self, batch):
+        return self._strategy.run(in_parts, (self._outputs, batch, self._parts))
+
+    def _outputs_of_part(self, batch):
+        outputs = self._task.predictions(self._task.model(batch, training=False))
+        return dict(outputs, example=batch["example"])
+
+
+def mean_of(predictions: Sequence[dict[str, list[np.ndarray]]], name: str) -> np.ndarray:
+    """The mean of one prediction over several checkpoints (Lan et al., 2020, section 4.9): [examples, ...]."""
+    return np.mean([np.stack(each[name]) for each in predictions], axis=0)
 
 
 @dataclasses.dataclass

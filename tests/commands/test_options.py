@@ -36,7 +36,7 @@ def test_the_package_reads_flags_in_its_modules_of_flags_alone():
     """app.py reads --verbosity, which is absl's, and usage.py lists the flags without reading their values."""
     readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
                if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
-    assert readers == {"app.py", "shared_flags.py", "finetuning_flags.py", "usage.py"}
+    assert readers == {"app.py", "shared_flags.py", "finetuning.py", "usage.py"}
 
 
 def test_functions_that_read_flags_are_found():

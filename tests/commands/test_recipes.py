@@ -2,7 +2,7 @@
 
 import json
 
-from albert_tf.commands.finetuning_flags import RECIPES
+from albert_tf.commands.finetuning import RECIPES
 from albert_tf.tasks.classification.glue_tasks import TASKS
 
 # Learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up, length (Lan et al., 2020, table 14).

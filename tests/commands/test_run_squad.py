@@ -14,7 +14,7 @@ from in_process import loaded
 from script_process import run as run_script
 from script_session import ScriptSession
 
-from albert_tf.commands import finetuning_flags
+from albert_tf.commands import finetuning
 from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -246,7 +246,7 @@ def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
     (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
 def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(folder, golden, flags, steps, warmup_steps):
     with loaded("run_squad") as run:
-        with mock.patch.object(finetuning_flags, "new_finetuning", side_effect=ValueError) as new_finetuning:
+        with mock.patch.object(finetuning, "FineTuning", side_effect=ValueError) as new_finetuning:
             run(recipe="squad_v2", train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
                 albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
                 max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)

@@ -9,7 +9,7 @@ from albert_tf.tasks.classification.answers import write_answers, write_predicti
 from albert_tf.tasks.classification.features import InputExample
 from albert_tf.tasks.classification.glue_tasks import TASKS, Task
 from albert_tf.tasks.classification.metrics import evaluate
-from albert_tf.training.prediction import mean_of
+from albert_tf.training.finetuning import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.
 LABELS = np.array([1, 1, 1, 0, 1])
