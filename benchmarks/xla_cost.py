@@ -33,7 +33,7 @@ from absl import flags
 from albert_tf import devices
 from albert_tf.commands.shared_flags import define_float
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling import attention, dropout, layers
+from albert_tf.modeling import blocks, dropout, layers
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.alternation import json_of
@@ -92,10 +92,10 @@ def traced_as(form: str) -> Iterator[None]:
     with contextlib.ExitStack() as patches:
         patches.enter_context(mock.patch.object(devices, "is_tpu", lambda *_: form != CHAINS))
         if form == PLAIN:
-            for module in (attention, dropout, layers):
+            for module in (blocks, dropout, layers):
                 patches.enter_context(mock.patch.object(module, "dropped", tensorflow_dropout))
             patches.enter_context(mock.patch.object(layers, "_FUSED_ACTIVATIONS", layers._ACTIVATIONS))
-            patches.enter_context(mock.patch.object(attention, "masked_softmax_in_training", attention.masked_softmax))
+            patches.enter_context(mock.patch.object(blocks, "masked_softmax_in_training", blocks.masked_softmax))
         yield
 
 

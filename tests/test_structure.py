@@ -45,5 +45,5 @@ def test_a_model_of_the_package_imports_only_the_modules_of_its_format():
     names, _ = structure.imported_by_from_pretrained()
     assert len(names) <= 50
     assert "albert_tf.weights.hugging_face.reading" in names
-    others = ("archive", "download", "tf1", "bert_tf1", "albert_zh", "tf_hub")
+    others = ("archive", "download", "tf1", "tf_hub")
     assert not set(names) & {f"albert_tf.weights.{other}" for other in others}

@@ -17,19 +17,19 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.checkpoints import BEST
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
-from albert_tf.weights import bert_tf1
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_of, head_of_variables
+from albert_tf.weights.hugging_face.tensors import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.safetensors_folder import WEIGHTS
 from albert_tf.weights.settings import settings_of, write_settings
 from albert_tf.weights.source import Source
-from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.tf1 import bert
+from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # The file of each format that is written last.
-FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert_tf1.PREFIX}.index", "ours": f"{BEST}.index",
+FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert.PREFIX}.index", "ours": f"{BEST}.index",
            "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 
 
@@ -156,7 +156,7 @@ def _save_checkpoint(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
 ) -> None:
     if to == "tf1_bert":
-        bert_tf1.write_bert_config(model.config, output_dir)
+        bert.write_bert_config(model.config, output_dir)
     else:
         write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
     write_settings(settings_of(model), model.config, output_dir, vocabulary)
@@ -164,8 +164,8 @@ def _save_checkpoint(
     if to == "tf1":
         save_tf1_checkpoint(model, prefix, left_out=never_trained)
     elif to == "tf1_bert":
-        save_tf1_checkpoint(model, os.path.join(output_dir, bert_tf1.PREFIX), left_out=never_trained,
-                            name_of=bert_tf1.bert_name_of)
+        save_tf1_checkpoint(model, os.path.join(output_dir, bert.PREFIX), left_out=never_trained,
+                            name_of=bert.bert_name_of)
     else:
         with atomic_checkpoint(prefix) as temporary:
             tf.train.Checkpoint(model=model).write(temporary)

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.attention import AttentionBlock
-from albert_tf.modeling.feed_forward import FeedForwardBlock
+from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.layers import ReleaseDense
 
 # The release adds this to the attention scores of padding.

@@ -27,8 +27,10 @@ import tensorflow as tf
 
 from albert_tf.utils.files import version
 from albert_tf.utils.temporary_files import errors_naming_origin, folder_of_this_process
-from albert_tf.weights import safetensors_folder, settings, tf1
+from albert_tf.weights import settings
+from albert_tf.weights.hugging_face import tensors
 from albert_tf.weights.hugging_face.tokenizer_json import TOKENIZER_JSON
+from albert_tf.weights.tf1 import checkpoint
 from albert_tf.weights.vocabulary_files import VOCABULARIES
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
@@ -39,7 +41,7 @@ _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 # The folders of sentence-transformers for single steps: 0_Transformer, 1_Pooling.
 _STEP_FOLDERS = "[0-9]_*"
 # The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
-_NEEDED = (_INDEX, _DATA, _SAFETENSORS, safetensors_folder.INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
+_NEEDED = (_INDEX, _DATA, _SAFETENSORS, tensors.INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
            *settings.FILES, "saved_model.pb", "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
@@ -87,7 +89,7 @@ def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
             members, indexes, declared = _survey(archive, stream, length)
             needed = {name: member for name, member in members.items() if _is_needed(name)}
             if not any(_is_like(name, *_WEIGHTS) for name in needed):
-                safetensors_folder.refuse_pickle_names(members)
+                tensors.refuse_pickle_names(members)
             _check_sizes(needed, {**declared, **_declared_data(indexes, directory)}, directory)
             for name, member in sorted(needed.items(), key=lambda item: item[1].offset):
                 _unpack(archive, member, os.path.join(directory, name))
@@ -201,7 +203,7 @@ def _survey(archive: tarfile.TarFile, stream: IO[bytes], length: int) -> _Conten
         if _is_needed(name) and _is_like(name, _INDEX):
             contents.indexes[name] = _content(archive, member).read()
         if _is_needed(name) and _is_like(name, _SAFETENSORS):
-            contents.declared[name] = safetensors_folder.declared_bytes(name, _content(archive, member))
+            contents.declared[name] = tensors.declared_bytes(name, _content(archive, member))
     # tarfile treats a damaged header as the end of the archive. The real end is a block of zeros.
     stream.seek(archive.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
@@ -269,7 +271,7 @@ def _declared_data(indexes: dict[str, bytes], directory: str) -> dict[str, int]:
         path = pathlib.Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        declared[name.removesuffix(".index")] = tf1.declared_bytes(str(path).removesuffix(".index"))
+        declared[name.removesuffix(".index")] = checkpoint.declared_bytes(str(path).removesuffix(".index"))
     return declared
 
 

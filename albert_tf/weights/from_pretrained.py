@@ -16,8 +16,7 @@ from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.training.task import TrainableTask
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.restoring import RestoreReport, build_restored, release_name, restore, unshared
-from albert_tf.weights.source import Source, config_of
+from albert_tf.weights.source import RestoreReport, Source, build_restored, config_of, release_name, restore, unshared
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer

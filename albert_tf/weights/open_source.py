@@ -8,7 +8,7 @@ The formats::
     a folder with saved_model.pb  tf_hub
     a folder with config.json     hugging_face, which also reads the folders of sentence-transformers
     anything else                 tf1, a checkpoint of the release or of a run; its names tell whether it is one of BERT
-                                  (bert_tf1) or albert_zh
+                                  or albert_zh
 
 The module of a format is imported when a path has this format.
 """
@@ -72,7 +72,7 @@ def _open(path: str) -> Source:
         return _source_in_archive(downloaded(path), path)
     if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):  # a checkpoint's prefix is not the name of a file
         from albert_tf.weights.archive import is_archive
-        from albert_tf.weights.safetensors_folder import refuse_pickle
+        from albert_tf.weights.hugging_face.tensors import refuse_pickle
 
         if is_archive(path):
             return _source_in_archive(path, path)
@@ -109,17 +109,17 @@ def _source(path: str) -> Source:
 
 def _checkpoint(prefix: str) -> Source:
     """The source of a TensorFlow checkpoint."""
-    from albert_tf.weights.tf1 import our_source, tf1_source
+    from albert_tf.weights.tf1.checkpoint import our_source, tf1_source
 
     checkpoint = tf1_source(prefix)
     if _OBJECTS in checkpoint.shapes:
         return our_source(checkpoint)
     if any(name.startswith(_ALBERT_ZH) for name in checkpoint.shapes):
-        from albert_tf.weights.albert_zh import albert_zh_source
+        from albert_tf.weights.tf1.albert_zh import albert_zh_source
 
         return albert_zh_source(checkpoint)
     if any(map(_BERT.match, checkpoint.shapes)):
-        from albert_tf.weights.bert_tf1 import bert_source
+        from albert_tf.weights.tf1.bert import bert_source
 
         return bert_source(checkpoint)
     return checkpoint

@@ -31,9 +31,8 @@ from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named, head_of_variables, heads_of_source
 from albert_tf.weights.open_source import is_url, open_source
-from albert_tf.weights.restoring import RestoreReport, unshared_config
 from albert_tf.weights.settings import Settings, settings_in
-from albert_tf.weights.source import Source, config_of
+from albert_tf.weights.source import RestoreReport, Source, config_of, unshared_config
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 Value = TypeVar("Value")

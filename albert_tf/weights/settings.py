@@ -9,7 +9,7 @@ The keys::
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
 
-The pooling of a sentence encoder is in the files of sentence-transformers (see sentence_transformers.py), the length of
+The pooling of a sentence encoder is in the files of sentence-transformers (see hugging_face/sentence_transformers.py), the length of
 rows in tokenizer_config.json (see vocabulary_files.py).
 
 Up to version 0.2 there were four files in the place of albert_tf.json, which are read where it is missing::
@@ -36,7 +36,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
 from albert_tf.utils.writing import write_or_remove
-from albert_tf.weights.sentence_transformers import MODULES, pooling_in, write_pooling
+from albert_tf.weights.hugging_face.sentence_transformers import MODULES, pooling_in, write_pooling
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
 
 SETTINGS = "albert_tf.json"

@@ -1,16 +1,33 @@
-"""Source: a stored model in any format: weights with the release's names, config, vocabulary."""
+"""Source: a stored model in any format: weights with the release's names, config, vocabulary, settings.
+
+`restore` and `build_restored` give the weights to a model's variables and report the result. `unshared` gives each
+layer its own copy of weights that layers share.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Mapping, Sequence
+import re
+from typing import Callable, Iterator, Mapping, Sequence, TypeVar
 
 import tensorflow as tf
+from absl import logging
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights
+from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+Made = TypeVar("Made")
+_GROUP = re.compile(r"/group_\d+/")
+# The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
+_COUNTERS = ("global_step", "save_counter")
+# The classifiers' variables, whose shapes depend on the number of labels.
+_OF_THE_LABELS = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
+_POSITIONS = "bert/embeddings/position_embeddings"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,3 +98,201 @@ def config_of(source: Source) -> AlbertConfig | None:
         return source.config
     except ValueError:
         return None
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreReport:
+    """Which variables were restored, by the release's names.
+
+    Args:
+      restored: the restored variables.
+      not_restored: the variables that keep their initial values, with the reason for each.
+      not_used: the source's other variables.
+      optimizer_state: the source's optimizer slots and counters, which are never restored here.
+    """
+
+    restored: list[str]
+    not_restored: dict[str, str]
+    not_used: list[str]
+    optimizer_state: list[str]
+
+    def __str__(self):
+        parts = [f"{count_of(len(self.restored), 'variable')} restored"]
+        if self.not_restored:
+            parts.append("not restored: " + ", ".join(f"{name} ({why})" for name, why in self.not_restored.items()))
+        if self.not_used:
+            parts.append("not used: " + ", ".join(self.not_used))
+        if self.optimizer_state:
+            parts.append(f"{count_of(len(self.optimizer_state), 'optimizer variable')} ignored")
+        return "; ".join(parts)
+
+
+def release_name(variable: tf.Variable) -> str:
+    """The name of a variable in the release's checkpoints, which is its own name (see modeling/layers.py)."""
+    return variable.name.split(":")[0]
+
+
+def restore(model: keras.Model, source: Source) -> RestoreReport:
+    """Assigns the source's values to a model's variables with the same names, one by one, and logs the report.
+
+    A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
+    Positions that the source does not have repeat those that it has, from the first on (Beltagy et al., 2020, section
+    5), so that they can be learned with longer inputs.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      source: the values.
+
+    Raises:
+      ValueError: a value has another shape than its variable, the source has fewer groups of layers, or no variable of
+        the encoder has a value (then nothing is assigned); or a value cannot be read or is not finite.
+    """
+    matching = _Matching(source)
+    matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
+    report = matching.report()
+    for variable, name in matches:
+        if name is not None:
+            variable.assign(_value(source, name, variable.shape))
+    logging.info("%s: %s", source.path, report)
+    return report
+
+
+def build_restored(
+    make: Callable[[], Made], source: Source, init_from_group0: bool = False
+) -> tuple[Made, RestoreReport]:
+    """Makes a model whose variables are initialized with the values of a source, and logs the report.
+
+    No random values are drawn for these variables, and only the model and one value are in memory at a time.
+
+    Args:
+      make: function that makes the model, or an object that has one.
+      source: the values.
+      init_from_group0: whether to initialize every group from group 0 of the source.
+
+    Raises:
+      ValueError: see `restore`.
+    """
+    matching = _Matching(source, init_from_group0)
+
+    def create(next_creator, **variable):
+        # Variables that are not trainable are metrics, or counters of Keras.
+        name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
+        if name:
+            variable["initial_value"] = lambda: _value(source, name, variable["shape"])
+        return next_creator(**variable)
+
+    with tf.variable_creator_scope(create):
+        made = make()
+    report = matching.report()
+    logging.info("%s: %s", source.path, report)
+    return made, report
+
+
+def _value(source: Source, name: str, shape) -> tf.Tensor:
+    """The value of a variable with this shape. Missing position embeddings repeat those of the source."""
+    value, length = source.value(name), shape[0] if name == _POSITIONS else None
+    if length is None or length == value.shape[0]:
+        return value
+    logging.warning("%s has %d positions, the model %d: the additional ones are initialized as copies of these, "
+                    "beginning again at the first", source.path, value.shape[0], length)
+    return tf.gather(value, tf.range(length) % value.shape[0])
+
+
+class _Matching:
+    """Matches variables with the values of a source."""
+
+    def __init__(self, source: Source, init_from_group0: bool = False):
+        self._source, self._init_from_group0 = source, init_from_group0
+        self._blocks = {block[:2] for block in map(block_variable, source.shapes) if block}  # (group, inner group)
+        self._restored: list[str] = []
+        self._used: set[str] = set()
+        self._not_restored: dict[str, str] = {}  # by name, why
+
+    def find(self, name: str, shape) -> str | None:
+        """The source's name of a variable's value; None if the source has no value for it.
+
+        Raises:
+          ValueError: the value has another shape, or the source has no block of layers for the variable. This is found
+            out before the model has more blocks than the source.
+        """
+        wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
+        block = block_variable(wanted)
+        if block and self._blocks and block[:2] not in self._blocks:
+            groups, inner = (max(numbers) + 1 for numbers in zip(*self._blocks))
+            raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are "
+                             f"{groups} and {inner}, but the config asks for group {block.group + 1}, inner group "
+                             f"{block.inner + 1}: use the config that belongs to the weights")
+        theirs, ours = self._source.shapes.get(wanted), list(shape)
+        if theirs is None:
+            self._not_restored[name] = "missing"
+        elif list(theirs) == ours or (name == _POSITIONS and theirs[0] < ours[0] and list(theirs[1:]) == ours[1:]):
+            self._restored.append(name)
+            self._used.add(wanted)
+            return wanted
+        elif name in _OF_THE_LABELS and list(theirs[1:]) == ours[1:]:
+            self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
+        else:
+            raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "
+                             f"{ours}")
+        return None
+
+    def report(self) -> RestoreReport:
+        """The report. Raises ValueError if no variable, or no variable of the encoder, has a value."""
+        if not self._restored:
+            raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
+        if any(map(_is_of_the_encoder, self._not_restored)) and not any(map(_is_of_the_encoder, self._restored)):
+            raise ValueError(f"{self._source.path} has a head but no encoder: if it was trained on a TF-Hub module, "
+                             "set --albert_hub_module_handle to that module")
+        unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
+        return RestoreReport(self._restored, self._not_restored,
+                             [name for name in unused if not _is_optimizer_state(name)],
+                             [name for name in unused if _is_optimizer_state(name)])
+
+
+def _is_of_the_encoder(name: str) -> bool:
+    return name.startswith("bert/")
+
+
+def _is_optimizer_state(name: str) -> bool:
+    return name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS
+
+
+# First parts of the variable names in an attention block; all others belong to the feed-forward block.
+_ATTENTION = ("attention_1", "LayerNorm")
+
+
+def unshared_config(config: AlbertConfig) -> AlbertConfig:
+    """The config of a model with the same layers, none of which share weights."""
+    return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
+
+
+def unshared(source: Source) -> Source:
+    """The source of a model with the same outputs in which each layer has its own weights.
+
+    A source without sharing is returned unchanged.
+
+    Raises:
+      ValueError: it is a TF2 module whose graph is run, so that its layers cannot be changed.
+    """
+    if source.module:
+        raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its layers cannot be unshared")
+    config = source.config
+    if config.in_groups() == unshared_config(config).in_groups():
+        return source
+    names = {new: name for name in source.shapes for new in _copies(name, config)}
+    return dataclasses.replace(source, shapes={new: source.shapes[name] for new, name in names.items()},
+                               read=lambda new: source.read(names[new]), read_config=lambda: unshared_config(config))
+
+
+def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
+    """The names of a variable's copies, one for each layer that uses it."""
+    in_block = block_variable(name)
+    if not in_block:
+        yield name
+        return
+    group, inner, variable = in_block
+    is_attention = variable.partition("/")[0] in _ATTENTION
+    blocks = config.attention_blocks if is_attention else config.ffn_blocks
+    for layer, of_layer in enumerate(blocks):
+        if group * config.inner_group_num + inner in of_layer:
+            yield f"{block_scope(layer, inner)}/{variable}"

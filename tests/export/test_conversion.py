@@ -11,9 +11,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import FORMATS, convert, kind_of, save
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.restoring import release_name
-from albert_tf.weights.source import Source
-from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.source import Source, release_name
+from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.weights.heads import MODELS
-from albert_tf.weights.restoring import release_name
+from albert_tf.weights.source import release_name
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

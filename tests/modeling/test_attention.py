@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.attention import masked_softmax, masked_softmax_in_training
+from albert_tf.modeling.blocks import masked_softmax, masked_softmax_in_training
 
 pytestmark = pytest.mark.both_stacks
 

@@ -21,7 +21,7 @@ from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.from_pretrained import WeightsReader
-from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,

@@ -24,7 +24,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.temporary_files import temporary_path
 from albert_tf.weights import archive
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -285,7 +285,7 @@ def test_only_the_files_of_a_model_are_unpacked(tmp_path, temporary):
 
 
 def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, temporary, monkeypatch):
-    monkeypatch.setattr(archive.tf1, "_STRING_BYTES", 0)
+    monkeypatch.setattr(archive.checkpoint, "_STRING_BYTES", 0)
     saved_tiny(tmp_path / "albert_tiny")
     (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
     albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))

@@ -12,12 +12,12 @@ from safetensors.numpy import load_file, save_file
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, kind_of
-from albert_tf.weights import bert_tf1
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.restoring import release_name
+from albert_tf.weights.source import release_name
+from albert_tf.weights.tf1 import bert
 
 CASES = {
     "encoder": ("encoder", dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),
@@ -191,5 +191,5 @@ def test_a_vocabulary_that_keeps_accents_is_read_and_written_with_hugging_faces_
 
 def test_blocks_of_further_inner_groups_have_no_name_in_bert():
     scope = "bert/encoder/transformer/group_2/inner_group_{}/ffn_1/intermediate/dense/kernel"
-    assert bert_tf1.bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"
-    assert bert_tf1.bert_name_of(scope.format(1)) == scope.format(1)
+    assert bert.bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"
+    assert bert.bert_name_of(scope.format(1)) == scope.format(1)

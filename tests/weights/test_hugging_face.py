@@ -16,7 +16,7 @@ from albert_tf.weights.heads import MODELS
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.restoring import release_name
+from albert_tf.weights.source import release_name
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks

@@ -13,8 +13,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import load_checkpoint
 from albert_tf.weights.heads import MODELS
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.restoring import build_restored, release_name
-from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.source import build_restored, release_name
+from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from albert_tf.export.onnx.graph import OnnxGraph, Table
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
-from albert_tf.modeling.attention import AttentionBlock
+from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
-from albert_tf.modeling.feed_forward import FeedForwardBlock
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from albert_tf.weights.hugging_face.configs import MODELS, read_config, read_label_names
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
-from albert_tf.weights.safetensors_folder import INDEX, WEIGHTS, StoredTensor, refuse_pickles_in, stored_tensors
-from albert_tf.weights.sentence_transformers import pooling_in, transformer_folder
+from albert_tf.weights.hugging_face.sentence_transformers import pooling_in, transformer_folder
+from albert_tf.weights.hugging_face.tensors import INDEX, WEIGHTS, StoredTensor, refuse_pickles_in, stored_tensors
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in

@@ -15,9 +15,8 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.training.checkpoints import saved_step
 from albert_tf.utils.writing import atomic_checkpoint
-from albert_tf.weights.restoring import release_name
 from albert_tf.weights.settings import settings_in
-from albert_tf.weights.source import Source
+from albert_tf.weights.source import Source, release_name
 from albert_tf.weights.vocabulary_files import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.

@@ -17,8 +17,8 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.weights.bert_tf1 import LAYERS
 from albert_tf.weights.source import Source
+from albert_tf.weights.tf1.bert import LAYERS
 
 _SHARED = "bert/encoder/layer_shared/"
 _WORDS = "bert/embeddings/word_embeddings"
