@@ -167,18 +167,17 @@ def checkpoint_prefix(path: str) -> str:
     Raises:
       ValueError: there is no checkpoint, or there are several other ones.
     """
-    from albert_tf.training.checkpoints import best_or_latest
-    from albert_tf.training.evaluation import checkpoint_of
-
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):
-        prefixes = [path]
-    elif not tf.io.gfile.isdir(path):
-        prefixes = []
-    else:
+        return path
+    indexes = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
+    prefixes = [index[: -len(".index")] for index in sorted(indexes)]
+    if len(prefixes) != 1:
+        from albert_tf.training.checkpoints import best_or_latest
+        from albert_tf.training.evaluation import checkpoint_of
+
         chosen = best_or_latest(path) or checkpoint_of(path)
-        others = [index[: -len(".index")] for index in sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))]
-        prefixes = [chosen] if chosen else others
+        prefixes = [chosen] if chosen else prefixes
     if not prefixes:
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "

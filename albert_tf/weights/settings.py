@@ -9,8 +9,8 @@ The keys::
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
 
-The pooling of a sentence encoder is in the files of sentence-transformers (see hugging_face/sentence_transformers.py), the length of
-rows in tokenizer_config.json (see vocabulary_files.py).
+The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
+tokenizer_config.json (see vocabulary_files.py).
 
 Up to version 0.2 there were four files in the place of albert_tf.json, which are read where it is missing::
 
