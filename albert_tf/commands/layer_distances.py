@@ -25,8 +25,8 @@ from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
+from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_directory, make_directory
-from albert_tf.utils.line_charts import Curve, Panel, write_charts
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.vocabulary_files import check_vocabulary

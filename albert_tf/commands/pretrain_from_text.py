@@ -23,8 +23,8 @@ from albert_tf.commands.command_runs import Run, ScriptRuns, filled, parse_runs,
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import read_history
+from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.json_files import check_keys, read_json_object
-from albert_tf.utils.line_charts import Curve, Panel, write_charts
 from albert_tf.utils.writing import write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"

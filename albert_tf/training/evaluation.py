@@ -19,8 +19,8 @@ from absl import logging
 
 from albert_tf.data.tables import read_json_lines
 from albert_tf.training.checkpoints import BEST, best_or_latest, saved_by_step, saved_step
+from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import read_bytes
-from albert_tf.utils.line_charts import Curve, Panel, write_charts
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.temporary_files import locked_directory
 from albert_tf.utils.writing import write_text

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.writing import atomic_local_write
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 640, 180, 90, 30, 60
-_COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Text stays text, and the file depends on nothing but the panels.
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "albert_tf", "font.sans-serif": ["DejaVu Sans"]}
+_MARKER, _LARGE_MARKER = 4, 9  # points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +42,9 @@ class Panel:
 
     Args:
       title: quantity of the y axis.
-      curves: the curves, at least one.
-      x_name: quantity of the x axis.
-      x_labels: labels at x = 0, 1, ...; if empty, the axis shows its smallest and largest number.
+      curves: the curves.
+      x_name: quantity of the x axis, whose ticks are whole numbers.
+      x_labels: labels at x = 0, 1, ... in the place of numbers.
     """
 
     title: str
@@ -50,63 +54,41 @@ class Panel:
 
 
 def write_charts(path: str, panels: Sequence[Panel]) -> None:
-    """Writes the panels to an SVG file."""
-    size = f'width="{_WIDTH + 2 * _LEFT}" height="{_TOP + len(panels) * (_HEIGHT + _GAP)}"'
-    content = "".join(_panel(panel, _TOP + i * (_HEIGHT + _GAP)) for i, panel in enumerate(panels))
-    write_text(path, f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">\n'
-                     f'<rect width="100%" height="100%" fill="white"/>\n{content}</svg>\n')
+    """Writes the panels to an SVG file, which is the same for the same panels."""
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE), atomic_local_write(path) as temporary:
+        figure(panels).savefig(temporary, format="svg", metadata=dict(Date=None, Creator=None))
 
 
-def _panel(panel: Panel, top: int) -> str:
-    bottom, right = top + _HEIGHT, _LEFT + _WIDTH
-    bars = [bar for curve in panel.curves for bar in _bars(curve)]
-    xs = [x for x, _, _ in bars] or [0.0]
-    ys = [end for _, y, error in bars for end in (y - error, y + error)] or [0.0]
-    curves = []
-    for curve, color in zip(panel.curves, _COLORS * len(panel.curves)):
-        places = [(x, _along(x, xs, _LEFT, right), *(_along(end, ys, bottom, top) for end in (y, y - error, y + error)))
-                  for x, y, error in _bars(curve)]
-        curves.append(_curve(curve, color, places))
-    legend = "  ".join(f'<tspan fill="{color}">{html.escape(curve.name)}</tspan>'
-                       for curve, color in zip(panel.curves, _COLORS * len(panel.curves)) if curve.name)
-    return (_text(_LEFT, top - 10, "start", panel.title)
-            + (f'<text x="{right}" y="{top - 10}" text-anchor="end">{legend}</text>\n' if legend else "")
-            + f'<path d="M{_LEFT} {top}V{bottom}H{right}" fill="none" stroke="black"/>\n'
-            + _text(_LEFT - 6, top + 4, "end", f"{max(ys):.4g}") + _text(_LEFT - 6, bottom, "end", f"{min(ys):.4g}")
-            + _x_axis(panel, xs, bottom) + "".join(curves))
+def figure(panels: Sequence[Panel]) -> Figure:
+    """The panels as a figure of matplotlib."""
+    from matplotlib.figure import Figure
+
+    height = 0.3 + 2.6 * len(panels)  # inches; matplotlib's own layouts take twice as long
+    drawing = Figure(figsize=(8, height))
+    drawing.subplots_adjust(left=0.1, right=0.97, bottom=0.6 / height, top=1 - 0.3 / height, hspace=0.5)
+    for number, (axes, panel) in enumerate(zip(drawing.subplots(len(panels), squeeze=False)[:, 0], panels), start=1):
+        _draw(axes, panel, f"panel_{number}")
+    return drawing
 
 
-def _bars(curve: Curve) -> list[tuple[float, float, float]]:
-    """x, y and error of the points that are drawn."""
-    errors = curve.errors or [0.0] * len(curve.points)
-    return [(x, y, error if math.isfinite(error) else 0.0) for (x, y), error in zip(curve.points, errors)
-            if math.isfinite(y)]
-
-
-def _curve(curve: Curve, color: str, places: list[tuple]) -> str:
-    """The SVG of a curve. Each of `places` has x, and in pixels x, y and the two ends of the error bar."""
-    line = " ".join(f"{left:.1f},{y:.1f}" for _, left, y, _, _ in places)
-    return ((f'<polyline points="{line}" fill="none" stroke="{color}"/>\n' if curve.is_joined else "")
-            + "".join(f'<path d="M{left:.1f} {low:.1f}V{high:.1f}" stroke="{color}"/>\n'
-                      for _, left, _, low, high in places if low != high)
-            + "".join(f'<circle cx="{left:.1f}" cy="{y:.1f}" r="{5 if x == curve.marked_x else 2.5}" fill="{color}"/>\n'
-                      for x, left, y, _, _ in places))
-
-
-def _x_axis(panel: Panel, xs: Sequence[float], bottom: int) -> str:
-    right = _LEFT + _WIDTH
+def _draw(axes: Axes, panel: Panel, element: str) -> None:
+    """Draws a panel. In the SVG, the lines have ids that begin with the name of its element."""
+    axes.set_title(panel.title, loc="left", fontsize="medium")
+    axes.set_xlabel(panel.x_name)
+    for number, curve in enumerate(panel.curves, start=1):
+        drawn = [i for i, (_, y) in enumerate(curve.points) if math.isfinite(y)]
+        xs, ys = ([curve.points[i][axis] for i in drawn] for axis in (0, 1))
+        errors = [curve.errors[i] if math.isfinite(curve.errors[i]) else 0.0 for i in drawn] if curve.errors else None
+        bars = axes.errorbar(xs, ys, errors, fmt="o-" if curve.is_joined else "o", markersize=_MARKER, linewidth=1,
+                             label=curve.name)
+        bars[0].set_gid(f"{element}_{'line' if curve.is_joined else 'points'}_{number}")
+        marked = [(x, y) for x, y in zip(xs, ys) if x == curve.marked_x]
+        axes.plot(*zip(*marked) if marked else ((), ()), "o", markersize=_LARGE_MARKER, color=bars[0].get_color())
+    if any(curve.name for curve in panel.curves):
+        axes.legend(frameon=False)
     if panel.x_labels:  # on two lines in turn, so that long labels do not overlap
-        return "".join(_text(_along(x, xs, _LEFT, right), bottom + 16 + 14 * (int(x) % 2), "middle",
-                             panel.x_labels[int(x)]) for x in sorted(set(xs)))
-    return (_text(_LEFT, bottom + 16, "middle", f"{min(xs):g}")
-            + _text(right, bottom + 16, "middle", f"{max(xs):g} {panel.x_name}".rstrip()))
-
-
-def _text(x: float, y: float, anchor: str, text: str) -> str:
-    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}">{html.escape(text)}</text>\n'
-
-
-def _along(value: float, values: Sequence[float], start: float, end: float) -> float:
-    """The pixel of a value. The smallest of `values` is at `start`, the largest at `end`."""
-    extent = max(values) - min(values)
-    return start + (end - start) * ((value - min(values)) / extent if extent else 0.5)
+        axes.set_xticks(range(len(panel.x_labels)), [i % 2 * "\n" + label for i, label in enumerate(panel.x_labels)])
+    else:
+        axes.xaxis.get_major_locator().set_params(integer=True)

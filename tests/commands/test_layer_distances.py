@@ -71,7 +71,7 @@ def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(model
                                                                  for layer in "123"]
         expected = np.concatenate([means_over_tokens(models / name, ["a line", LONGER]) for name in ("all", "none")])
         np.testing.assert_allclose([[float(row["distance"]), float(row["angle"])] for row in rows], expected, rtol=1e-4)
-        assert (tmp_path / "out/layer_distances.svg").read_text().count("<polyline") == 4
+        assert (tmp_path / "out/layer_distances.svg").read_text().count("_line_") == 4
         assert "all" in capsys.readouterr().out
         assert run(init_checkpoint=models / "all", input_file=models / "lines.txt", batch_size=1,
                    output_dir=tmp_path / "one_by_one") == 0
@@ -87,7 +87,7 @@ def test_two_checkpoints_of_the_same_name_are_two_models(models, tmp_path):
                    output_dir=tmp_path) == 0
     rows = list(csv.DictReader((tmp_path / "layer_distances.csv").open()))
     assert [row["model"] for row in rows] == [path for path in paths for _ in range(3)]
-    assert (tmp_path / "layer_distances.svg").read_text().count("<polyline") == 4
+    assert (tmp_path / "layer_distances.svg").read_text().count("_line_") == 4
 
 
 def test_a_text_without_lines_is_refused(models, tmp_path, capsys):
