@@ -11,7 +11,7 @@ import math
 import os
 import platform
 import re
-from typing import Collection, Mapping
+from typing import Any, Collection, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -36,7 +36,8 @@ _OF_THE_WEIGHTS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
-_PLACEHOLDERS = dict(license="# license: to be chosen by you", language="# language: that of the text, for example en")
+_LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
+                         language="# language: that of the text, for example en")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,36 +68,35 @@ class ModelCard:
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     loaded_by: str | None = None
 
-    def text(self, name: str, fields: Mapping[str, str] | None = None, more_sections: str = "") -> str:
+    def text(self, name: str, fields: Mapping[str, Any] | None = None, more_sections: str = "") -> str:
         """The card as Markdown.
 
         Args:
           name: name of the model, for the title.
-          fields: lines of YAML by field, which replace the card's own.
+          fields: fields of the header, which replace the card's own.
           more_sections: Markdown for the end of the card.
         """
-        header = {**self._fields(name), **(fields or {})}
-        sections = [*self._introduction(name), "", *self._origin(), *self._scores(), *more_sections.splitlines()]
-        return "\n".join(["---", *header.values(), "---", "", f"# {name}", "", _MARK, "", *sections, ""])
+        from huggingface_hub import ModelCardData
 
-    def _fields(self, name: str) -> dict[str, str]:
-        """Lines of YAML by field. Values are written as JSON, which is valid YAML."""
-        task = self.head.pipeline_tag
-        library = _library_of(self.loaded_by) if self.loaded_by else "albert_tf"
-        fields = dict(_PLACEHOLDERS, library_name=f"library_name: {library}", pipeline_tag=f"pipeline_tag: {task}",
-                      tags="tags: [albert, tensorflow]")
-        if self.base_model:
-            fields["base_model"] = f"base_model: {_json(model_name(self.base_model))}"
-        if self.datasets:
-            fields["datasets"] = f"datasets: {_json(list(self.datasets))}"
+        fields = {**self._fields(name), **(fields or {})}
+        header = [*(line for field, line in _LEFT_TO_THE_USER.items() if field not in fields),
+                  ModelCardData(**fields, ignore_metadata_errors=True).to_yaml()]
+        sections = [*self._introduction(name), "", *self._origin(), *self._scores(), *more_sections.splitlines()]
+        return "\n".join(["---", *header, "---", "", f"# {name}", "", _MARK, "", *sections, ""])
+
+    def _fields(self, name: str) -> dict[str, Any]:
+        """The fields of the header, as arguments of ModelCardData."""
+        from huggingface_hub import EvalResult
+
+        task, dataset = self.head.pipeline_tag, ", ".join(self.datasets) or "unknown"
         scores = {metric: value for metric, value in self._finite_scores().items() if metric != "global_step"}
-        if scores:
-            metrics = [dict(type=metric, name=metric, value=value) for metric, value in scores.items()]
-            result = dict(task=dict(type=task), dataset=dict(name=", ".join(self.datasets) or "unknown", type="file"),
-                          metrics=metrics)
-            fields["metrics"] = f"metrics: {_json(list(scores))}"
-            fields["model-index"] = f"model-index:\n- {_json(dict(name=name, results=[result]))}"
-        return fields
+        results = [EvalResult(task, "file", dataset, metric, float(value), metric_name=metric)
+                   for metric, value in scores.items()]
+        fields = dict(library_name=_library_of(self.loaded_by) if self.loaded_by else "albert_tf", pipeline_tag=task,
+                      tags=["albert", "tensorflow"], base_model=self.base_model and model_name(self.base_model),
+                      datasets=list(self.datasets), metrics=list(scores), model_name=results and name,
+                      eval_results=results)
+        return {field: value for field, value in fields.items() if value}
 
     def _introduction(self, name: str) -> list[str]:
         config = self.config
@@ -184,12 +184,19 @@ def _is_checkpoint(path: str) -> bool:
     return tf.io.gfile.exists(f"{path}.index")
 
 
-def _fields_of(card: str, names: Collection[str]) -> dict[str, str]:
-    """The lines of some fields in a card's header, by name."""
-    header = re.match(r"---\n(.*?\n)---\n", card, re.DOTALL)
-    # Lines that are indented or are elements of a list continue a field.
-    fields = re.findall(r"^([\w-]+):(.*\n(?:[ -].*\n)*)", header[1], re.MULTILINE) if header else []
-    return {name: f"{name}:{value}".rstrip() for name, value in fields if name in names and value.strip()}
+def _fields_of(card: str, names: Collection[str]) -> dict[str, Any]:
+    """Some fields of a card's header, by name; none if the card has no header that can be read."""
+    import yaml
+    from huggingface_hub import ModelCard as HubCard
+
+    if not card.startswith("---\n"):
+        return {}
+    try:
+        fields = HubCard(card, ignore_metadata_errors=True).data.to_dict()
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        logging.warning("the header of a model card cannot be read: %s", str(error).splitlines()[0])
+        return {}
+    return {name: fields[name] for name in names if fields.get(name)}
 
 
 def _sections_of(card: str, name: str) -> str:

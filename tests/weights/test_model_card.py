@@ -1,8 +1,7 @@
 """README.md of a folder of weights: its content, and the fields that it copies from the base model's card."""
 
-import json
-
 import pytest
+import yaml
 
 import albert_tf
 from albert_tf.config import AlbertConfig
@@ -25,10 +24,8 @@ CARD = ModelCard(CLASSIFIER, CONFIG, 'models/a "base"', facts=dict(recipe="rte",
 
 
 def header(text):
-    """The fields of a card's header. Each is a word or one line of JSON, which YAML can read."""
-    lines = text.split("---\n")[1].replace("model-index:\n-", "model-index:").splitlines()
-    fields = dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
-    return {name: json.loads(value) if value.startswith(('"', '["', "{")) else value for name, value in fields.items()}
+    """The fields of a card's header."""
+    return yaml.safe_load(text.split("---\n")[1])
 
 
 def write(folder, text):
@@ -54,8 +51,8 @@ def test_the_header_has_the_fields_of_the_model_hub_and_leaves_the_license_to_th
     assert "# license: to be chosen by you\n# language: that of the text, for example en\n" in CARD.text("rte")
     assert fields["base_model"] == 'a "base"' and fields["datasets"] == ["x.tfrecord", "dev: 1.tsv"]
     assert fields["pipeline_tag"] == "text-classification" and fields["metrics"] == ["eval_accuracy"]
-    assert fields["tags"] == "[albert, tensorflow]" and fields["library_name"] == "albert_tf"
-    result, = fields["model-index"]["results"]
+    assert fields["tags"] == ["albert", "tensorflow"] and fields["library_name"] == "albert_tf"
+    result, = fields["model-index"][0]["results"]
     assert result["metrics"] == [dict(type="eval_accuracy", name="eval_accuracy", value=0.75)]
     assert result["dataset"] == dict(type="file", name="x.tfrecord, dev: 1.tsv")
 
@@ -101,7 +98,17 @@ def test_license_and_language_that_a_user_fills_in_stay(tmp_path):
     path.write_text(path.read_text().replace("# license: to be chosen by you", "license: mit").replace(
         "# language: that of the text, for example en", "language:\n- de\n- en"))
     write_model_card(str(tmp_path), CARD)
-    assert path.read_text().startswith("---\nlicense: mit\nlanguage:\n- de\n- en\nlibrary_name: albert_tf\n")
+    fields = header(path.read_text())
+    assert fields["license"] == "mit" and fields["language"] == ["de", "en"] and "to be chosen" not in path.read_text()
+
+
+@pytest.mark.parametrize("broken", ["---\nlicense: [mit\n---\n", "---\n- license\n---\n", "---\n1: 2\n---\n", "---\n",
+                                    "---\nlicense: mit\nmodel-index: 3\n---\n"])
+def test_a_header_that_cannot_be_read_is_left_out(tmp_path, broken):
+    write(tmp_path / "base", broken)
+    (tmp_path / "tuned").mkdir()
+    write_model_card(str(tmp_path / "tuned"), ModelCard(ENCODER, CONFIG, str(tmp_path / "base"), is_conversion=True))
+    assert header((tmp_path / "tuned/README.md").read_text())["base_model"] == "base"
 
 
 def test_training_takes_the_language_of_the_base_model_and_not_its_license(tmp_path):
@@ -110,7 +117,7 @@ def test_training_takes_the_language_of_the_base_model_and_not_its_license(tmp_p
     write_model_card(str(tmp_path / "tuned"), ModelCard(ENCODER, CONFIG, str(tmp_path / "base/")))
     text = (tmp_path / "tuned/README.md").read_text()
     assert header(text) == dict(language="de", library_name="albert_tf", pipeline_tag="feature-extraction",
-                                tags="[albert, tensorflow]", base_model="base")
+                                tags=["albert", "tensorflow"], base_model="base")
 
 
 def test_a_url_an_archive_and_a_model_of_the_package_are_base_models(tmp_path):
