@@ -6,15 +6,16 @@ unpacked, and weights only if they are not larger than their own header declares
 
 A compressed stream has to be decompressed also where nothing is needed of it. So an archive is refused as soon as its
 members are too large for the size of its file, before they are decompressed.
+
+The data filter of tarfile does not replace these checks: it knows neither sizes nor checksums, unpacks links and the
+absolute path of a member below the folder, and Python 3.9 has it since 3.9.17 only.
 """
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import fnmatch
 import functools
-import gzip
 import lzma
 import os
 import pathlib
@@ -34,8 +35,6 @@ from albert_tf.weights.tf1 import checkpoint
 from albert_tf.weights.vocabulary_files import VOCABULARIES
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
-# The first bytes of compressed files. The name of an archive does not tell how it was compressed.
-_COMPRESSIONS = {b"\x1f\x8b": gzip.GzipFile, b"\xfd7zXZ\x00": lzma.LZMAFile, b"BZh": bz2.BZ2File}
 _INDEX, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
 _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 # The folders of sentence-transformers for single steps: 0_Transformer, 1_Pooling.
@@ -85,8 +84,8 @@ def unpacked(path: str) -> str:
 def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
     directory = folder_of_this_process("albert_tf")
     with _one_clear_error(path), errors_naming_origin(path, directory):
-        with _opened(path) as (archive, stream):
-            members, indexes, declared = _survey(archive, stream, length)
+        with _opened(path) as archive:
+            members, indexes, declared = _survey(archive, length)
             needed = {name: member for name, member in members.items() if _is_needed(name)}
             if not any(_is_like(name, *_WEIGHTS) for name in needed):
                 tensors.refuse_pickle_names(members)
@@ -102,8 +101,8 @@ def check_archive(path: str) -> None:
     Raises:
       ValueError: it is damaged or truncated, or has members that no model has; see `unpacked`.
     """
-    with _one_clear_error(path), _opened(path) as (archive, stream):
-        _survey(archive, stream, version(path)[0])
+    with _one_clear_error(path), _opened(path) as archive:
+        _survey(archive, version(path)[0])
 
 
 def _only_directory_in(directory: str) -> str:
@@ -133,27 +132,16 @@ def _one_clear_error(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
-    """Yields an archive, and the stream that it is read from."""
-    with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r:", tarinfo=_Member) as archive:
-        yield archive, stream
-
-
-@contextlib.contextmanager
-def _stream(path: str) -> Iterator[IO[bytes]]:
-    """Yields the decompressed content of an archive."""
+def _opened(path: str) -> Iterator[tarfile.TarFile]:
+    """Yields an archive. Its `fileobj` is the stream of the decompressed content."""
     with tf.io.gfile.GFile(path, "rb") as file:
-        start = file.read(max(map(len, _COMPRESSIONS)))
-        file.seek(0)
-        decompress = next((kind for magic, kind in _COMPRESSIONS.items() if start.startswith(magic)), None)
-        if decompress is None:
-            yield file
-        elif decompress is gzip.GzipFile:
-            with gzip.GzipFile(fileobj=file) as stream:
-                yield cast(IO[bytes], stream)
-        else:
-            with decompress(file) as stream:
-                yield stream
+        try:
+            archive = tarfile.open(fileobj=file, tarinfo=_Member)
+        except tarfile.ReadError as error:  # its message has a line for each kind of compression
+            raise ValueError("its start is not that of a tar archive, plain or compressed by gzip, bzip2 or xz"
+                             ) from error
+        with archive:
+            yield archive
 
 
 class _Contents(NamedTuple):
@@ -184,8 +172,9 @@ class _Member(tarfile.TarInfo):
         return member
 
 
-def _survey(archive: tarfile.TarFile, stream: IO[bytes], length: int) -> _Contents:
+def _survey(archive: tarfile.TarFile, length: int) -> _Contents:
     """Reads an archive, a file of `length` bytes, to its end."""
+    stream = cast(IO[bytes], archive.fileobj)
     contents, most = _Contents({}, {}, {}), max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION * length)
     for count, member in enumerate(archive, start=1):
         if count > _MAX_MEMBERS:
