@@ -5,7 +5,7 @@
 
 The content of the files that a stage writes depends on its input only, and a file appears under its name when it is
 complete. So a worker that dies, and a stage that runs twice, change nothing. Examples are made by the local engine's
-modules: corpus.py, creation.py, worker.py and shuffle.py in albert_tf/pretraining.
+modules: corpus.py, creation.py and worker.py in albert_tf/pretraining.
 
 The stages form one chain. Side inputs, tagged outputs and outputs at the end of a bundle are not used: Beam's Dask
 runner lacks them or computes them repeatedly. Every stage gets its elements grouped by a key that is a function of the
@@ -33,10 +33,8 @@ from albert_tf.data.records import CountingWriter, check_outputs
 from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
 from albert_tf.pretraining.creation import move_shards, temporary_shards
-from albert_tf.pretraining.shuffle import bucket_of, packed, unpacked
-from albert_tf.pretraining.worker import CreationOptions, RecordMaker
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.word_boundaries import word_starts
+from albert_tf.pretraining.worker import CreationOptions, RecordMaker, bucket_of, packed, unpacked
+from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils.files import absolute, listed
 from albert_tf.utils.writing import atomic_write
 

@@ -15,8 +15,7 @@ from absl import flags, logging
 from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import MAX_SEQ_LENGTH, OBJECTIVES, SegmentOptions
+from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, MaskingOptions, SegmentOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.progress import count_of

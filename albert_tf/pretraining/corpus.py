@@ -12,8 +12,7 @@ from typing import BinaryIO, Iterable, Iterator, NamedTuple, Protocol
 
 import numpy as np
 
-from albert_tf.text.lines import read_lines
-from albert_tf.text.sentences import split_lines
+from albert_tf.text.lines import read_lines, split_lines
 from albert_tf.text.tokenization import FullTokenizer
 
 # Bytes of text per call to a tokenising worker.

@@ -28,8 +28,7 @@ from albert_tf.data.records import CountingWriter, all_or_none, check_outputs
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus
-from albert_tf.pretraining.shuffle import sorted_records
-from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, tokenize_lines
+from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, sorted_records, tokenize_batch
 from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import listed, local_place, written_path
@@ -118,7 +117,7 @@ def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
     with progress("tokenising", size, "B") as done:
 
         def encoded():
-            for batch, num_bytes in run(tokenize_lines, tasks):
+            for batch, num_bytes in run(tokenize_batch, tasks):
                 yield batch
                 done(num_bytes)
 

@@ -1,4 +1,4 @@
-"""Dynamic masking: draws new masks each time that a record is read, by masking.py's rules, with TensorFlow ops.
+"""Dynamic masking: draws new masks each time that a record is read, by the rules of examples.py, with TensorFlow ops.
 
 A record's original masks are undone with masked_lm_ids; token_boundary tells which pieces start a word. The new masks
 of an example depend only on the seed and on the example's number in the endless order of the data. So they differ from
@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
-from albert_tf.pretraining.masking import AS_ITSELF, AS_MASK, MaskingOptions
+from albert_tf.pretraining.examples import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.utils.progress import count_of
 
 # Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.

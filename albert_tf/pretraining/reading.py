@@ -31,7 +31,7 @@ from albert_tf.data.records import (
 )
 from albert_tf.data.streaming import with_infinite_cardinality
 from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
-from albert_tf.pretraining.segments import OBJECTIVES
+from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer
 
 # The number of records of each file that are checked before a run.

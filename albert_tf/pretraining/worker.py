@@ -1,5 +1,9 @@
 """The functions that creation.py's worker processes run: lines to token ids, and parts of the corpus to records.
 
+Records are shuffled as a whole, although they do not fit into memory: each has a random key, and is written to the
+bucket file that has the keys of a range. Then each bucket is sorted in memory, one after the other. The order depends
+on the keys only, not on the number of workers.
+
 No module that is imported here may import TensorFlow, since every worker would load it.
 """
 
@@ -7,18 +11,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import glob
+import os
+import struct
 from typing import Iterator
 
 import numpy as np
 
 from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, open_corpus
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import ExampleMaker, Segmenter, SegmentOptions
-from albert_tf.pretraining.shuffle import BucketWriter
-from albert_tf.text.sentences import check_splitting
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.word_boundaries import word_starts
+from albert_tf.pretraining.examples import ExampleMaker, MaskingOptions, Segmenter, SegmentOptions
+from albert_tf.text.lines import check_splitting
+from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils import bounds
 
 
@@ -31,7 +35,7 @@ class CreationOptions:
       masking: how tokens are chosen for masking.
       dupe_factor: number of passes over the corpus, each with new random segments and masks.
       random_seed: seed of all random numbers.
-      split_lines: code of the text's language, such as "en", to split each line into sentences (see text.sentences);
+      split_lines: code of the text's language, such as "en", to split each line into sentences (see text.lines);
         None if a line is a sentence.
 
     Raises:
@@ -107,7 +111,7 @@ class Worker:
         self.corpus: Corpus | None = None
 
 
-def tokenize_lines(worker: Worker, lines: list[str]) -> tuple[TokenizedBatch, int]:
+def tokenize_batch(worker: Worker, lines: list[str]) -> tuple[TokenizedBatch, int]:
     """Tokenizes lines. Returns the tokens and the number of bytes of text."""
     tokenized = corpus_files.tokenize_lines(worker.tokenizer, lines, worker.split_lines)
     return tokenized, len("\n".join(lines).encode())
@@ -126,3 +130,78 @@ def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], options: Cre
             buckets.write(key, record)
     buckets.flush()
     return statistics
+
+
+_HEADER = struct.Struct("<QI")  # key, length of the record
+_KEY_BITS = 63
+# A writer appends to the buckets when it has about this many bytes in memory.
+_BUFFER_BYTES = 16 << 20
+
+
+def bucket_of(key: int, num_buckets: int) -> int:
+    """The bucket of a key. Each of the `num_buckets` buckets has a range of keys of the same size."""
+    return key * num_buckets >> _KEY_BITS
+
+
+def packed(key: int, record: bytes) -> bytes:
+    """Encodes a key and a record for a bucket file.
+
+    Args:
+      key: a random integer from 0 to 2**63 - 1.
+      record: a serialized record.
+    """
+    return _HEADER.pack(key, len(record)) + record
+
+
+def unpacked(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The keys and records of a bucket's content."""
+    position = 0
+    while position < len(content):
+        key, length = _HEADER.unpack_from(content, position)
+        position += _HEADER.size
+        yield key, content[position : position + length]
+        position += length
+
+
+class BucketWriter:
+    """Appends records to the bucket files of a folder, under names that no other process uses.
+
+    Args:
+      folder: folder of the bucket files.
+      num_buckets: the number of buckets.
+    """
+
+    def __init__(self, folder: str, num_buckets: int):
+        self._folder, self._num_buckets = folder, num_buckets
+        self._buffers: dict[int, bytearray] = {}
+        self._buffered = 0
+
+    def write(self, key: int, record: bytes) -> None:
+        """Adds a record. The key is a random integer from 0 to 2**63 - 1."""
+        buffer = self._buffers.setdefault(bucket_of(key, self._num_buckets), bytearray())
+        buffer += packed(key, record)
+        self._buffered += len(record)
+        if self._buffered >= _BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Appends the records in memory to the bucket files."""
+        for bucket, buffer in self._buffers.items():
+            with open(os.path.join(self._folder, f"{bucket:06d}.{os.getpid()}"), "ab") as file:
+                file.write(buffer)
+        self._buffers.clear()
+        self._buffered = 0
+
+
+def sorted_records(folder: str, buckets: range) -> Iterator[bytes]:
+    """The records of several buckets in the order of their keys. A bucket's files are removed once they are read."""
+    for bucket in buckets:
+        records: list[tuple[int, bytes]] = []
+        for path in glob.glob(os.path.join(glob.escape(folder), f"{bucket:06d}.*")):
+            with open(path, "rb") as file:
+                content = file.read()
+            os.remove(path)
+            records.extend(unpacked(content))
+        records.sort()
+        for _, record in records:
+            yield record

@@ -9,16 +9,30 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from albert_tf.text import wordpiece
-from albert_tf.text.pieces import PieceTokenizer
 from albert_tf.text.sentencepieces import WORD_START, split_digit_comma
 
 NOWHERE = -1
 _WORD = re.compile(r"\S+")
+
+
+class Tokenizer(Protocol):
+    """What is used of a FullTokenizer."""
+
+    sp_model: Any
+    vocab: dict[str, int]
+    do_lower_case: bool
+    keep_accents: bool
+
+    def preprocess(self, text: str, remove_space: bool = True) -> str:
+        """The normalised text."""
+
+    def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
+        """The ids of pieces."""
 
 
 class TracedPieces(NamedTuple):
@@ -70,7 +84,7 @@ def _joins_the_character_before(character: str) -> bool:
     return unicodedata.category(character)[0] == "M" or "\u1160" <= character <= "\u11ff" or character in "\uff9e\uff9f"
 
 
-def trace_pieces(tokenizer: PieceTokenizer, texts: list[str]) -> list[TracedPieces]:
+def trace_pieces(tokenizer: Tokenizer, texts: list[str]) -> list[TracedPieces]:
     """Like `tokenizer.encode_batch` for raw texts, with the origin of every character."""
     if tokenizer.sp_model is None:
         return [_traced_word_pieces(tokenizer, text) for text in texts]
@@ -79,7 +93,7 @@ def trace_pieces(tokenizer: PieceTokenizer, texts: list[str]) -> list[TracedPiec
     return [_traced_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
 
 
-def _traced_sentence_pieces(tokenizer: PieceTokenizer, text: str, normal: str, pieces: list[str]) -> TracedPieces:
+def _traced_sentence_pieces(tokenizer: Tokenizer, text: str, normal: str, pieces: list[str]) -> TracedPieces:
     forms = _forms(tokenizer, text)
     surface = "".join(pieces).replace(WORD_START, " ")
     if surface[1:] == forms:  # the only change of length is the space in front
@@ -96,7 +110,7 @@ def _traced_sentence_pieces(tokenizer: PieceTokenizer, text: str, normal: str, p
     return TracedPieces(ids, lengths, surface, origins, forms)
 
 
-def _forms(tokenizer: PieceTokenizer, text: str) -> list[str] | str:
+def _forms(tokenizer: Tokenizer, text: str) -> list[str] | str:
     """The normalised form of each character on its own; a single string if every form is one character."""
     if text.isascii():
         return tokenizer.preprocess(text, remove_space=False)
@@ -140,7 +154,7 @@ def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins:
     return np.insert(origins, np.repeat(np.cumsum(lengths) - lengths, np.maximum(grown, 0)), NOWHERE)
 
 
-def _traced_word_pieces(tokenizer: PieceTokenizer, text: str) -> TracedPieces:
+def _traced_word_pieces(tokenizer: Tokenizer, text: str) -> TracedPieces:
     pieces, lengths = [], []
     words = wordpiece.basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
     for word in words:
@@ -155,7 +169,7 @@ def _traced_word_pieces(tokenizer: PieceTokenizer, text: str) -> TracedPieces:
     return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, forms)
 
 
-def _forms_in_basic_tokens(tokenizer: PieceTokenizer, text: str) -> list[str]:
+def _forms_in_basic_tokens(tokenizer: Tokenizer, text: str) -> list[str]:
     """What each character of a text becomes in basic tokens."""
     form_of = {}
     for character in set(text):

@@ -1,18 +1,24 @@
 """Packs one or two texts as [CLS] a [SEP] b [SEP] and pads the row (Lan et al., 2020, section 4.1).
 
-text/graph_packing.py does the same with TensorFlow ops.
+text/graph/packing.py does the same with TensorFlow ops.
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence, Union
+from typing import Any, Mapping, Protocol, Sequence, Union
 
 import numpy as np
 
-from albert_tf.text.pieces import PieceTokenizer
-
 Ids = Union[Sequence[int], np.ndarray]  # the token ids of one text, [tokens]
 SPECIAL_TOKENS = 3  # for a pair; a single text has one less
+
+
+class SpecialIds(Protocol):
+    """The ids of the special tokens: a FullTokenizer, for instance."""
+
+    cls_id: int
+    sep_id: int
+    pad_id: int
 
 
 def truncated_lengths(length_a: int, length_b: int, max_length: int) -> tuple[int, int]:
@@ -36,7 +42,7 @@ class SpecialTokens:
       tokenizer: provides the ids of [CLS] and [SEP].
     """
 
-    def __init__(self, tokenizer: PieceTokenizer):
+    def __init__(self, tokenizer: SpecialIds):
         self._cls, self._sep = (np.array([token_id], np.int32) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
 
     def around(self, ids_a: Ids, ids_b: Ids | None = None) -> np.ndarray:
@@ -57,7 +63,7 @@ class PairPacker:
       ValueError: max_seq_length is too small for any token besides the special ones.
     """
 
-    def __init__(self, tokenizer: PieceTokenizer, max_seq_length: int, pad: bool = True):
+    def __init__(self, tokenizer: SpecialIds, max_seq_length: int, pad: bool = True):
         if max_seq_length <= SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length must be more than {SPECIAL_TOKENS}. Received: {max_seq_length}")
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id

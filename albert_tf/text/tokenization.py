@@ -1,20 +1,33 @@
-"""FullTokenizer, the release's tokenizer, and the release's functions of text."""
+"""FullTokenizer, the release's tokenizer: pieces and ids by a SentencePiece model or a WordPiece vocabulary.
+
+The functions of text that the release has are here too, and which pieces start a word.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Sequence
 
 import numpy as np
 
+from albert_tf.text import wordpiece
 from albert_tf.text.origins import trace_pieces
 from albert_tf.text.packing import PairPacker, padding_values
-from albert_tf.text.pieces import PieceTokenizer
-from albert_tf.text.sentencepieces import encode_ids, encode_pieces, preprocess_text
+from albert_tf.text.sentencepieces import (
+    WORD_START,
+    DigitCommaTable,
+    encode_ids,
+    encode_pieces,
+    load_model,
+    preprocess_text,
+)
 
-__all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text"]
+__all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text", "word_starts"]
+
+PADDINGS = ("longest", "max_length")
 
 
-class FullTokenizer(PieceTokenizer):
+class FullTokenizer:
     """The release's tokenizer (FullTokenizer).
 
     Args:
@@ -39,6 +52,98 @@ class FullTokenizer(PieceTokenizer):
       inputs = tokenizer(["A text.", "Another one."])                     # a batch that a model can be called with
     """
 
+    def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None,
+                 keep_accents: bool = False, max_seq_length: int = 512):
+        self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
+        self.max_seq_length = max_seq_length
+        self.sp_model = None
+        if spm_model_file:
+            self.sp_model = load_model(spm_model_file)
+            self._digit_comma = DigitCommaTable(self.sp_model)
+            self.vocab = {self.sp_model.id_to_piece(i): i for i in range(self.sp_model.vocab_size())}
+        elif vocab_file:
+            self.vocab = wordpiece.load_vocab(vocab_file)
+        else:
+            raise ValueError("a tokenizer needs spm_model_file or vocab_file")
+        self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
+        self.vocabulary_file = spm_model_file or vocab_file
+        self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
+        self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
+        self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(wordpiece.UNKNOWN)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens."""
+        return len(self.vocab)
+
+    def preprocess(self, text: str, remove_space: bool = True) -> str:
+        """preprocess_text with this tokenizer's options. For a WordPiece vocabulary, the text is returned unchanged."""
+        if not self.sp_model:
+            return text
+        return preprocess_text(text, remove_space, self.do_lower_case, self.keep_accents)
+
+    def tokenize(self, text: str) -> list[str]:
+        """Splits a text into pieces.
+
+        As in the release, text for a SentencePiece model must have been normalised and lower-cased, by `preprocess` or
+        preprocess_text. `encode`, and calling the tokenizer, do this themselves.
+        """
+        if self.sp_model:
+            return encode_pieces(self.sp_model, text)
+        words = wordpiece.basic_tokens(text, self.do_lower_case, self.keep_accents)
+        return [piece for word in words for piece in wordpiece.word_pieces(word, self.vocab)]
+
+    def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
+        """The ids of pieces. With a SentencePiece model, an unknown piece has the id of <unk>.
+
+        Raises:
+          ValueError: a piece is not in a WordPiece vocabulary.
+        """
+        if self.sp_model:
+            return [self.vocab.get(token, self.unk_id) for token in tokens]
+        unknown = [token for token in tokens if token not in self.vocab]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not in {self.vocabulary_file}")
+        return [self.vocab[token] for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        """The pieces of ids.
+
+        Raises:
+          ValueError: an id is out of the vocabulary.
+        """
+        out = [i for i in ids if int(i) not in self._pieces]
+        if out:
+            raise ValueError(f"id {out[0]} is outside the vocabulary of {self.vocab_size} pieces")
+        return [self._pieces[int(i)] for i in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without [CLS], [SEP] and padding. It is normalised text: case and accents may be lost.
+
+        Raises:
+          ValueError: an id is out of the vocabulary.
+        """
+        skipped = (self.cls_id, self.sep_id, self.pad_id)
+        pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in skipped])
+        if self.sp_model:
+            return "".join(pieces).replace(WORD_START, " ").strip()
+        return " ".join(pieces).replace(" ##", "")
+
+    def encode(self, text: str) -> list[int]:
+        """Converts raw text to ids: normalises it (lower-cased if do_lower_case), splits it and looks up the ids."""
+        return self.encode_batch([text])[0].tolist()
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        """`encode` for several texts at once, int32 [pieces] each."""
+        if self.sp_model:
+            return self._digit_comma.encode_batch([self.preprocess(text) for text in texts])
+        return [np.array(self.convert_tokens_to_ids(self.tokenize(text)), np.int32) for text in texts]
+
+    def _special(self, piece: str) -> int:
+        if piece not in self.vocab:
+            raise ValueError(f"{self.vocabulary_file} has no {piece}: it is not a vocabulary for ALBERT")
+        return self.vocab[piece]
+
     def __call__(
         self, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None = None,
         max_seq_length: int | None = None, padding: str = "longest", return_offsets: bool = False,
@@ -62,35 +167,24 @@ class FullTokenizer(PieceTokenizer):
           ValueError: texts and text_pairs differ in length, padding is unknown, or max_seq_length is too small.
         """
         length = self.max_seq_length if max_seq_length is None else max_seq_length
-        return pack_texts(self, texts, text_pairs, length, padding, return_offsets)
-
-
-PADDINGS = ("longest", "max_length")
-
-
-def pack_texts(
-    tokenizer: PieceTokenizer, texts: str | Sequence[str], text_pairs: str | Sequence[str] | None, max_seq_length: int,
-    padding: str, return_offsets: bool,
-) -> dict[str, np.ndarray]:
-    """Implements FullTokenizer.__call__; arguments, result and errors are described there."""
-    if padding not in PADDINGS:
-        raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Received: {padding!r}")
-    texts = list_of_strings("texts", [texts] if isinstance(texts, str) else texts)
-    pairs = [""] * len(texts) if text_pairs is None else list_of_strings(
-        "text_pairs", [text_pairs] if isinstance(text_pairs, str) else text_pairs)
-    if len(texts) != len(pairs):
-        raise ValueError("texts and text_pairs must have the same length. "
-                         f"Received: {len(texts)} texts and {len(pairs)} text_pairs")
-    packer = PairPacker(tokenizer, max_seq_length, pad=False)
-    encoded = [_encode(tokenizer, each, return_offsets) for each in (texts, pairs)]
-    rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
-    length = max_seq_length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
-    fills = padding_values(tokenizer.pad_id)
-    batch = {name: _padded([row[name] for row in rows], [len(rows), length], fill) for name, fill in fills.items()}
-    if return_offsets:
-        offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]
-        batch["offsets"] = _padded(offsets, [len(rows), length, 2], 0)
-    return batch
+        if padding not in PADDINGS:
+            raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Received: {padding!r}")
+        texts = list_of_strings("texts", [texts] if isinstance(texts, str) else texts)
+        pairs = [""] * len(texts) if text_pairs is None else list_of_strings(
+            "text_pairs", [text_pairs] if isinstance(text_pairs, str) else text_pairs)
+        if len(texts) != len(pairs):
+            raise ValueError("texts and text_pairs must have the same length. "
+                             f"Received: {len(texts)} texts and {len(pairs)} text_pairs")
+        packer = PairPacker(self, length, pad=False)
+        encoded = [_encode(self, each, return_offsets) for each in (texts, pairs)]
+        rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
+        width = length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
+        fills = padding_values(self.pad_id)
+        batch = {name: _padded([row[name] for row in rows], [len(rows), width], fill) for name, fill in fills.items()}
+        if return_offsets:
+            offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]
+            batch["offsets"] = _padded(offsets, [len(rows), width, 2], 0)
+        return batch
 
 
 def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
@@ -108,7 +202,7 @@ def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
     return texts
 
 
-def _encode(tokenizer: PieceTokenizer, texts: list[str], with_offsets: bool):
+def _encode(tokenizer: FullTokenizer, texts: list[str], with_offsets: bool):
     """The ids of each text, and the offsets of its pieces (None if with_offsets is False)."""
     if not with_offsets:
         return tokenizer.encode_batch(texts), [None] * len(texts)
@@ -127,3 +221,27 @@ def _padded(rows: list, shape: list[int], fill: int) -> np.ndarray:
     for target, row in zip(padded, rows):
         target[: len(row)] = row
     return padded
+
+
+_MARKS = "!\"#$%&()*+,-./:;?@[\\]^_`{|}~"
+_ONLY_LETTERS_AND_MARKS = re.compile(f"[a-zA-Z{re.escape(_MARKS)}]*")
+
+
+def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
+    """Whether the piece of each id starts a word, bool [vocab_size].
+
+    A SentencePiece piece starts a word if it begins with U+2581 or "<", if it is a single punctuation mark, or if it
+    has a character that is neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. A
+    WordPiece piece starts a word if it does not begin with "##".
+    """
+    starts = np.zeros(max(tokenizer.vocab.values()) + 1, bool)
+    rule = _starts_word if tokenizer.sp_model else lambda piece: not piece.startswith("##")
+    for piece, piece_id in tokenizer.vocab.items():
+        starts[piece_id] = rule(piece)
+    return starts
+
+
+def _starts_word(piece: str) -> bool:
+    if piece.startswith((WORD_START, "<")) or (len(piece) == 1 and piece in _MARKS):
+        return True
+    return not _ONLY_LETTERS_AND_MARKS.fullmatch(piece)

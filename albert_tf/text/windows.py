@@ -1,6 +1,6 @@
 """Splits a text that is too long for a sequence into overlapping windows (release: doc_spans).
 
-text/graph/windows.py and text/graph/window_packing.py do the same with TensorFlow ops.
+text/graph/windows.py does the same with TensorFlow ops.
 """
 
 from __future__ import annotations

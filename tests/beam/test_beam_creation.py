@@ -11,8 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.pretraining import creation as local
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.pretraining.worker import CreationOptions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.temporary_files import temporary_path

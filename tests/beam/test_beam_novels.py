@@ -3,8 +3,7 @@
 import pytest
 
 from albert_tf.pretraining import creation as local
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.pretraining.worker import CreationOptions
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -8,8 +8,7 @@ import script_process
 import tensorflow as tf
 
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 
 TINY = script_process.REPOSITORY / "tests/golden/tiny_spm/tiny.model"

@@ -1,10 +1,10 @@
-"""Tiny pre-training records for tests: random ids in the release's format, masked by the rules of masking.py."""
+"""Tiny pre-training records for tests: random ids in the release's format, masked by the rules of examples.py."""
 
 import numpy as np
 
 from albert_tf.data.records import record_writer
 from albert_tf.data.tf_example import serialize
-from albert_tf.pretraining.masking import Masker, MaskingOptions
+from albert_tf.pretraining.examples import Masker, MaskingOptions
 
 CLS, SEP, MASK, FIRST_ID, VOCAB_SIZE = 2, 3, 4, 5, 60
 

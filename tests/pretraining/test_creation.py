@@ -12,10 +12,9 @@ import tensorflow as tf
 
 from albert_tf.data.feature_cache import tokenizer_key
 from albert_tf.data.records import pretraining_features
-from albert_tf.pretraining import creation, shuffle
+from albert_tf.pretraining import creation, worker
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.temporary_files import temporary_path
 
@@ -283,7 +282,7 @@ def test_no_output_appears_or_is_replaced_before_all_are_complete(tmp_path, text
 
     def sorted_records(*arguments):
         seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")})
-        return shuffle.sorted_records(*arguments)
+        return worker.sorted_records(*arguments)
 
     monkeypatch.setattr(creation, "sorted_records", sorted_records)
     create("a.tfrecord", "b.tfrecord", seed=7)

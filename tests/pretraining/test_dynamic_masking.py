@@ -15,7 +15,7 @@ from albert_tf.pretraining.dynamic_masking import (
     options_of_records,
     original_ids,
 )
-from albert_tf.pretraining.masking import Masker, MaskingOptions
+from albert_tf.pretraining.examples import Masker, MaskingOptions
 
 SEQ, PREDICTIONS, ROWS = 64, 9, 400
 OPTIONS = MaskingOptions(PREDICTIONS)

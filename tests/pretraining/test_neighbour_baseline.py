@@ -9,7 +9,7 @@ from synthetic_records import CLS, FIRST_ID, MASK, SEP, VOCAB_SIZE, example
 
 from albert_tf.data.records import record_writer
 from albert_tf.data.tf_example import serialize
-from albert_tf.pretraining.masking import MaskingOptions
+from albert_tf.pretraining.examples import MaskingOptions
 from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
 from albert_tf.pretraining.reading import open_records
 

@@ -4,10 +4,9 @@ import sys
 
 import pytest
 
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.pretraining.worker import CreationOptions
-from albert_tf.text.sentences import check_splitting, split_lines
+from albert_tf.text.lines import check_splitting, split_lines
 
 
 @pytest.mark.parametrize("language, line, sentences", [

@@ -8,8 +8,7 @@ import pytest
 
 from albert_tf.text import wordpiece
 from albert_tf.text.sentencepieces import preprocess_text
-from albert_tf.text.tokenization import FullTokenizer, encode_ids, encode_pieces
-from albert_tf.text.word_boundaries import word_starts
+from albert_tf.text.tokenization import FullTokenizer, encode_ids, encode_pieces, word_starts
 
 pytestmark = pytest.mark.both_stacks
 

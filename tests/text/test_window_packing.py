@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.graph.window_packing import pack_text_windows
+from albert_tf.text.graph.windows import pack_text_windows
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.windows import WindowOptions, WindowPacker
 

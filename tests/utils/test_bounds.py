@@ -7,8 +7,7 @@ from albert_tf.commands.usage import NAMES
 from albert_tf.config import AlbertConfig
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.pretraining.creation import CreationOptions
-from albert_tf.pretraining.masking import MaskingOptions
-from albert_tf.pretraining.segments import SegmentOptions
+from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.run import RunOptions
 from albert_tf.utils import bounds

@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.export.saved_model import export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.graph.packing import pack_texts
-from albert_tf.text.graph.window_packing import pack_text_windows
+from albert_tf.text.graph.windows import pack_text_windows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import WindowOptions
 

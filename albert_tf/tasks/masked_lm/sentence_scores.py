@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import SpecialTokens
-from albert_tf.text.tokenization import FullTokenizer, list_of_strings
-from albert_tf.text.word_boundaries import word_starts
+from albert_tf.text.tokenization import FullTokenizer, list_of_strings, word_starts
 from albert_tf.utils.progress import count_of
 
 

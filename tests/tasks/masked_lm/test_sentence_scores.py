@@ -7,7 +7,7 @@ import pytest
 
 import albert_tf
 from albert_tf.tasks.masked_lm.sentence_scores import masked_copies, score_sentences
-from albert_tf.text.word_boundaries import word_starts
+from albert_tf.text.tokenization import word_starts
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from albert_tf.pretraining.masking import Masker, MaskingOptions
-from albert_tf.pretraining.segments import Segmenter, SegmentOptions
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.word_boundaries import word_starts
+from albert_tf.pretraining.examples import Masker, MaskingOptions, Segmenter, SegmentOptions
+from albert_tf.text.tokenization import FullTokenizer, word_starts
 
 pytestmark = pytest.mark.both_stacks
 
