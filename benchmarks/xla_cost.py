@@ -95,7 +95,7 @@ def traced_as(form: str) -> Iterator[None]:
             for module in (blocks, dropout, layers):
                 patches.enter_context(mock.patch.object(module, "dropped", tensorflow_dropout))
             patches.enter_context(mock.patch.object(layers, "_FUSED_ACTIVATIONS", layers._ACTIVATIONS))
-            patches.enter_context(mock.patch.object(blocks, "masked_softmax_in_training", blocks.masked_softmax))
+            patches.enter_context(mock.patch.object(blocks, "attention_in_training", blocks.attention))
         yield
 
 
