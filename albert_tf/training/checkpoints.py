@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best.
+"""Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best; and the runs in a directory.
 
 Other processes may evaluate the checkpoints of a directory while it is written (see checkpoint_files). What a killed
 process has left is removed by the next process that writes to the directory.
@@ -6,8 +6,10 @@ process has left is removed by the next process that writes to the directory.
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import reprlib
 from typing import Iterable
 
 import tensorflow as tf
@@ -16,11 +18,12 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.training.optimizer import SLOTS
-from albert_tf.utils.files import check_no_wildcard
+from albert_tf.utils.files import check_no_wildcard, read_bytes
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
+BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value of a run, as in the release
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOSS_SCALE = f"loss_scale/value{_VALUE}"
 _STEP = f"step{_VALUE}"
@@ -214,6 +217,52 @@ def best_or_latest(directory: str) -> str | None:
         return best
     whole = numbered(directory)
     return whole[-1] if whole else None
+
+
+def saved_runs(directory: str) -> list[str]:
+    """The runs in a directory that have a checkpoint: the directory itself, then its folders seed_N by number."""
+    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+    matches = (re.fullmatch(r"seed_(\d+)/?", name) for name in names)
+    seeds = sorted(int(match[1]) for match in matches if match)
+    return [run for run in (directory, *(run_directory(directory, seed) for seed in seeds)) if best_or_latest(run)]
+
+
+def run_directory(directory: str, seed: int) -> str:
+    """The directory of a seed's run, if there are several runs in a directory."""
+    return os.path.join(directory, f"seed_{seed}")
+
+
+def checkpoint_of(directory: str) -> str | None:
+    """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
+
+    The best run has the highest value in best_trial.txt. If no run was evaluated, it is the first of `saved_runs`.
+
+    Raises:
+      ValueError: a best_trial.txt is damaged.
+    """
+    runs = saved_runs(directory)
+    return best_or_latest(max(runs, key=best_value)) if runs else None
+
+
+def best_value(directory: str) -> float:
+    """The best value of a run, from its best_trial.txt; minus infinity if it is NaN or the run was not evaluated.
+
+    Raises:
+      ValueError: the file is damaged.
+    """
+    path = os.path.join(directory, BEST_TRIAL)
+    if not tf.io.gfile.exists(path):
+        return -math.inf
+    content = read_bytes(path)
+    try:
+        return or_lowest(float(content.split(b":")[2]))
+    except (IndexError, ValueError):
+        raise ValueError(f"{path}: expected step:best_step:best_value. Received: {reprlib.repr(content)}") from None
+
+
+def or_lowest(value: float) -> float:
+    """The value; minus infinity for NaN, which is worse than any other value."""
+    return -math.inf if math.isnan(value) else value
 
 
 def _step_in(prefix: str) -> int | None:

@@ -1,7 +1,7 @@
 """Evaluates checkpoints, writes the results to files, and determines the best checkpoint.
 
-It also finds the runs in a directory, and summarizes runs with different seeds: the median of each result (as in the
-paper for GLUE), its range and its standard deviation.
+It also summarizes runs with different seeds: the median of each result (as in the paper for GLUE), its range and its
+standard deviation.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import reprlib
 import statistics
 from typing import Callable, Iterable, Sequence
@@ -18,16 +17,14 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.tables import read_json_lines
-from albert_tf.training.checkpoints import BEST, best_or_latest, saved_by_step, saved_step
+from albert_tf.training.checkpoints import BEST, BEST_TRIAL, or_lowest, saved_by_step, saved_step
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import read_bytes
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.temporary_files import locked_directory
 from albert_tf.utils.writing import write_text
 
 RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"
-BEST_TRIAL = "best_trial.txt"
 
 
 class Evaluator:
@@ -178,33 +175,13 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
     write_text(os.path.join(directory, f"{name}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
 
 
-def best_value(directory: str) -> float:
-    """The best value of a run, from its best_trial.txt; minus infinity if it is NaN or the run was not evaluated.
-
-    Raises:
-      ValueError: the file is damaged.
-    """
-    path = os.path.join(directory, BEST_TRIAL)
-    if not tf.io.gfile.exists(path):
-        return -math.inf
-    content = read_bytes(path)
-    try:
-        return _or_lowest(float(content.split(b":")[2]))
-    except (IndexError, ValueError):
-        raise ValueError(f"{path}: expected step:best_step:best_value. Received: {reprlib.repr(content)}") from None
-
-
 def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:
     """The row with the highest best_metric; None if there are no rows.
 
     On a tie it is the row with the lowest loss, if the rows have one, and then the first row. The loss may fall while
     the metric does not change yet. NaN is worse than any other value.
     """
-    return max(history, key=lambda row: (_or_lowest(row[best_metric]), _or_lowest(-row.get("loss", 0.0))), default=None)
-
-
-def _or_lowest(value: float) -> float:
-    return -math.inf if math.isnan(value) else value
+    return max(history, key=lambda row: (or_lowest(row[best_metric]), or_lowest(-row.get("loss", 0.0))), default=None)
 
 
 def read_history(directory: str, best_metric: str) -> list[dict]:
@@ -243,31 +220,6 @@ def _checked_row(row: dict, place: str) -> dict:
     if not isinstance(row.get("global_step"), int):
         raise ValueError(f"{place}: 'global_step' must be a whole number. Received: {row.get('global_step')!r}")
     return row
-
-
-def saved_runs(directory: str) -> list[str]:
-    """The runs in a directory that have a checkpoint: the directory itself, then its folders seed_N by number."""
-    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
-    matches = (re.fullmatch(r"seed_(\d+)/?", name) for name in names)
-    seeds = sorted(int(match[1]) for match in matches if match)
-    return [run for run in (directory, *(run_directory(directory, seed) for seed in seeds)) if best_or_latest(run)]
-
-
-def run_directory(directory: str, seed: int) -> str:
-    """The directory of a seed's run, if there are several runs in a directory."""
-    return os.path.join(directory, f"seed_{seed}")
-
-
-def checkpoint_of(directory: str) -> str | None:
-    """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
-
-    The best run has the highest value in best_trial.txt. If no run was evaluated, it is the first of `saved_runs`.
-
-    Raises:
-      ValueError: a best_trial.txt is damaged.
-    """
-    runs = saved_runs(directory)
-    return best_or_latest(max(runs, key=best_value)) if runs else None
 
 
 def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None:

@@ -173,8 +173,7 @@ def checkpoint_prefix(path: str) -> str:
     indexes = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
     prefixes = [index[: -len(".index")] for index in sorted(indexes)]
     if len(prefixes) != 1:
-        from albert_tf.training.checkpoints import best_or_latest
-        from albert_tf.training.evaluation import checkpoint_of
+        from albert_tf.training.checkpoints import best_or_latest, checkpoint_of
 
         chosen = best_or_latest(path) or checkpoint_of(path)
         prefixes = [chosen] if chosen else prefixes

@@ -6,8 +6,8 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.checkpoints import saved_step
-from albert_tf.training.evaluation import Evaluator, best_of, best_value, read_history
+from albert_tf.training.checkpoints import best_value, saved_step
+from albert_tf.training.evaluation import Evaluator, best_of, read_history
 
 
 @pytest.fixture

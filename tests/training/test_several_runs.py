@@ -6,7 +6,8 @@ import statistics
 
 import pytest
 
-from albert_tf.training.evaluation import checkpoint_of, saved_runs, write_summary
+from albert_tf.training.checkpoints import checkpoint_of, saved_runs
+from albert_tf.training.evaluation import write_summary
 
 
 def write_run(directory, best=None, name="model.ckpt-3"):
