@@ -19,7 +19,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_model_flags()
     shared.define_vocabulary_flags()
     shared.define_pooling_flags()
@@ -38,7 +37,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
         if FLAGS[ours].value and FLAGS[releases].value:
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")

@@ -25,7 +25,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end "
                            "in .gz or .bz2 are decompressed.")
     shared.define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over "
@@ -73,7 +72,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
     pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):

@@ -25,7 +25,6 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_source_flags()
     flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
@@ -36,7 +35,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     check_directory(FLAGS.output_dir)
     selected = shared.resolve_model()
     model = selected.pretrained(FLAGS.model, **shared.pooling_arguments(selected, FLAGS.model))

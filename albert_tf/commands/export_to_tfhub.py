@@ -35,7 +35,6 @@ _POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every modu
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
                            "--init_checkpoint of the other scripts accepts.")
     shared.define_checkpoint_name_flag()
@@ -54,7 +53,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
     source = open_source(shared.checkpoint_in(FLAGS.albert_directory))

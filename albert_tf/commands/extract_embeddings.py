@@ -38,7 +38,6 @@ _DEFAULT_LENGTH = 512  # tokens
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     shared.define_pooling_flags(default="pooler")
@@ -58,7 +57,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     if os.path.splitext(FLAGS.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
     output_files = shard_paths(FLAGS.output_file, FLAGS.num_shards)

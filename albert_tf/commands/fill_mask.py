@@ -25,7 +25,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
@@ -40,7 +39,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     for text in FLAGS.text or ():
         check_characters(text, "--text")
     check_export(FLAGS.export_dir)

@@ -35,7 +35,8 @@ from albert_tf.data.feature_cache import FeatureCache
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.training.evaluation import saved_runs, shown, write_results
+from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
@@ -127,9 +128,9 @@ class CommandTask(abc.ABC):
     def use(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the model, before it is exported."""
 
-    @abc.abstractmethod
     def export(self, directory: str, model: keras.Model) -> None:
-        """Writes the SavedModel."""
+        """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
+        model.export(directory)
 
 
 def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], CommandTask]) -> None:
@@ -229,11 +230,10 @@ def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
                       "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
                       "no run.")
-    shared.define_integer("max_seq_length", max_seq_length,
-                          "Largest number of tokens of an input sequence, including special tokens. A run in "
-                          "--output_dir that is not trained further keeps the length that it was trained with. If the "
-                          "flag is not set, a run that is continued keeps its length too, and a new run has the "
-                          "default, or the model's max_position_embeddings if that is smaller.",
+    shared.define_integer("max_seq_length", max_seq_length, "Largest number of tokens of an input sequence, including "
+                          "special tokens. A run in --output_dir that is not trained further keeps the length that it "
+                          "was trained with. If the flag is not set, a run that is continued keeps its length too, and "
+                          "a new run has the default, or the model's max_position_embeddings if that is smaller.",
                           *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
     flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
                       "If false, a batch is padded to the shortest of several lengths that its examples fit in.")

@@ -35,7 +35,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     shared.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
@@ -59,7 +58,6 @@ class Row:
 
 
 def main() -> None:
-    """Runs the command."""
     check_directory(FLAGS.output_dir)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]

@@ -18,14 +18,12 @@ FLOPs     6 per weight and token, forward and backward"""
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     flags.DEFINE_string("albert_config_file", None, "Path of a config, or the name of a published size "
                         "(albert_base_v2), whose figures are printed. Default: all named sizes, and base with other E "
                         "and sharing.")
 
 
 def main() -> None:
-    """Runs the command."""
     config_file = flags.FLAGS.albert_config_file
     if config_file:
         print(sizes.table([("this config", AlbertConfig.from_file_or_preset(config_file), "-")]))

@@ -34,7 +34,6 @@ PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_te
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_required("text", "Path of the text to train on, with one sentence per line and a blank line between "
                            "documents.")
     shared.define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
@@ -50,7 +49,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
     configs, recipe = read_recipe(FLAGS.recipe)
     for name in placeholders([run.flags for run in recipe.values()]):

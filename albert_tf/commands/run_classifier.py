@@ -49,7 +49,6 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     tuning.define_flags(Options, max_seq_length=512)
     flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, "
                         "qnli, wnli or ax.")
@@ -81,7 +80,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     tuning.fine_tune(options_from_flags(), TextClassification)
 
 

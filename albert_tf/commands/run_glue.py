@@ -19,7 +19,8 @@ from absl import flags, logging
 from albert_tf.commands import run_classifier, shared_flags as shared
 from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.glue_tasks import TASKS
-from albert_tf.training.evaluation import RESULTS, checkpoint_of
+from albert_tf.training.checkpoints import checkpoint_of
+from albert_tf.training.evaluation import RESULTS
 from albert_tf.utils.json_files import read_json_object
 
 FLAGS = flags.FLAGS
@@ -40,7 +41,6 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     run_classifier.define_flags()
     shared.require("data_dir")
 
@@ -69,7 +69,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     options = options_from_flags()
     tasks = [name for name in COLUMNS if has_files(options, name)]
     if not tasks:

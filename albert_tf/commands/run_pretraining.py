@@ -40,49 +40,65 @@ from albert_tf.weights.settings import Settings, write_settings
 FLAGS = flags.FLAGS
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of this command; `model`, `run` and `trainer` are made from flags that commands share."""
+
+    model: ResolvedModel
+    run: RunOptions
+    trainer: TrainerOptions
+    init_checkpoint: str | None
+    input_share: list[int]
+    input_file: list[str] = shared.strings(
+        None, "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
+        "records, whose lengths may differ: each step trains on one of the sets, and a step of shorter examples has "
+        "more of them than --train_batch_size, so that all steps have equally many tokens.")
+    eval_input_file: list[str] = shared.strings(
+        None, "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
+        "several sets: each set is evaluated on its own, at the length of its records, and the first one decides which "
+        "checkpoint is the best. Default: --input_file.")
+    max_seq_length: int = shared.integer(
+        512, "Length of the examples in the training records, with padding: the --max_seq_length with which they were "
+        "made. For several sets: the largest length, a multiple of the others.", bounds.SEQ_LENGTH)
+    max_predictions_per_seq: int = shared.integer(
+        20, "Length of the lists of masked tokens in the training records, with padding: the --max_predictions_per_seq "
+        "with which they were made, or twice that with --do_permutation. For several sets: that of the longest "
+        "examples.", bounds.PREDICTIONS)
+    dynamic_masking: bool = shared.boolean(
+        False, "Whether to draw new masks for the training records in each epoch, by the rules with which the records "
+        "were made.")
+    masked_lm_prob: float | None = shared.number(
+        None, "Share of the tokens that --dynamic_masking masks at the start of the training. Default: the share with "
+        "which the records were made. Evaluation keeps the masks of its records.", lower_bound=0.0, upper_bound=1.0)
+    final_masked_lm_prob: float | None = shared.number(
+        None, "Share of the tokens that --dynamic_masking masks at the end of the training. The share changes "
+        "linearly, from step to step. Default: it stays the same.", lower_bound=0.0, upper_bound=1.0)
+    do_train: bool = shared.boolean(True, "Whether to train.")
+    do_eval: bool = shared.boolean(
+        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
+        "checkpoints in --output_dir are evaluated, or --init_checkpoint if there are none.")
+    eval_batch_size: int = shared.integer(
+        64, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
+    max_eval_steps: int = shared.integer(
+        100, "Largest number of steps of an evaluation. 0: all records are evaluated.", bounds.STEPS.at_least(0))
+    sentence_objective: str | None = shared.choice(
+        None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a sentence loss, none for no sentence "
+        "loss. Default: the objective with which the records were made.")
+    init_from_group0: bool = shared.boolean(
+        False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
+
+
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_model_flags()
     shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
                                  save_checkpoints_steps=5000)
     shared.define_device_flags()
     shared.define_vocabulary_flags()
-    flags.DEFINE_multi_string("input_file", None, "Comma-separated list of paths and globs of the training records. "
-                              "Repeat the flag for several sets of records, whose lengths may differ: each step trains "
-                              "on one of the sets, and a step of shorter examples has more of them than "
-                              "--train_batch_size, so that all steps have equally many tokens.")
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
                                "Default: equal shares.", *bounds.SHARES)
-    flags.DEFINE_multi_string("eval_input_file", None, "Comma-separated list of paths and globs of records that "
-                              "--do_eval evaluates. Repeat the flag for several sets: each set is evaluated on its "
-                              "own, at the length of its records, and the first one decides which checkpoint is the "
-                              "best. Default: --input_file.")
-    shared.define_integer("max_seq_length", 512, "Length of the examples in the training records, with padding: "
-                          "the --max_seq_length with which they were made. For several sets: the largest length, a "
-                          "multiple of the others.", *bounds.SEQ_LENGTH)
-    shared.define_integer("max_predictions_per_seq", 20, "Length of the lists of masked tokens in the training "
-                          "records, with padding: the --max_predictions_per_seq with which they were made, or twice "
-                          "that with --do_permutation. For several sets: that of the longest examples.",
-                          *bounds.PREDICTIONS)
-    flags.DEFINE_bool("dynamic_masking", False, "Whether to draw new masks for the training records in each epoch, by "
-                      "the rules with which the records were made.")
-    shared.define_float("masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the start of the "
-                        "training. Default: the share with which the records were made. Evaluation keeps the masks of "
-                        "its records.", lower_bound=0.0, upper_bound=1.0)
-    shared.define_float("final_masked_lm_prob", None, "Share of the tokens that --dynamic_masking masks at the end of "
-                        "the training. The share changes linearly, from step to step. Default: it stays the same.",
-                        lower_bound=0.0, upper_bound=1.0)
     shared.define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns "
                         "it on.", lower_bound=0.0)
-    flags.DEFINE_bool("do_train", True, "Whether to train.")
-    flags.DEFINE_bool("do_eval", False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is "
-                      "saved. Without it, the checkpoints in --output_dir are evaluated, or --init_checkpoint if there "
-                      "are none.")
-    shared.define_integer("eval_batch_size", 64, "Number of examples in an evaluation step, summed over all devices.",
-                          *bounds.BATCH_SIZE)
-    shared.define_integer("max_eval_steps", 100, "Largest number of steps of an evaluation. 0: all records are "
-                          "evaluated.", *bounds.STEPS.at_least(0))
     shared.define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.",
                         lower_bound=0.0)
     shared.define_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
@@ -90,35 +106,7 @@ def define_flags() -> None:
                           "its peak.", *bounds.STEPS.at_least(0))
     shared.define_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
                           *bounds.STEPS.at_least(0))
-    flags.DEFINE_enum("sentence_objective", None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a "
-                      "sentence loss, none for no sentence loss. Default: the objective with which the records were "
-                      "made.")
-    flags.DEFINE_bool("init_from_group0", False, "Whether to initialize the weights of every layer group from group 0 "
-                      "of --init_checkpoint.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags with the same names; `model`, `run` and `trainer` are made from the flags that scripts share."""
-
-    model: ResolvedModel
-    run: RunOptions
-    trainer: TrainerOptions
-    init_checkpoint: str | None
-    init_from_group0: bool
-    input_file: list[str]
-    input_share: list[int]
-    eval_input_file: list[str]
-    max_seq_length: int
-    max_predictions_per_seq: int
-    dynamic_masking: bool
-    masked_lm_prob: float | None
-    final_masked_lm_prob: float | None
-    sentence_objective: str | None
-    do_train: bool
-    do_eval: bool
-    eval_batch_size: int
-    max_eval_steps: int
+    shared.define_fields(Options)
 
 
 def options_from_flags() -> Options:
@@ -143,7 +131,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     options = options_from_flags()
     strategy = shared.set_up()
     config, vocabulary = options.model.config, options.model.vocabulary

@@ -55,7 +55,6 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     tuning.define_flags(Options, max_seq_length=512, learning_rate=1e-5, save_checkpoints_steps=100,
                         steps=(12000, 1000), trains_and_evaluates=True)
     flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
@@ -70,7 +69,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     tuning.fine_tune(options_from_flags(), MultipleChoice)
 
 

@@ -62,7 +62,6 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_pooling_flags()
     tuning.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64,
                         save_checkpoints_steps=100, steps=(1000, 100))
@@ -82,7 +81,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     tuning.fine_tune(options_from_flags(), SentenceEmbeddings)
 
 

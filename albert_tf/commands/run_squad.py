@@ -92,7 +92,6 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     tuning.define_flags(Options, max_seq_length=384, steps=None,
                         export_accepts="question and context as text, ids, or serialized tf.Examples")
     flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
@@ -121,7 +120,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     options = options_from_flags()
     files = read_files(options)
     tuning.fine_tune(complete(options, files), functools.partial(QuestionAnswering, files=files))

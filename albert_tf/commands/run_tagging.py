@@ -54,7 +54,6 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     tuning.define_flags(Options, max_seq_length=128, save_checkpoints_steps=100, steps=(1000, 100),
                         export_accepts="raw text, words, ids, or serialized tf.Examples")
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
@@ -88,7 +87,6 @@ def columns_of(values: Sequence[str] | None) -> Columns | None:
 
 
 def main() -> None:
-    """Runs the command."""
     tuning.fine_tune(options_from_flags(), Tagging)
 
 

@@ -37,40 +37,38 @@ FLAGS = flags.FLAGS
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
 
 
-def define_flags() -> None:
-    """Defines the flags of this command."""
-    shared.define_source_flags()
-    shared.define_vocabulary_flags()
-    flags.DEFINE_string("input_file", None, "Path of a UTF-8 text file to score, one sentence per line; with "
-                        "--engine=beam a comma-separated list of paths and globs. Default: standard input.")
-    flags.DEFINE_string("pairs", None, "Comma-separated list of JSON-lines files, globs and folders with minimal "
-                        "pairs. Each line has sentence_good, sentence_bad and, for accuracies by field, field.")
-    flags.DEFINE_string("output_file", None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of "
-                        "the lines, or with --pairs {\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: "
-                        "results are only printed.")
-    flags.DEFINE_bool("within_word_l2r", False, "Whether to also mask the pieces to the right of the scored one in the "
-                      "same word. Without this flag, the scores of words of several pieces are too high.")
-    shared.define_integer("tokens_per_batch", 8192, "Largest number of tokens in a batch of masked copies of "
-                          "sentences.", *bounds.TOKENS)
-    shared.define_engine_flags("Number of processes of Beam's local runner.")
-    shared.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.json becomes "
-                          "x-00000-of-0000N.json, ..., each with the scores of consecutive lines.", *bounds.SHARDS)
-    shared.define_precision_flag()
-
-
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `made_from` has the flags that the results depend on."""
+    """The flags of this command; `made_from` has the flags that the results depend on."""
 
-    input_file: str | None
-    pairs: str | None
-    output_file: str | None
-    within_word_l2r: bool
-    tokens_per_batch: int
     precision: str
-    num_shards: int
     pipeline_options: PipelineOptions | None
     made_from: dict
+    input_file: str | None = shared.string(
+        None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam a comma-separated list of "
+        "paths and globs. Default: standard input.")
+    pairs: str | None = shared.string(
+        None, "Comma-separated list of JSON-lines files, globs and folders with minimal pairs. Each line has "
+        "sentence_good, sentence_bad and, for accuracies by field, field.")
+    output_file: str | None = shared.string(
+        None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the lines, or with --pairs "
+        "{\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are only printed.")
+    within_word_l2r: bool = shared.boolean(
+        False, "Whether to also mask the pieces to the right of the scored one in the same word. Without this flag, "
+        "the scores of words of several pieces are too high.")
+    tokens_per_batch: int = shared.integer(
+        8192, "Largest number of tokens in a batch of masked copies of sentences.", bounds.TOKENS)
+    num_shards: int = shared.integer(
+        1, "Number of output files of --engine=beam. If N > 1, x.json becomes x-00000-of-0000N.json, ..., each with "
+        "the scores of consecutive lines.", bounds.SHARDS)
+
+
+def define_flags() -> None:
+    shared.define_source_flags()
+    shared.define_vocabulary_flags()
+    shared.define_engine_flags("Number of processes of Beam's local runner.")
+    shared.define_precision_flag()
+    shared.define_fields(Options)
 
 
 def options_from_flags() -> Options:
@@ -86,7 +84,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     options = options_from_flags()
     for path in shard_paths(options.output_file, options.num_shards) if options.output_file else []:
         check_output(path)  # before the scores are computed

@@ -22,7 +22,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     shared.define_pooling_flags(with_normalize=False)
@@ -41,7 +40,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     for query in FLAGS.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from absl import flags, logging
+from absl import logging
 
 from albert_tf.commands import shared_flags as shared
 from albert_tf.server.batching import Batcher
@@ -26,37 +26,33 @@ from albert_tf.weights.open_source import is_hub_module, is_url, open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 
-def define_flags() -> None:
-    """Defines the flags of this command."""
-    flags.DEFINE_multi_string("init_checkpoint", [], "Weights: a released directory or its .tar.gz, a checkpoint, a "
-                              "run's directory, or a Hugging Face folder. Repeat the flag for several models.")
-    flags.DEFINE_multi_string("saved_model", [], "Directory of a SavedModel that a script has exported (--export_dir), "
-                              "or the folder of its numbered versions, of which the latest is served. Its graph runs, "
-                              "so use only SavedModels that you trust. Repeat the flag for several models.")
-    flags.DEFINE_enum("model", None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which "
-                      "heads they have. Default: inferred from the names of the variables.")
-    shared.define_vocabulary_flags()
-    flags.DEFINE_string("host", "127.0.0.1", "Address to listen on. The default accepts connections from this machine "
-                        "only. There is no password: whoever reaches another address can use the models.")
-    shared.define_integer("port", 8501, "Port to listen on. 0: any free port.", 0, 65_535)
-    shared.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-    shared.define_integer("predict_batch_size", 16, "Largest number of rows of a batch.", *bounds.BATCH_SIZE)
-    shared.define_integer("max_body_bytes", 1_000_000, "Largest size of a request, in bytes.", *bounds.TOKENS)
-
-
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names, and the vocabulary of the flags."""
+    """The flags of this command; `vocabulary` is made from several flags."""
 
-    init_checkpoint: list
-    saved_model: list
-    model: str | None
     vocabulary: VocabularyFiles
-    host: str
-    port: int
-    top_k: int
-    predict_batch_size: int
-    max_body_bytes: int
+    init_checkpoint: list[str] = shared.strings(
+        [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, or a Hugging Face folder. "
+        "Repeat the flag for several models.")
+    saved_model: list[str] = shared.strings(
+        [], "Directory of a SavedModel that a script has exported (--export_dir), or the folder of its numbered "
+        "versions, of which the latest is served. Its graph runs, so use only SavedModels that you trust. Repeat the "
+        "flag for several models.")
+    model: str | None = shared.choice(
+        None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which heads they have. "
+        "Default: inferred from the names of the variables.")
+    host: str = shared.string(
+        "127.0.0.1", "Address to listen on. The default accepts connections from this machine only. There is no "
+        "password: whoever reaches another address can use the models.")
+    port: int = shared.integer(8501, "Port to listen on. 0: any free port.", bounds.Bounds(0, 65_535))
+    top_k: int = shared.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
+    predict_batch_size: int = shared.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
+    max_body_bytes: int = shared.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
+
+
+def define_flags() -> None:
+    shared.define_vocabulary_flags()
+    shared.define_fields(Options)
 
 
 def options_from_flags() -> Options:
@@ -64,7 +60,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    """Runs the command."""
     options = options_from_flags()
     models = load(options)
     try:

@@ -93,6 +93,11 @@ def string(default: str | None, help: str) -> Any:
     return _flag(flags.DEFINE_string, default, help)
 
 
+def strings(default: list[str] | None, help: str) -> Any:
+    """A field of options whose flag is a string that can be repeated."""
+    return _flag(flags.DEFINE_multi_string, default, help)
+
+
 def boolean(default: bool | None, help: str) -> Any:
     """A field of options whose flag is true or false."""
     return _flag(flags.DEFINE_bool, default, help)
@@ -130,15 +135,12 @@ def define_engine_flags(num_workers_help: str) -> None:
     Args:
       num_workers_help: the help of --num_workers.
     """
-    flags.DEFINE_enum("engine", "local", ["local", "beam"],
-                      "The work is done by processes on this machine (local), or by the workers of an Apache Beam "
-                      "runner (beam); see docs/large_corpora.md.")
-    flags.DEFINE_string("beam_pipeline_options", None,
-                        "Comma-separated options of the Beam pipeline, such as "
+    flags.DEFINE_enum("engine", "local", ["local", "beam"], "The work is done by processes on this machine (local), or "
+                      "by the workers of an Apache Beam runner (beam); see docs/large_corpora.md.")
+    flags.DEFINE_string("beam_pipeline_options", None, "Comma-separated options of the Beam pipeline, such as "
                         "runner=FlinkRunner,flink_master=host:8081. Default: Beam's local runner with --num_workers "
                         "processes.")
-    define_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), num_workers_help,
-                   *bounds.WORKERS)
+    define_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), num_workers_help, *bounds.WORKERS)
 
 
 def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: int) -> PipelineOptions | None:
@@ -165,17 +167,15 @@ def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: in
 @usage.group("Model")
 def define_source_flags() -> None:
     """Defines the flags that select a model's config and weights."""
-    flags.DEFINE_string("albert_config_file", None,
-                        "Path of the model's albert_config.json, or the name of a published size "
-                        "(albert_base_v2). Default: the config of the weights.")
+    flags.DEFINE_string("albert_config_file", None, "Path of the model's albert_config.json, or the name of a "
+                        "published size (albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
                         "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a "
                         "run's directory (of several runs the best), a Hugging Face folder, a TF-Hub module whose "
                         "variables have the release's names, or albert_tiny_en, which comes with the package.")
-    flags.DEFINE_string("albert_hub_module_handle", None,
-                        "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint. A TF2 "
-                        "module whose variables do not have the release's names is used by running its own graph, so "
-                        "use only modules that you trust.")
+    flags.DEFINE_string("albert_hub_module_handle", None, "Path or URL of a TF-Hub module with the initial weights, "
+                        "instead of --init_checkpoint. A TF2 module whose variables do not have the release's names is "
+                        "used by running its own graph, so use only modules that you trust.")
 
 
 @usage.group("Model")
@@ -195,15 +195,12 @@ def define_vocabulary_flags() -> None:
     """Defines the flags of the vocabulary, its casing and its accents."""
     flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
                         "weights.")
-    flags.DEFINE_string("vocab_file", None,
-                        "Path of the WordPiece vocabulary, for models without a SentencePiece model. Default: the "
-                        "one that comes with the weights.")
-    flags.DEFINE_bool("do_lower_case", None,
-                      "Whether to lower-case text. Default: as stored with the weights or the vocabulary, or true if "
-                      "nothing is stored.")
-    flags.DEFINE_bool("keep_accents", None,
-                      "Whether to keep accents. Default: as stored with the weights or the vocabulary, or false if "
-                      "nothing is stored.")
+    flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece "
+                        "model. Default: the one that comes with the weights.")
+    flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored with the weights or the "
+                      "vocabulary, or true if nothing is stored.")
+    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored with the weights or the "
+                      "vocabulary, or false if nothing is stored.")
 
 
 @usage.group("Model")
@@ -277,17 +274,15 @@ def define_device_flags() -> None:
     flags.DEFINE_bool("jit_compile", False, "Whether to compile the whole computation of gradients and predictions "
                       "with XLA. Without this flag, XLA compiles only the LayerNorm, softmax and activations of "
                       "training (albert_tf/modeling/fused.py).")
-    flags.DEFINE_enum("distribution_strategy", "auto", STRATEGIES,
-                      "The devices that share a step. auto: all workers if TF_CONFIG names several; otherwise all GPUs "
-                      "if there are several; otherwise one device.")
+    flags.DEFINE_enum("distribution_strategy", "auto", STRATEGIES, "The devices that share a step. auto: all workers "
+                      "if TF_CONFIG names several; otherwise all GPUs if there are several; otherwise one device.")
     flags.DEFINE_bool("use_tpu", False, "The release's name for --distribution_strategy=tpu.")
     flags.DEFINE_string("tpu_name", None, "Name of the TPU, or its grpc:// address.")
     flags.DEFINE_string("tpu_zone", None, "Zone of the TPU. Default: the zone of this machine.")
     flags.DEFINE_string("gcp_project", None, "Google Cloud project of the TPU. Default: the project of this machine.")
     flags.DEFINE_string("master", None, "Address of the TPU. If it is set, --tpu_name is ignored.")
-    define_integer("num_tpu_cores", 8,
-                   "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can "
-                   "set it.", *bounds.DEVICES)
+    define_integer("num_tpu_cores", 8, "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the "
+                   "release can set it.", *bounds.DEVICES)
 
 
 @usage.group("Export")
@@ -295,9 +290,8 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
     """Defines the flags of a SavedModel to export that accepts these inputs."""
     flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
                         "nothing is exported.")
-    flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS,
-                      "Data type of the exported model's computations. Default: the data type in which this command "
-                      "computes.")
+    flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS, "Data type of the exported model's computations. "
+                      "Default: the data type in which this command computes.")
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:

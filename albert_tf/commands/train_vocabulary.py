@@ -16,7 +16,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the flags of this command."""
     shared.define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per "
                            "line.")
     shared.define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
@@ -28,7 +27,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Runs the command."""
     train_vocabulary(expand_globs(FLAGS.input_file), FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case,
                      FLAGS.keep_accents)
     logging.info("%s.model: %d pieces", FLAGS.model_prefix, FLAGS.vocab_size)
