@@ -17,7 +17,7 @@ def test_modules_are_reached_by_their_path_without_an_import():
     program = ("import albert_tf; "
                "print(albert_tf.modeling.classifier.AlbertClassifier is albert_tf.AlbertClassifier, "
                "albert_tf.text.packing.PairPacker.__name__, albert_tf.training.optimizer.__name__, "
-               "albert_tf.weights.heads.MODELS['span'] is albert_tf.AlbertSpan)")
+               "albert_tf.weights.heads.head_named('span').model is albert_tf.AlbertSpan)")
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["True", "PairPacker", "albert_tf.training.optimizer", "True"]
 

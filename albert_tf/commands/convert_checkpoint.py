@@ -12,7 +12,7 @@ from absl import flags
 
 from albert_tf.commands import shared_flags as shared
 from albert_tf.export.conversion import FORMATS, convert
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face.writing import DTYPES
 
 FLAGS = flags.FLAGS
@@ -27,7 +27,7 @@ def define_flags() -> None:
                       "a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-    flags.DEFINE_enum("model", None, list(MODELS), "The kind of model, which decides which head is converted. Default: "
+    flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
                       "inferred from the names of the variables.")
     flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
                         "--init_checkpoint replaces it and --checkpoint_name).")

@@ -16,7 +16,7 @@ from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.writing import check_packages, differences, to_onnx
 from albert_tf.export.outputs import write_and_compare
 from albert_tf.utils.files import check_directory
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import HEAD_NAMES
 
 FLAGS = flags.FLAGS
 
@@ -26,7 +26,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 def define_flags() -> None:
     shared.define_source_flags()
-    flags.DEFINE_enum("model", "encoder", list(MODELS), "The kind of model: the encoder without a head, or with the "
+    flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
     shared.define_pooling_flags()
     shared.define_required("output_dir", "Directory of the ONNX files.")

@@ -21,7 +21,7 @@ from albert_tf.server.server import ModelServer
 from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.open_source import is_hub_module, is_url, open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -39,7 +39,7 @@ class Options:
         "versions, of which the latest is served. Its graph runs, so use only SavedModels that you trust. Repeat the "
         "flag for several models.")
     model: str | None = shared.choice(
-        None, list(MODELS), "The kind of the models of --init_checkpoint, which decides which heads they have. "
+        None, HEAD_NAMES, "The kind of the models of --init_checkpoint, which decides which heads they have. "
         "Default: inferred from the names of the variables.")
     host: str = shared.string(
         "127.0.0.1", "Address to listen on. The default accepts connections from this machine only. There is no "

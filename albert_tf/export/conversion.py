@@ -19,7 +19,7 @@ from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_of, head_of_variables
-from albert_tf.weights.hugging_face.tensors import WEIGHTS
+from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.settings import settings_of, write_settings

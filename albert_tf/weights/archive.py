@@ -29,19 +29,18 @@ import tensorflow as tf
 from albert_tf.utils.files import version
 from albert_tf.utils.temporary_files import errors_naming_origin, folder_of_this_process
 from albert_tf.weights import settings
-from albert_tf.weights.hugging_face import tensors
-from albert_tf.weights.hugging_face.tokenizer_json import TOKENIZER_JSON
+from albert_tf.weights.hugging_face import INDEX, MODULES, TOKENIZER_JSON, tensors
 from albert_tf.weights.tf1 import checkpoint
 from albert_tf.weights.vocabulary_files import VOCABULARIES
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
-_INDEX, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
+_CHECKPOINT, _DATA, _SAFETENSORS = "*.index", "*.data-*", "*.safetensors"
 _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 # The folders of sentence-transformers for single steps: 0_Transformer, 1_Pooling.
 _STEP_FOLDERS = "[0-9]_*"
 # The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
-_NEEDED = (_INDEX, _DATA, _SAFETENSORS, tensors.INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
-           *settings.FILES, "saved_model.pb", "fingerprint.pb")
+_NEEDED = (_CHECKPOINT, _DATA, _SAFETENSORS, INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
+           *settings.FILES, MODULES, "saved_model.pb", "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000
@@ -189,7 +188,7 @@ def _survey(archive: tarfile.TarFile, length: int) -> _Contents:
         if _is_needed(name) and not _is_like(name, *_WEIGHTS) and member.size > _MAX_BYTES_WITHOUT_WEIGHTS:
             raise _Refused(f"has the member {name} of {member.size:,} bytes, more than the "
                            f"{_MAX_BYTES_WITHOUT_WEIGHTS:,} that a file without weights may have")
-        if _is_needed(name) and _is_like(name, _INDEX):
+        if _is_needed(name) and _is_like(name, _CHECKPOINT):
             contents.indexes[name] = _content(archive, member).read()
         if _is_needed(name) and _is_like(name, _SAFETENSORS):
             contents.declared[name] = tensors.declared_bytes(name, _content(archive, member))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable
 
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.weights.source import Source
@@ -123,22 +123,7 @@ HEADS = (
          pipeline_tag="sentence-similarity", task="sentence vectors"),
 )
 _BY_NAME = {head.name: head for head in HEADS}
-
-
-class _Models(Mapping[str, type]):
-    """The classes by the names of the heads."""
-
-    def __getitem__(self, name: str) -> type:
-        return _BY_NAME[name].model
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_BY_NAME)
-
-    def __len__(self) -> int:
-        return len(_BY_NAME)
-
-
-MODELS = _Models()
+HEAD_NAMES = tuple(_BY_NAME)
 
 
 def head_named(name: str) -> Head:

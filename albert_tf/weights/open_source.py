@@ -23,6 +23,7 @@ import re
 import tensorflow as tf
 
 from albert_tf.utils.temporary_files import errors_naming_origin
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, WEIGHTS
 from albert_tf.weights.source import Source
 
 # The models that come with the package.
@@ -30,8 +31,7 @@ _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
 _SAVED_MODEL = "saved_model.pb"
 # Any of these files makes a folder one of Hugging Face; the last one is that of sentence-transformers. Without weights
 # in safetensors, and with a pickle, the reader says what to do.
-_HUGGING_FACE = ("config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                 "modules.json")
+_HUGGING_FACE = (CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES)
 # What names of variables in a checkpoint tell: written by tf.train.Checkpoint, by albert_zh, by google-research/bert.
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _ALBERT_ZH = "bert/encoder/layer_shared/"

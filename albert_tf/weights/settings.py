@@ -36,7 +36,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
 from albert_tf.utils.writing import write_or_remove
-from albert_tf.weights.hugging_face.sentence_transformers import MODULES, pooling_in, write_pooling
+from albert_tf.weights.hugging_face import MODULES
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
 
 SETTINGS = "albert_tf.json"
@@ -47,7 +47,7 @@ _TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride
           "max_qa_length": int}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
-FILES = (SETTINGS, *_EARLIER_FILES, MODULES)
+FILES = (SETTINGS, *_EARLIER_FILES)
 _BOUNDS = {"num_choices": bounds.CANDIDATES, **dict.fromkeys(
     ("doc_stride", "max_query_length", "max_qa_length"), bounds.SEQ_LENGTH.at_least(0))}
 
@@ -96,7 +96,20 @@ def settings_in(folder: str) -> Settings:
     """
     path = os.path.join(folder, SETTINGS)
     values = _checked(read_json_object(path), path) if tf.io.gfile.exists(path) else _earlier_values(folder)
-    return Settings(sentence_pooling=pooling_in(folder), max_seq_length=length_in(folder), **values)
+    return Settings(sentence_pooling=sentence_pooling_in(folder), max_seq_length=length_in(folder), **values)
+
+
+def sentence_pooling_in(folder: str) -> SentencePooling | None:
+    """The pooling in the files of sentence-transformers; None if there are none.
+
+    Raises:
+      ValueError: a file is damaged, or has a step or a pooling that is not supported.
+    """
+    if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
+        return None
+    from albert_tf.weights.hugging_face.sentence_transformers import pooling_in
+
+    return pooling_in(folder)
 
 
 def write_settings(
@@ -117,6 +130,8 @@ def write_settings(
 def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) -> None:
     """write_settings without the length, which Hugging Face's folders have in a file of their own."""
     if settings.sentence_pooling:
+        from albert_tf.weights.hugging_face.sentence_transformers import write_pooling
+
         write_pooling(settings.sentence_pooling, config, folder)
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it

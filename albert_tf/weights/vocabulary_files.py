@@ -19,6 +19,7 @@ from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.manifests import read_manifest
 from albert_tf.utils.temporary_files import errors_naming_origin
 from albert_tf.utils.writing import atomic_write, write_or_remove
+from albert_tf.weights.hugging_face import TOKENIZER_CONFIG
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
-# Hugging Face's file with casing and accents. Fine-tuning also writes the length of rows to it, as max_seq_length.
-TOKENIZER_CONFIG = "tokenizer_config.json"
+# Keys of Hugging Face's tokenizer_config.json, which has casing and accents. Fine-tuning also writes the length of rows
+# to it, as max_seq_length.
 STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
 LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
 

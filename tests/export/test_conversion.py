@@ -9,7 +9,7 @@ from script_process import run
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import FORMATS, convert, kind_of, save
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source, release_name
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
@@ -26,7 +26,7 @@ def values_of(model):
 
 
 def made(folder, to="ours", kind="pretrainer", vocabulary=VocabularyFiles(), **changes):
-    model = MODELS[kind](TINY.replace(**changes), **HEADS[kind])
+    model = head_named(kind).model(TINY.replace(**changes), **HEADS[kind])
     save(model, str(folder), to, vocabulary)
     return model
 
@@ -152,7 +152,7 @@ def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden
 
 @pytest.mark.both_stacks
 def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
-    model = MODELS["pretrainer"](TINY)
+    model = head_named("pretrainer").model(TINY)
     save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
     (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
     done = run("convert_checkpoint", dict(albert_directory=tmp_path / "albert", checkpoint_name="model.ckpt-7",
@@ -164,7 +164,7 @@ def test_the_script_takes_the_flags_of_export_checkpoints(tmp_path):
 
 
 def test_the_flags_of_export_checkpoints_find_the_latest_checkpoint_and_exclude_ours(tmp_path):
-    model = MODELS["pretrainer"](TINY)
+    model = head_named("pretrainer").model(TINY)
     save_tf1_checkpoint(model, str(tmp_path / "albert/model.ckpt-7"), global_step=7)
     (tmp_path / "albert/albert_config.json").write_text(TINY.to_json_string())
     theirs = dict(albert_directory=tmp_path / "albert", export_path=tmp_path / "exported")

@@ -9,7 +9,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import with_precision
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 
 pytestmark = pytest.mark.both_stacks
 CONFIG = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -23,7 +23,7 @@ def bfloat16_model():
     """A model with large random weights that computes in bfloat16, while the policy of new layers is float32."""
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        model = MODELS["classifier"](CONFIG, num_labels=3)
+        model = head_named("classifier").model(CONFIG, num_labels=3)
     finally:
         keras.mixed_precision.set_global_policy("float32")
     for variable in model.variables:
@@ -32,7 +32,7 @@ def bfloat16_model():
 
 
 def test_in_float32_its_outputs_are_those_of_a_float32_model_with_the_same_weights(bfloat16_model):
-    expected = MODELS["classifier"](CONFIG, num_labels=3)
+    expected = head_named("classifier").model(CONFIG, num_labels=3)
     expected.set_weights(bfloat16_model.get_weights())
     logits = with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy()
     np.testing.assert_array_equal(logits, expected(INPUTS)["logits"].numpy())
@@ -56,7 +56,7 @@ def test_a_module_that_runs_its_own_graph_has_its_own_precision(tmp_path):
     ("encoder", {}), ("pretrainer", {}), ("classifier", dict(num_labels=3)), ("span", {}), ("conditional_span", {}),
     ("multiple_choice", {}), ("token_classifier", dict(num_labels=3)), ("sentence_encoder", {})])
 def test_every_model_keeps_its_weights(kind, arguments):
-    model = MODELS[kind](CONFIG, **arguments)
+    model = head_named(kind).model(CONFIG, **arguments)
     exported = with_precision(model, "mixed_bfloat16")
     assert type(exported) is type(model)
     for kept, weight in zip(exported.get_weights(), model.get_weights()):

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.weights.heads import MODELS
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.source import release_name
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
@@ -20,7 +20,7 @@ def values_of(model):
 
 def tf1_module(path, vocabulary_file, config=TINY, lower=False, scopes=True):
     """A module as the release's export makes it: its variables, its scopes of layers and heads, its signatures."""
-    values = values_of(MODELS["pretrainer"](config))
+    values = values_of(AlbertPretrainer(config))
     heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:

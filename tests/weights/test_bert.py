@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, kind_of
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import open_source
@@ -159,7 +159,7 @@ def test_every_form_of_a_bert_is_read_back_bit_equal(golden, tmp_path, form):
 def test_an_albert_is_not_written_as_googles_bert(tmp_path):
     albert = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                           intermediate_size=16, max_position_embeddings=8)
-    save_hugging_face(MODELS["encoder"](albert), str(tmp_path / "albert"))
+    save_hugging_face(head_named("encoder").model(albert), str(tmp_path / "albert"))
     with pytest.raises(ValueError, match="cross_layer_sharing='all', embedding_size=4, hidden_size=8"):
         convert(open_source(str(tmp_path / "albert")), str(tmp_path / "bert"), "tf1_bert")
 

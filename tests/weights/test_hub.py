@@ -14,7 +14,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.weights import from_pretrained
 from albert_tf.weights.from_pretrained import WeightsReader, load_checkpoint
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
 
 
@@ -176,7 +176,7 @@ def test_a_fine_tuned_tf2_module_is_restored_from_our_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda path: MODELS["pretrainer"](TINY), "its weights cannot be loaded into AlbertPretrainer"),
+    (lambda path: head_named("pretrainer").model(TINY), "its weights cannot be loaded into AlbertPretrainer"),
     (lambda path: AlbertModel(TINY), "its weights cannot be loaded into AlbertModel"),
     (lambda path: AlbertClassifier(TINY.replace(hidden_size=16), 2), "its hidden_size is 8, expected 16")])
 def test_a_tf2_module_that_does_not_fit_is_refused(tmp_path, make, message):

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.weights.from_pretrained import load_checkpoint
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import open_source
@@ -33,7 +33,7 @@ def values_of(model):
 
 
 def folder_of(tmp_path, kind="pretrainer", **changes):
-    model = MODELS[kind](TINY.replace(**changes), **HEADS[kind])
+    model = head_named(kind).model(TINY.replace(**changes), **HEADS[kind])
     save_hugging_face(model, str(tmp_path / "hf"))
     return model, tmp_path / "hf"
 
@@ -105,7 +105,7 @@ def test_whoever_can_read_the_config_can_read_the_weights(tmp_path):
 
 @pytest.mark.parametrize("dtype, stored", [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
 def test_weights_written_in_16_bits_come_back_rounded_to_them(tmp_path, dtype, stored):
-    model = MODELS["pretrainer"](TINY)
+    model = head_named("pretrainer").model(TINY)
     albert_tf.save_pretrained(model, str(tmp_path / "hf"), to="hugging_face", dtype=dtype)
     tensors = load_file(str(tmp_path / "hf" / "model.safetensors"))
     assert {value.dtype for value in tensors.values()} == {np.dtype(stored)}
@@ -119,13 +119,13 @@ def test_weights_written_in_16_bits_come_back_rounded_to_them(tmp_path, dtype, s
     ("ours", "float16", "only hugging_face"), ("hugging_face", "int8", "float32, float16, bfloat16")])
 def test_a_dtype_that_cannot_be_written_is_refused(tmp_path, to, dtype, message):
     with pytest.raises(ValueError, match=message):
-        albert_tf.save_pretrained(MODELS["encoder"](TINY), str(tmp_path / "out"), to=to, dtype=dtype)
+        albert_tf.save_pretrained(head_named("encoder").model(TINY), str(tmp_path / "out"), to=to, dtype=dtype)
 
 
 def test_question_answering_has_no_pooler(tmp_path):
     _, folder = folder_of(tmp_path, "span")
     assert not [key for key in load_file(folder / "model.safetensors") if "pooler" in key]
-    report = load_checkpoint(MODELS["span"](TINY), str(folder))
+    report = load_checkpoint(head_named("span").model(TINY), str(folder))
     assert set(report.not_restored) == {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
 
 
@@ -195,7 +195,7 @@ def test_half_precision_and_copies_are_read(tmp_path):
     tensors["predictions.decoder.bias"] = tensors["predictions.bias"].copy()
     tensors["albert.embeddings.position_ids"] = np.arange(6)[None]
     save_file(tensors, folder / "model.safetensors")
-    again = MODELS["pretrainer"](TINY)
+    again = head_named("pretrainer").model(TINY)
     assert not load_checkpoint(again, str(folder)).not_used
     for name, value in values_of(model).items():
         np.testing.assert_array_equal(values_of(again)[name], value.astype(np.float16))
@@ -205,14 +205,14 @@ def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):
     _, folder = folder_of(tmp_path, "classifier")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(dict(config, architectures=["AlbertForTokenClassification"])))
-    report = load_checkpoint(MODELS["classifier"](TINY, num_labels=3), str(folder))
+    report = load_checkpoint(head_named("classifier").model(TINY, num_labels=3), str(folder))
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert report.not_used == ["cls/tokens/output_bias", "cls/tokens/output_weights"]
 
 
 @pytest.mark.parametrize("names", [("O", "B-place", "I-place"), None])
 def test_names_of_labels_come_along(tmp_path, names):
-    model = MODELS["token_classifier"](TINY, 3, label_names=names)
+    model = head_named("token_classifier").model(TINY, 3, label_names=names)
     save_hugging_face(model, str(tmp_path / "hf"))
     albert_tf.save_pretrained(model, str(tmp_path / "ours"))
     for folder in ("hf", "ours"):
@@ -242,7 +242,7 @@ def test_a_label_with_a_line_break_is_refused(tmp_path):
 @pytest.mark.parametrize("num_labels, problem_type", [(1, "regression"), (2, None)])
 def test_a_regression_is_written_as_one(tmp_path, num_labels, problem_type):
     """Without problem_type, the pipeline of transformers applies a sigmoid to a single output."""
-    save_hugging_face(MODELS["classifier"](TINY, num_labels=num_labels), str(tmp_path))
+    save_hugging_face(head_named("classifier").model(TINY, num_labels=num_labels), str(tmp_path))
     assert json.loads((tmp_path / "config.json").read_text()).get("problem_type") == problem_type
 
 
@@ -265,7 +265,7 @@ def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path)
 
 def test_vocabulary_and_casing_come_along(golden, tmp_path):
     vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, False)
-    save_hugging_face(MODELS["encoder"](TINY), str(tmp_path), vocabulary)
+    save_hugging_face(head_named("encoder").model(TINY), str(tmp_path), vocabulary)
     assert open_source(str(tmp_path)).vocabulary == VocabularyFiles(str(tmp_path / "spiece.model"), None, False, False)
     assert not open_source(str(tmp_path)).vocabulary.tokenizer().do_lower_case
 
@@ -279,7 +279,7 @@ def test_what_hugging_face_cannot_share_is_refused(tmp_path, changes):
 
 def test_the_head_of_squad_2_is_refused(tmp_path):
     with pytest.raises(ValueError, match="Hugging Face has no model for AlbertConditionalSpan"):
-        save_hugging_face(MODELS["conditional_span"](TINY), str(tmp_path / "hf"))
+        save_hugging_face(head_named("conditional_span").model(TINY), str(tmp_path / "hf"))
 
 
 @pytest.mark.parametrize("changes, message", [
@@ -345,7 +345,7 @@ def test_a_folder_without_weights_is_named(tmp_path):
 def test_how_a_classifier_reads_texts_survives_a_round_trip(golden, tmp_path):
     reading = dict(max_seq_length=5, window_pooling="max", max_windows=3, doc_stride=1)
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm" / "tiny.model"))
-    save_hugging_face(MODELS["classifier"](TINY, 2, **reading), str(tmp_path), vocabulary)
+    save_hugging_face(head_named("classifier").model(TINY, 2, **reading), str(tmp_path), vocabulary)
     again = albert_tf.from_pretrained(str(tmp_path), model="classifier").get_config()
     assert {name: again[name] for name in reading} == reading
 
@@ -353,6 +353,6 @@ def test_how_a_classifier_reads_texts_survives_a_round_trip(golden, tmp_path):
 @pytest.mark.parametrize("length", [10**30, 7, "5", None])
 def test_a_length_that_does_not_fit_the_model_is_not_taken(golden, tmp_path, length):
     """transformers writes 10**30 for "no limit"; this model has 6 positions."""
-    save_hugging_face(MODELS["classifier"](TINY, 2), str(tmp_path))
+    save_hugging_face(head_named("classifier").model(TINY, 2), str(tmp_path))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(model_max_length=length)))
     assert albert_tf.from_pretrained(str(tmp_path), model="classifier").max_seq_length is None

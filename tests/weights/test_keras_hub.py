@@ -6,7 +6,7 @@ from peers import run_client
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.weights.heads import MODELS, encoder_of
+from albert_tf.weights.heads import encoder_of, head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 
 pytestmark = pytest.mark.long
@@ -17,7 +17,7 @@ TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_l
 def difference(folder, kind, config, backbone, activation=()):
     """The largest difference between the outputs of keras-hub and ours."""
     keras.utils.set_random_seed(1)
-    model = MODELS[kind](config)
+    model = head_named(kind).model(config)
     save_hugging_face(model, str(folder / "hf"))
     random = np.random.default_rng(1)
     mask = np.ones([3, 8], np.int32)

@@ -14,7 +14,7 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.tasks.masked_lm.fill_mask import masked_ids
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import shipped_model
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -56,7 +56,7 @@ def models(tmp_path_factory):
         keras.utils.set_random_seed(1)
         vocabulary = VocabularyFiles(f"{shipped_model('albert_tiny_en')}/spiece.model", None, True, False)
         folder = str(tmp_path_factory.mktemp("folders") / kind)
-        model = MODELS[kind](TINY, **arguments)
+        model = head_named(kind).model(TINY, **arguments)
         save_hugging_face(model, folder, vocabulary)
         models[kind] = folder, model, albert_tf.tokenizer_from_pretrained(folder)
     return models

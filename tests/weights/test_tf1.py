@@ -11,7 +11,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import load_checkpoint
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import build_restored, release_name
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
@@ -35,7 +35,7 @@ def values_of(model):
     ("race", "multiple_choice", {}), ("squad_v1", "span", {}), ("squad_v2", "conditional_span", {})])
 def test_our_names_and_shapes_are_the_releases(golden, head, kind, arguments):
     folder = golden / "finetuned_heads" / head
-    model = MODELS[kind](AlbertConfig.from_json_file(str(folder / "albert_config.json")), **arguments)
+    model = head_named(kind).model(AlbertConfig.from_json_file(str(folder / "albert_config.json")), **arguments)
     ours = {release_name(variable): variable.shape.as_list() for variable in model.weights}
     assert ours == dict(json.loads((folder / "names.json").read_text()))
 
@@ -58,7 +58,7 @@ def test_released_checkpoints_survive_a_round_trip(golden, tmp_path, name):
     {}, dict(cross_layer_sharing="attention"), dict(cross_layer_sharing="none", inner_group_num=2),
     dict(num_hidden_groups=2)], ids=str)
 def test_every_model_comes_back_bit_equal(tmp_path, kind, changes):
-    first, second = (MODELS[kind](TINY.replace(**changes), **HEADS[kind]) for _ in range(2))
+    first, second = (head_named(kind).model(TINY.replace(**changes), **HEADS[kind]) for _ in range(2))
     save_tf1_checkpoint(first, str(tmp_path / "model.ckpt"), global_step=7)
     report = load_checkpoint(second, str(tmp_path / "model.ckpt"))
     assert report.optimizer_state == ["global_step"] and not report.not_restored
@@ -95,7 +95,7 @@ def test_variables_that_the_model_lacks_are_reported(tmp_path):
 
 
 def test_a_classifier_for_other_labels_gives_its_encoder(tmp_path):
-    mnli, rte = (MODELS["classifier"](TINY, num_labels=labels) for labels in (3, 2))
+    mnli, rte = (head_named("classifier").model(TINY, num_labels=labels) for labels in (3, 2))
     save_tf1_checkpoint(mnli, str(tmp_path / "model.ckpt"))
     report = load_checkpoint(rte, str(tmp_path / "model.ckpt"))
     assert report.not_restored == {"output_weights": "shape [3, 8], not [2, 8]", "output_bias": "shape [3], not [2]"}

@@ -10,8 +10,7 @@ from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
-from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
-from albert_tf.weights.hugging_face.tokenizer_writing import tokenizer_json
+from albert_tf.weights.hugging_face.tokenizer_json import tokenizer_json, vocabulary_of_tokenizer_json
 
 pytestmark = pytest.mark.both_stacks
 

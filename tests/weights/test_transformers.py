@@ -11,7 +11,7 @@ from peers import TRANSFORMERS, run_client
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.weights.heads import MODELS
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
@@ -36,7 +36,7 @@ def test_transformers_loads_all_and_computes_the_same(tmp_path, peer, kind, chan
         pytest.skip("transformers 4.57 fails if a group has more blocks than layers: list index out of range")
     class_name, arguments, outputs = CASES[kind]
     keras.utils.set_random_seed(1)
-    model = MODELS[kind](TINY.replace(**changes), **arguments)
+    model = head_named(kind).model(TINY.replace(**changes), **arguments)
     save_hugging_face(model, str(tmp_path / "hf"))
     random = np.random.default_rng(1)
     shape = [3, 4, 8] if kind == "multiple_choice" else [3, 8]

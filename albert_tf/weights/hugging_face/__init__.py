@@ -1,1 +1,7 @@
-"""Reads and writes Hugging Face folders: config.json, model.safetensors, spiece.model."""
+"""Reads and writes Hugging Face folders. This module has the names of the files."""
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"  # of weights in several files
+TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+MODULES = "modules.json"  # of sentence-transformers

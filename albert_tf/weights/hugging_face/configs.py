@@ -12,11 +12,11 @@ from albert_tf.config import AlbertConfig
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.weights.heads import HEADS, Head
+from albert_tf.weights.hugging_face import CONFIG
 
-CONFIG = "config.json"
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # The kind of model (see from_pretrained) of each of Hugging Face's classes.
-MODELS = {prefix + architecture: head.name
+HEAD_OF_CLASS = {prefix + architecture: head.name
           for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
 _SEVERAL_LABELS = "multi_label_classification"
 # The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.

@@ -8,11 +8,11 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.weights.hugging_face.configs import MODELS, read_config, read_label_names
+from albert_tf.weights.hugging_face import INDEX, TOKENIZER_JSON, WEIGHTS
+from albert_tf.weights.hugging_face.configs import HEAD_OF_CLASS, read_config, read_label_names
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
-from albert_tf.weights.hugging_face.sentence_transformers import pooling_in, transformer_folder
-from albert_tf.weights.hugging_face.tensors import INDEX, WEIGHTS, StoredTensor, refuse_pickles_in, stored_tensors
-from albert_tf.weights.settings import settings_in
+from albert_tf.weights.hugging_face.tensors import StoredTensor, refuse_pickles_in, stored_tensors
+from albert_tf.weights.settings import sentence_pooling_in, settings_in
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
@@ -29,11 +29,14 @@ def hugging_face_source(folder: str) -> Source:
     Raises:
       ValueError: the config is that of a model that is not supported; the weights are a pickle, or cannot be read.
     """
-    sentence_pooling = pooling_in(folder)
-    folder = transformer_folder(folder) if sentence_pooling else folder
+    sentence_pooling = sentence_pooling_in(folder)
+    if sentence_pooling:
+        from albert_tf.weights.hugging_face.sentence_transformers import transformer_folder
+
+        folder = transformer_folder(folder)
     _check_weights(folder)
     config, model_type, architecture = read_config(folder)
-    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], MODELS.get(architecture))
+    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
     if model_type == "albert" and config.embedding_size == config.hidden_size:
         _leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
@@ -43,12 +46,12 @@ def hugging_face_source(folder: str) -> Source:
         settings, label_names=read_label_names(folder), sentence_pooling=sentence_pooling,
         max_seq_length=length if length and length <= config.max_position_embeddings else None)
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary, settings, "sentence_encoder" if sentence_pooling else MODELS.get(architecture))
+                  vocabulary, settings, "sentence_encoder" if sentence_pooling else HEAD_OF_CLASS.get(architecture))
 
 
 def _vocabulary(folder: str) -> VocabularyFiles:
     vocabulary = vocabulary_in(folder)
-    if vocabulary:
+    if vocabulary or not tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
         return vocabulary
     from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 

@@ -20,9 +20,9 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object
 from albert_tf.utils.writing import write_text
+from albert_tf.weights.hugging_face import MODULES
 from albert_tf.weights.vocabulary_files import length_in
 
-MODULES = "modules.json"
 _LENGTH = "sentence_bert_config.json"
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
 _TYPES = ("Transformer", "Pooling", "Normalize")
@@ -32,19 +32,12 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
          "pooler": "pooling_mode_pooler"}
 
 
-def is_sentence_transformers(folder: str) -> bool:
-    """Whether a folder has the files of sentence-transformers."""
-    return tf.io.gfile.exists(os.path.join(folder, MODULES))
-
-
-def pooling_in(folder: str) -> SentencePooling | None:
-    """The pooling of a folder; None if it has no modules.json.
+def pooling_in(folder: str) -> SentencePooling:
+    """The pooling of a folder that has a modules.json.
 
     Raises:
       ValueError: a file is damaged, or has a step or a pooling that is not supported.
     """
-    if not is_sentence_transformers(folder):
-        return None
     modules = _modules(folder)
     names = [module["type"] for module in modules]
     return SentencePooling(_pooling(os.path.join(folder, modules[1]["path"], "config.json")), "Normalize" in names,

@@ -19,9 +19,8 @@ from safetensors import SafetensorError, safe_open
 
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.temporary_files import local_copy
+from albert_tf.weights.hugging_face import INDEX, WEIGHTS
 
-WEIGHTS = "model.safetensors"
-INDEX = f"{WEIGHTS}.index.json"
 _TYPES = ("F64", "F32", "F16", "BF16")
 _LONGEST_HEADER = 100_000_000  # as in the safetensors library
 # The library maps a file into memory, and the pages that were read stay there until the file is closed.

@@ -1,44 +1,243 @@
-"""Makes a vocabulary file from tokenizer.json, the only vocabulary that transformers 5 saves.
+"""The files of tokenizers: from them transformers encodes as FullTokenizer does, and tokenizer.json gives a vocabulary.
 
-tokenizer.json has the pieces and scores of a SentencePiece model and its normalization, so the model that is made of it
-encodes texts as the original one.
+For a SentencePiece model, AlbertTokenizer of transformers computes other ids than the release: it cuts texts at the
+user-defined pieces ( ) " - . and marks what follows as the start of a word, removes other combining characters, and
+replaces two apostrophes by a quote. So the folder of such a model has a tokenizer.json with the release's rules, and
+names the class that follows this file alone. spiece.model is for programs that do not read tokenizer.json.
+
+transformers 5 saves no other vocabulary than tokenizer.json. It has the pieces and scores of a SentencePiece model and
+its normalization, so the model that is made of it encodes texts as the original one. The messages of SentencePiece are
+read and written here because sentencepiece's own classes need a newer protobuf than either TensorFlow.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
+import json
 import os
 import struct
-from typing import Any
+import sys
+import unicodedata
+from typing import Any, Iterator
 
-import tensorflow as tf
-
+from albert_tf.config import AlbertConfig
 from albert_tf.data.tf_example import varints
+from albert_tf.text.sentencepieces import WORD_START, ends_in_digit_comma
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import version
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.temporary_files import folder_of_this_process
-from albert_tf.utils.writing import write_bytes
-from albert_tf.weights.vocabulary_files import STRIP_ACCENTS, TokenizerOptions, VocabularyFiles, options_in
+from albert_tf.utils.writing import write_bytes, write_or_remove, write_text
+from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.vocabulary_files import (
+    LENGTH,
+    LENGTH_OF_HUGGING_FACE,
+    STRIP_ACCENTS,
+    TokenizerOptions,
+    VocabularyFiles,
+    copy_vocabulary,
+    options_in,
+)
 
-TOKENIZER_JSON = "tokenizer.json"
-# Numbers of sentencepiece_model.proto: fields of ModelProto, SentencePiece and NormalizerSpec, and types of pieces.
-PIECES, NORMALIZER = 1, 3
-_PIECE, _SCORE, TYPE = 1, 2, 3
-CHARSMAP = 2
-_NORMAL, _UNKNOWN, _CONTROL, USER_DEFINED = 1, 2, 3, 4
-_VARINT, _BYTES, _FLOAT = 0, 2, 5  # protobuf's encodings of a field
+# Numbers of sentencepiece_model.proto: fields of ModelProto, SentencePiece, TrainerSpec and NormalizerSpec, types of
+# pieces and of models, and protobuf's encodings of a field.
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_PIECE, _SCORE, _TYPE = 1, 2, 3
+_MODEL_TYPE, _UNIGRAM = 3, 1
+_CHARSMAP, _ADD_DUMMY_PREFIX = 2, 3
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# Subtracted from the score of a piece that ends in a digit and a comma, so that it is never chosen. It is the number
+# of transformers 4.
+_NEVER_CHOSEN = 100.0
+_SPECIAL_TOKENS = dict(pad_token="<pad>", unk_token="<unk>", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+                       bos_token="[CLS]", eos_token="[SEP]")
+# In this order, as AlbertTokenizer and BertTokenizer of transformers 4 have it. Without token_type_ids, transformers 5
+# does not give a model the segments of a pair.
+_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+
+
+def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConfig, max_seq_length: int | None) -> None:
+    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, its options and the length of rows.
+
+    Args:
+      vocabulary: the vocabulary; if it is empty, only the length is written.
+      folder: the folder, which is made if it does not exist.
+      config: the model's config.
+      max_seq_length: the largest number of tokens of a row that the weights are trained with; None if unknown.
+    """
+    sentencepiece = bool(vocabulary.spm_model_file)
+    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt", max_seq_length)
+    if not vocabulary:
+        return
+    made = tokenizer_json(vocabulary.tokenizer()) if sentencepiece else None
+    content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
+    write_or_remove(os.path.join(folder, TOKENIZER_JSON), content)
+    values: dict[str, Any] = {
+        "do_lower_case": vocabulary.do_lower_case is not False,
+        "model_input_names": _INPUTS,
+        LENGTH: max_seq_length,  # null means that the next number is not the length of a fine-tuning
+        LENGTH_OF_HUGGING_FACE: max_seq_length or config.max_position_embeddings,
+    }
+    if sentencepiece:
+        values["keep_accents"] = bool(vocabulary.keep_accents)
+    elif vocabulary.keep_accents:
+        values[STRIP_ACCENTS] = False
+    if made:
+        values.update(_SPECIAL_TOKENS, tokenizer_class="PreTrainedTokenizerFast")
+    else:
+        values["tokenizer_class"] = "AlbertTokenizer" if sentencepiece else "BertTokenizer"
+    write_text(os.path.join(folder, TOKENIZER_CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
+
+
+def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
+    """The content of tokenizer.json for a SentencePiece tokenizer; None if its model is not a unigram model.
+
+    The ids are those of FullTokenizer.encode, except in these cases. Special tokens that are written in the text are
+    special tokens. Where the vocabulary has a piece such as "1," without a word-start mark, the release's digit-comma
+    rule splits it and adds a mark; here there is none. A capital sigma at the end of a word is lower-cased to the
+    other small sigma.
+    """
+    assert tokenizer.sp_model is not None
+    model = _Model(tokenizer.sp_model.serialized_model_proto())
+    if model.kind != _UNIGRAM:
+        return None
+    special = {token: tokenizer.vocab[token] for token in dict.fromkeys(_SPECIAL_TOKENS.values())
+               if token in tokenizer.vocab}
+    return dict(
+        version="1.0", truncation=None, padding=None,
+        added_tokens=[dict(id=token_id, content=token, single_word=False, lstrip=token == "[MASK]", rstrip=False,
+                           normalized=False, special=True)
+                      for token, token_id in sorted(special.items(), key=lambda item: item[1])],
+        normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.charsmap)),
+        pre_tokenizer=_metaspace(model.adds_prefix), decoder=_metaspace(model.adds_prefix),
+        post_processor=_packing(special),
+        model=dict(type="Unigram", unk_id=tokenizer.unk_id, vocab=_vocabulary(tokenizer, model.user_defined),
+                   byte_fallback=False))
+
+
+def _normalizers(tokenizer: FullTokenizer, charsmap: bytes) -> list[dict[str, Any]]:
+    """preprocess_text, then the normalization of the SentencePiece model."""
+    white_space = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
+    steps: list[dict[str, Any]] = [_replace(f"[{white_space}]+", " ")]
+    if not tokenizer.keep_accents:
+        steps += [dict(type="NFKD"), _replace(_combining_characters(), "")]
+    if tokenizer.do_lower_case:
+        steps.append(dict(type="Lowercase"))
+    if charsmap:
+        steps.append(dict(type="Precompiled", precompiled_charsmap=base64.b64encode(charsmap).decode()))
+    # The spaces at the start of a part that follows a special token are kept: they start a word.
+    return [*steps, _replace(" {2,}", " "), dict(type="Strip", strip_left=False, strip_right=True)]
+
+
+def _replace(pattern: str, content: str) -> dict[str, Any]:
+    return dict(type="Replace", pattern=dict(Regex=pattern), content=content)
+
+
+@functools.lru_cache(maxsize=None)
+def _combining_characters() -> str:
+    """A regular expression of the characters that preprocess_text removes."""
+    codes = [code for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code))]
+    starts = [code for code in codes if code - 1 not in codes]
+    ends = [code for code in codes if code + 1 not in codes]
+    return "[" + "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends)) + "]"
+
+
+def _metaspace(adds_prefix: bool) -> dict[str, Any]:
+    """Spaces as word-start marks. "first" adds one at the start of the text, but not after a special token in it."""
+    return dict(type="Metaspace", replacement=WORD_START, prepend_scheme="first" if adds_prefix else "never",
+                split=True)
+
+
+def _packing(special: dict[str, int]) -> dict[str, Any]:
+    """[CLS] a [SEP], and [CLS] a [SEP] b [SEP] with segment 1 for b and its [SEP]."""
+    def token(name: str, segment: int) -> dict:
+        return dict(SpecialToken=dict(id=name, type_id=segment))
+
+    first = [token("[CLS]", 0), dict(Sequence=dict(id="A", type_id=0)), token("[SEP]", 0)]
+    second = [dict(Sequence=dict(id="B", type_id=1)), token("[SEP]", 1)]
+    return dict(type="TemplateProcessing", single=first, pair=first + second,
+                special_tokens={name: dict(id=name, ids=[special[name]], tokens=[name]) for name in ("[CLS]", "[SEP]")})
+
+
+def _vocabulary(tokenizer: FullTokenizer, user_defined: set[int]) -> list[list]:
+    """The pieces and their scores. User-defined pieces have the score with which SentencePiece always chooses them."""
+    sp_model = tokenizer.sp_model
+    assert sp_model is not None
+    scores = [sp_model.get_score(i) for i in range(sp_model.vocab_size())]
+    best = max((score for i, score in enumerate(scores) if score and i not in user_defined), default=0.0)
+    vocabulary = []
+    for piece_id, score in enumerate(scores):
+        piece = sp_model.id_to_piece(piece_id)
+        if piece_id in user_defined:
+            score = len(piece) * best - 0.1
+        elif ends_in_digit_comma(piece):
+            score -= _NEVER_CHOSEN
+        vocabulary.append([piece, score])
+    return vocabulary
+
+
+class _Model:
+    """What a SentencePiece model does not tell by its Python interface, read from its serialized ModelProto.
+
+    Attributes:
+      kind: the kind of model, _UNIGRAM or another.
+      user_defined: the ids of user-defined pieces.
+      charsmap: the compiled rules of the normalization; empty if there are none.
+      adds_prefix: whether a word-start mark is added before a text.
+    """
+
+    def __init__(self, serialized: bytes):
+        self.kind, self.user_defined, self.charsmap, self.adds_prefix = _UNIGRAM, set(), b"", True
+        piece_id = 0
+        for number, content in _fields(serialized):
+            fields = dict(_fields(content)) if isinstance(content, bytes) else {}
+            if number == _PIECES:
+                if fields.get(_TYPE) == _USER_DEFINED:
+                    self.user_defined.add(piece_id)
+                piece_id += 1
+            elif number == _TRAINER:
+                self.kind = fields.get(_MODEL_TYPE, _UNIGRAM)
+            elif number == _NORMALIZER:
+                self.charsmap = fields.get(_CHARSMAP, b"")
+                self.adds_prefix = bool(fields.get(_ADD_DUMMY_PREFIX, True))
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """The numbers and values of a protobuf message's fields; messages and texts are bytes."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        number, encoding = tag >> 3, tag & 7
+        if encoding == _VARINT:
+            value, position = _varint(message, position)
+            yield number, value
+            continue
+        length = {_FIXED64: 8, _FIXED32: 4}.get(encoding)
+        if length is None:
+            length, position = _varint(message, position)
+        content, position = message[position:position + length], position + length
+        yield number, struct.unpack("<f", content)[0] if encoding == _FIXED32 else content
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """The number that starts at a position, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = message[position]
+        value, shift, position = value | (byte & 127) << shift, shift + 7, position + 1
+        if byte < 128:
+            return value, position
 
 
 def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
-    """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory; empty if there is no such file.
+    """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory.
 
     Raises:
       ValueError: the vocabulary is neither a SentencePiece model (Unigram) nor WordPiece, or the file is damaged.
     """
     path = os.path.join(folder, TOKENIZER_JSON)
-    if not tf.io.gfile.exists(path):
-        return VocabularyFiles()
     made, options = _made(path, *version(path))
     is_sentencepiece = made.endswith(".model")
     return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
@@ -54,7 +253,7 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOption
     if kind not in ("Unigram", "WordPiece"):
         raise ValueError(f"{path}: its model must be Unigram (SentencePiece) or WordPiece. Received: {kind!r}")
     try:
-        normalizers = _normalizers(content.get("normalizer"))
+        normalizers = _steps(content.get("normalizer"))
         if kind == "WordPiece":
             name, vocabulary = "vocab.txt", _wordpiece_vocabulary(model)
         else:
@@ -67,7 +266,7 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOption
     return made, TokenizerOptions(lower, not any(map(_strips_accents, normalizers)))
 
 
-def _normalizers(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     return (normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]) if normalizer else []
 
 
@@ -76,7 +275,7 @@ def _strips_accents(step: dict[str, Any]) -> bool:
     if step["type"] == "BertNormalizer":
         stored = step.get(STRIP_ACCENTS)
         return bool(step.get("lowercase") if stored is None else stored)
-    removes = step["type"] == "Replace" and not step["content"]  # as in the files of tokenizer_writing.py
+    removes = step["type"] == "Replace" and not step["content"]  # as in the files that tokenizer_json makes
     return step["type"] == "StripAccents" or removes and "\u0300" in step["pattern"].get("Regex", "")
 
 
@@ -87,16 +286,16 @@ def _wordpiece_vocabulary(model: dict[str, Any]) -> bytes:
 
 def _sentencepiece_model(model: dict[str, Any], added: list[dict], normalizers: list[dict[str, Any]]) -> bytes:
     """A serialized SentencePiece model. Of the added tokens, special ones are not found in texts."""
-    added_kinds = {token["content"]: _CONTROL if token["special"] else USER_DEFINED for token in added}
+    added_kinds = {token["content"]: _CONTROL if token["special"] else _USER_DEFINED for token in added}
     pieces = []
     for index, (piece, score) in enumerate(model["vocab"]):
         kind = added_kinds.get(piece, _NORMAL)
         kind = _UNKNOWN if index == model["unk_id"] else kind
-        pieces.append(_field(PIECES, _field(_PIECE, piece.encode()) + _tag(_SCORE, _FLOAT) + struct.pack("<f", score)
-                             + _tag(TYPE, _VARINT) + varints([kind])))
+        pieces.append(_field(_PIECES, _field(_PIECE, piece.encode()) + _tag(_SCORE, _FIXED32) + struct.pack("<f", score)
+                             + _tag(_TYPE, _VARINT) + varints([kind])))
     charsmap = b"".join(base64.b64decode(step["precompiled_charsmap"]) for step in normalizers
                         if step["type"] == "Precompiled")
-    return b"".join(pieces) + _field(NORMALIZER, _field(CHARSMAP, charsmap))
+    return b"".join(pieces) + _field(_NORMALIZER, _field(_CHARSMAP, charsmap))
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -14,11 +14,11 @@ from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import atomic_local_write, write_text
 from albert_tf.weights.heads import Head, head_of
-from albert_tf.weights.hugging_face.configs import CONFIG, architecture_of, config_values, model_type_of
+from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
+from albert_tf.weights.hugging_face.configs import architecture_of, config_values, model_type_of
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
 from albert_tf.weights.hugging_face.sentence_transformers import check_pooling_of_sentence_transformers
-from albert_tf.weights.hugging_face.tensors import WEIGHTS
-from albert_tf.weights.hugging_face.tokenizer_writing import write_tokenizer
+from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
 from albert_tf.weights.settings import settings_of, write_input_settings
 from albert_tf.weights.source import release_name
 from albert_tf.weights.vocabulary_files import VocabularyFiles
