@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pathlib
 import reprlib
 from typing import Any, Sequence
 
@@ -13,6 +14,9 @@ from albert_tf.utils.json_files import read_json_object
 
 # The name of the config file next to a checkpoint.
 CONFIG_NAME = "albert_config.json"
+# The published sizes by name, and that of the model that comes with the package.
+PRESETS = {path.stem: json.loads(path.read_text(encoding="utf-8"))
+           for path in sorted(pathlib.Path(__file__).with_name("configs").glob("*.json"))}
 SHARING = ("all", "attention", "ffn", "none")
 HIDDEN_ACTS = ("gelu", "gelu_exact", "relu", "tanh", "linear")
 
@@ -267,13 +271,6 @@ def _require(holds: bool, rule: str, name: str, value) -> None:
         raise ValueError(f"{rule}. Received: {name}={reprlib.repr(value)}")
 
 
-def _size(hidden: int, layers: int, dropout: float, **others) -> dict:
-    """The paper's rule (section 3.1): 64 units per head, and an intermediate_size of 4 * hidden_size."""
-    return dict(vocab_size=30000, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
-                intermediate_size=4 * hidden, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
-                **others)
-
-
 def described(differences: dict[str, tuple[Any, Any]], theirs: str, ours: str) -> str:
     """Differences for a message: "hidden_size is 64 in the run and 128 in --albert_config_file".
 
@@ -283,19 +280,3 @@ def described(differences: dict[str, tuple[Any, Any]], theirs: str, ours: str) -
     """
     return ", ".join(f"{name} is {first} in {theirs} and {second} in {ours}"
                      for name, (first, second) in differences.items())
-
-
-PRESETS = {
-    "albert_base_v1": _size(768, 12, 0.1),
-    "albert_large_v1": _size(1024, 24, 0.1),
-    "albert_xlarge_v1": _size(2048, 24, 0.1),
-    "albert_xxlarge_v1": _size(4096, 12, 0.0),
-    "albert_base_v2": _size(768, 12, 0.0),
-    "albert_large_v2": _size(1024, 24, 0.0),
-    "albert_xlarge_v2": _size(2048, 24, 0.0),
-    "albert_xxlarge_v2": _size(4096, 12, 0.0),
-    "bert_base": _size(768, 12, 0.1, embedding_size=768, cross_layer_sharing="none"),
-    "bert_large": _size(1024, 24, 0.1, embedding_size=1024, cross_layer_sharing="none"),
-    # The model that comes with the package (not in the paper). Its initial weights are larger, for the narrow layers.
-    "albert_tiny_en": dict(_size(256, 4, 0.0), vocab_size=8000, max_position_embeddings=256, initializer_range=0.06),
-}

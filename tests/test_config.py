@@ -3,14 +3,10 @@
 import dataclasses
 import json
 import math
-import pathlib
 
 import pytest
 
-import albert_tf
 from albert_tf.config import PRESETS, AlbertConfig
-
-CONFIGS = pathlib.Path(albert_tf.__file__).parent / "configs"
 
 
 def tiny(**changes):
@@ -51,10 +47,21 @@ def test_keys_that_nobody_reads_are_ignored():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_config_files_are_the_presets_and_read_back(name):
-    config = AlbertConfig.from_json_file(str(CONFIGS / f"{name}.json"))
-    assert config == AlbertConfig.preset(name)
+def test_presets_follow_the_rule_of_the_paper_and_are_read_back(name):
+    """64 units per head, and an intermediate_size of 4 times hidden_size (Lan et al., 2020, section 3.1)."""
+    config = AlbertConfig.preset(name)
+    assert config.hidden_size == 64 * config.num_attention_heads and config.intermediate_size == 4 * config.hidden_size
+    assert (config.vocab_size, config.max_position_embeddings) == (
+        (8000, 256) if name == "albert_tiny_en" else (30000, 512))
     assert AlbertConfig.from_dict(json.loads(config.to_json_string())) == config
+
+
+def test_the_sizes_of_the_presets():
+    sizes = {name: (config.num_hidden_layers, config.hidden_size, config.embedding_size)
+             for name, config in ((name, AlbertConfig.preset(name)) for name in PRESETS)}
+    versions = dict(base=(12, 768, 128), large=(24, 1024, 128), xlarge=(24, 2048, 128), xxlarge=(12, 4096, 128))
+    assert sizes == {**{f"albert_{size}_v{version}": shape for size, shape in versions.items() for version in (1, 2)},
+                     "albert_tiny_en": (4, 256, 128), "bert_base": (12, 768, 768), "bert_large": (24, 1024, 1024)}
 
 
 def test_version_1_has_dropout_but_for_xxlarge():

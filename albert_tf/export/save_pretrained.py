@@ -29,4 +29,5 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
     check_no_model(folder, to)
-    save(model, folder, to, VocabularyFiles() if tokenizer is None else VocabularyFiles.of(tokenizer), dtype=dtype)
+    vocabulary = VocabularyFiles() if tokenizer is None else VocabularyFiles.from_tokenizer(tokenizer)
+    save(model, folder, to, vocabulary, dtype=dtype)

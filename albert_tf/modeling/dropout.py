@@ -32,7 +32,7 @@ class Dropouts:
         """Whether there is any dropout."""
         return self._seed is not None
 
-    def of_layer(self, number: int) -> Dropouts:
+    def for_layer(self, number: int) -> Dropouts:
         """The dropouts of an encoder layer, with the same masks each time that the layer is computed."""
         return type(self)(None if self._seed is None else self._seed + [1 + number, 0], self._part)
 
@@ -91,15 +91,15 @@ def _random_bits(seed, shape):
     """Random uint32 of a shape: a hash of the seed's two words and the position of each value in the whole batch."""
     one, two = (tf.bitcast(seed[word], tf.uint32) for word in range(2))
 
-    def of_high_word(high):  # of the position; 0 changes nothing, since it is mixed to 0
+    def word_hash(high):  # of the position; 0 changes nothing, since it is mixed to 0
         return _mixed(tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(_mixed(one), two), _mixed(high)))
 
     row_shape = shape[1:]
     row_size = tf.reduce_prod(row_shape)
-    of_rows = tf.concat([shape[:1], tf.ones_like(row_shape)], axis=0)
-    low, high = (tf.reshape(word, of_rows) for word in _row_starts(seed[2], shape[0], row_size))
+    one_per_row = tf.concat([shape[:1], tf.ones_like(row_shape)], axis=0)
+    low, high = (tf.reshape(word, one_per_row) for word in _row_starts(seed[2], shape[0], row_size))
     positions = low + tf.bitcast(tf.reshape(tf.range(row_size), row_shape), tf.uint32)  # modulo 2^32
-    bits = tf.where(positions < low, of_high_word(high + 1), of_high_word(high))
+    bits = tf.where(positions < low, word_hash(high + 1), word_hash(high))
     return _mixed(tf.bitwise.bitwise_xor(bits, positions))
 
 

@@ -82,7 +82,7 @@ class Encoder(keras.layers.Layer):
 
         def apply(x, weights):
             attention_weights, ffn_weights = weights
-            own = dropouts.of_layer(number)
+            own = dropouts.for_layer(number)
             x = self.attention_blocks[a](x, additive_mask, attention_weights, own)
             return self.ffn_blocks[f](x, ffn_weights, own)
 
@@ -127,13 +127,13 @@ def recomputed(layer: Callable[[tf.Tensor, Any], tf.Tensor]) -> Callable:
     def call(x: tf.Tensor, weights):
         @tf.custom_gradient
         def output_and_weights(x, *flat):
-            def backward(upstream, *of_later_layers):
+            def backward(upstream, *later_gradients):
                 again = _dependent_on(upstream, x)
                 with tf.GradientTape() as tape:
                     tape.watch((again, flat))
                     output = layer(again, tf.nest.pack_sequence_as(weights, flat))
-                of_input, *of_weights = tape.gradient(output, (again, *flat), upstream)
-                return of_input, *(later + own for later, own in zip(of_later_layers, of_weights))
+                input_gradient, *weight_gradients = tape.gradient(output, (again, *flat), upstream)
+                return input_gradient, *(later + own for later, own in zip(later_gradients, weight_gradients))
 
             # Without stop_gradient, an eager tape would keep the activations that are computed from watched tensors.
             kept = tf.nest.pack_sequence_as(weights, [tf.stop_gradient(tensor) for tensor in flat])

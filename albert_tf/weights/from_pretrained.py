@@ -13,7 +13,6 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights
-from albert_tf.training.task import TrainableTask
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import RestoreReport, Source, build_restored, config_of, release_name, restore, unshared
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from albert_tf.training.task import TrainableTask
     from albert_tf.weights.tf_hub.encoder import HubEncoder
 
-MadeTask = TypeVar("MadeTask", bound="TrainableTask")
+AnyTask = TypeVar("AnyTask", bound="TrainableTask")
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
 _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
@@ -109,9 +108,9 @@ def build(
     head = head_named(model)
     if arguments.get("label_names") and "num_labels" in head.arguments:
         arguments.setdefault("num_labels", len(arguments["label_names"]))
-    of_source = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
-    arguments = {"max_seq_length": source.settings.max_seq_length, **of_source, **arguments}
-    if of_source.get("label_names") and len(of_source["label_names"]) != arguments["num_labels"]:
+    stored = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
+    arguments = {"max_seq_length": source.settings.max_seq_length, **stored, **arguments}
+    if stored.get("label_names") and len(stored["label_names"]) != arguments["num_labels"]:
         arguments["label_names"] = None  # they name the labels of another head
     config = config or source.config
     if source.module:
@@ -124,8 +123,8 @@ def build(
 
 
 def make_with_weights(
-    make: Callable[[], MadeTask], source: Source, init_from_group0: bool = False
-) -> tuple[MadeTask, RestoreReport]:
+    make: Callable[[], AnyTask], source: Source, init_from_group0: bool = False
+) -> tuple[AnyTask, RestoreReport]:
     """Makes a task whose model has the weights of `source`. Returns the task and a report of what was restored.
 
     Args:
@@ -186,8 +185,8 @@ def _random_parts(head: Head, report: RestoreReport) -> list[str]:
     """The plain names of the parts of a model that were not restored and that its outputs depend on."""
     parts = {"cls/predictions/": "masked-LM head", "cls/seq_relationship/": "sentence-order head",
              _POOLER: "pooler", "bert/": "encoder"}
-    of_the_head = f"{head.name.replace('_', ' ')} head"
-    missing = [next((part for prefix, part in parts.items() if name.startswith(prefix)), of_the_head)
+    head_part = f"{head.name.replace('_', ' ')} head"
+    missing = [next((part for prefix, part in parts.items() if name.startswith(prefix)), head_part)
                for name in report.not_restored]
     return [part for part in dict.fromkeys(missing) if part != "pooler" or head.has_pooler]
 
@@ -203,8 +202,8 @@ def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
     """The report for a TF2 module: all of its variables are restored, and those of the head are missing."""
     for variable in encoder.weights:
         check_finite_weights(release_name(variable), variable, encoder.path)
-    of_the_encoder = {id(variable) for variable in encoder.weights}
-    head = [variable for variable in model.weights if id(variable) not in of_the_encoder]
+    encoder_ids = {id(variable) for variable in encoder.weights}
+    head = [variable for variable in model.weights if id(variable) not in encoder_ids]
     report = RestoreReport([release_name(variable) for variable in encoder.weights],
                            {release_name(variable): "missing" for variable in head}, [], [])
     logging.info("%s: %s", encoder.path, report)
@@ -219,9 +218,6 @@ def _warn_of_another_config(config: AlbertConfig, source: Source) -> None:
         ours, there = getattr(config, name), getattr(theirs, name)
         if ours != there:
             logging.warning("%s was trained with %s=%s, but is used with %s", source.path, name, there, ours)
-
-
-AnyTask = TypeVar("AnyTask", bound=TrainableTask)
 
 
 @dataclasses.dataclass(frozen=True)

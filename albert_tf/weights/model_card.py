@@ -30,9 +30,9 @@ CARD = "README.md"
 # A card without this line is the user's and is not replaced.
 _MARK = "<!-- Written by albert_tf, which replaces this file. Remove this line to keep your changes. -->"
 # Fields of the header that a user may fill in. They are kept when the card is written again.
-_OF_THE_USER = ("license", "language")
+_USER_FIELDS = ("license", "language")
 # Fields that describe the weights in every format.
-_OF_THE_WEIGHTS = ("license", "language", "datasets", "metrics", "model-index")
+_WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
@@ -151,8 +151,8 @@ def write_model_card(directory: str, card: ModelCard) -> None:
         logging.info("%s is not a card of albert_tf and is not replaced", path)
         return
     base = _card_of(card.base_model) if card.base_model else ""
-    fields = {**_fields_of(base, _OF_THE_WEIGHTS if card.is_conversion else ["language"]),
-              **_fields_of(present, _OF_THE_USER)}
+    fields = {**_fields_of(base, _WEIGHT_FIELDS if card.is_conversion else ["language"]),
+              **_fields_of(present, _USER_FIELDS)}
     if "model-index" not in fields and card.is_conversion:
         fields.pop("metrics", None)  # names without values
     more = _sections_of(base, model_name(card.base_model)) if card.is_conversion and card.base_model else ""

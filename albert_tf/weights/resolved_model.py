@@ -178,9 +178,9 @@ class ResolvedModel:
 
     def check_head(self, heads: Collection[str]) -> None:
         """Raises ValueError, which names the task of the run in output_dir, if the run has none of these heads."""
-        of_run = heads_of_source(self.run) if self.run else set()
-        if of_run and not of_run & set(heads):
-            tasks = " or ".join(head_named(name).task for name in sorted(of_run))
+        trained_heads = heads_of_source(self.run) if self.run else set()
+        if trained_heads and not trained_heads & set(heads):
+            tasks = " or ".join(head_named(name).task for name in sorted(trained_heads))
             wanted = " or ".join(head_named(name).task for name in heads)
             raise ValueError(f"--output_dir={self.request.output_dir} has a run of {tasks}, and this is {wanted}: "
                              "choose another --output_dir")
@@ -268,17 +268,17 @@ class ResolvedModel:
     def _config_difference(self) -> str | None:
         """In which values the config of the flags differs from that of the run; None if it does not."""
         request = self.request
-        of_run = self._run_config
-        if of_run is None:
+        run_config = self._run_config
+        if run_config is None:
             return None
-        flag, config = "--unshare_layers", of_run if request.unshare_layers else None
+        flag, config = "--unshare_layers", run_config if request.unshare_layers else None
         if request.config_file:
             flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(request.config_file)
         elif request.init_checkpoint and not is_url(request.init_checkpoint):
             flag, config = "--init_checkpoint", self._initial_config()
         if config and request.unshare_layers:
             config = unshared_config(config)
-        return described(of_run.differences(config), "the run", flag) or None if config else None
+        return described(run_config.differences(config), "the run", flag) or None if config else None
 
     def _initial_config(self) -> AlbertConfig | None:
         """The config of the initial weights, which a run that exists does not need; None if it cannot be read."""
@@ -295,10 +295,10 @@ class ResolvedModel:
         if stored and user and tf.io.gfile.exists(user.path) and read_bytes(user.path) != read_bytes(stored.path):
             flag = "spm_model_file" if user.spm_model_file else "vocab_file"
             differences.append(f"the vocabulary is {stored.path} in the run and {user.path} in --{flag}")
-        for name, of_run in stored.options._asdict().items():
+        for name, kept in stored.options._asdict().items():
             value = getattr(user, name)
-            if None not in (value, of_run) and value != of_run:
-                differences.append(f"{name} is {of_run} in the run and {value} in --{name}")
+            if None not in (value, kept) and value != kept:
+                differences.append(f"{name} is {kept} in the run and {value} in --{name}")
         return differences
 
 
@@ -340,5 +340,5 @@ def _vocabulary(source: Source) -> tuple | None:
 def _shown(value: Any) -> str:
     """A value for a message: names without quotes, and the fields of a dataclass."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return " ".join(f"{name}={of_field}" for name, of_field in dataclasses.asdict(value).items())
+        return " ".join(f"{name}={field}" for name, field in dataclasses.asdict(value).items())
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

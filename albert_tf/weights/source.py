@@ -26,7 +26,7 @@ _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
 # The classifiers' variables, whose shapes depend on the number of labels.
-_OF_THE_LABELS = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
+_LABEL_VARIABLES = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
 _POSITIONS = "bert/embeddings/position_embeddings"
 
 
@@ -229,7 +229,7 @@ class _Matching:
             self._restored.append(name)
             self._used.add(wanted)
             return wanted
-        elif name in _OF_THE_LABELS and list(theirs[1:]) == ours[1:]:
+        elif name in _LABEL_VARIABLES and list(theirs[1:]) == ours[1:]:
             self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
         else:
             raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "
@@ -240,7 +240,7 @@ class _Matching:
         """The report. Raises ValueError if no variable, or no variable of the encoder, has a value."""
         if not self._restored:
             raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
-        if any(map(_is_of_the_encoder, self._not_restored)) and not any(map(_is_of_the_encoder, self._restored)):
+        if any(map(_is_in_encoder, self._not_restored)) and not any(map(_is_in_encoder, self._restored)):
             raise ValueError(f"{self._source.path} has a head but no encoder: if it was trained on a TF-Hub module, "
                              "set --albert_hub_module_handle to that module")
         unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
@@ -249,7 +249,7 @@ class _Matching:
                              [name for name in unused if _is_optimizer_state(name)])
 
 
-def _is_of_the_encoder(name: str) -> bool:
+def _is_in_encoder(name: str) -> bool:
     return name.startswith("bert/")
 
 
@@ -293,6 +293,6 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
     group, inner, variable = in_block
     is_attention = variable.partition("/")[0] in _ATTENTION
     blocks = config.attention_blocks if is_attention else config.ffn_blocks
-    for layer, of_layer in enumerate(blocks):
-        if group * config.inner_group_num + inner in of_layer:
+    for layer, used in enumerate(blocks):
+        if group * config.inner_group_num + inner in used:
             yield f"{block_scope(layer, inner)}/{variable}"

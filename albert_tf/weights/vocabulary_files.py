@@ -79,7 +79,7 @@ class VocabularyFiles:
         return TokenizerOptions(self.do_lower_case, self.keep_accents)
 
     @classmethod
-    def of(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
+    def from_tokenizer(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
         """The file and the options of a tokenizer."""
         path = tokenizer.vocabulary_file
         return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
@@ -174,8 +174,8 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
       ValueError: see options_in.
     """
     made_from = (read_manifest(vocabulary_file) or {}).get("made_from", {})
-    of_training = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
-    return options_in(os.path.dirname(vocabulary_file)).completed_by(of_training)
+    trained_with = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
+    return options_in(os.path.dirname(vocabulary_file)).completed_by(trained_with)
 
 
 def options_in(directory: str) -> TokenizerOptions:

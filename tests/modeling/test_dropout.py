@@ -16,7 +16,7 @@ NOISE = 5 / np.sqrt(np.prod(SHAPE))
 def masks(rate=0.3, seed=(1, 2), sites=1, layer=None):
     """float [sites, 256, 400], 1 if a value is kept."""
     dropouts = Dropouts(tf.constant(seed))
-    dropouts = dropouts if layer is None else dropouts.of_layer(layer)
+    dropouts = dropouts if layer is None else dropouts.for_layer(layer)
     return np.stack([dropouts(tf.ones(SHAPE), rate).numpy() > 0 for _ in range(sites)]).astype(float)
 
 
@@ -56,7 +56,7 @@ def test_masks_are_a_function_of_seed_and_site():
 
 def test_a_part_of_a_batch_has_the_masks_that_its_rows_have_in_the_whole_batch():
     whole, *in_parts = (
-        dropouts.of_layer(1)(tf.ones([SHAPE[0] // parts, SHAPE[1]]), 0.3)
+        dropouts.for_layer(1)(tf.ones([SHAPE[0] // parts, SHAPE[1]]), 0.3)
         for dropouts, parts in [(Dropouts(tf.constant([1, 2])), 1),
                                 *((Dropouts(tf.constant([1, 2]), part), 4) for part in range(4))])
     np.testing.assert_array_equal(tf.concat(in_parts, axis=0), whole)

@@ -59,7 +59,7 @@ def served(config, sentence_pieces, tmp_path_factory):
             labels = dict(num_labels=3) if "num_labels" in head.arguments else {}
             model = head.model(config.replace(initializer_range=0.5), **labels)
             path = str(tmp_path_factory.mktemp("served") / name)
-            save(model, path, "tf1", VocabularyFiles.of(sentence_pieces))
+            save(model, path, "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
             made[name] = model, model_of_source(name, open_source(path), name, top_k=3), path
         return made[name]
 
@@ -72,7 +72,7 @@ def with_settings(config, sentence_pieces, tmp_path):
     def make(name, **arguments):
         keras.utils.set_random_seed(1)
         model = head_named(name).model(config.replace(initializer_range=0.5), **arguments)
-        save(model, str(tmp_path / name), "tf1", VocabularyFiles.of(sentence_pieces))
+        save(model, str(tmp_path / name), "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
         return model, model_of_source(name, open_source(str(tmp_path / name)))
 
     return make
@@ -150,7 +150,7 @@ def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
 
 def test_a_classifier_with_names_answers_with_the_name_of_the_label(config, sentence_pieces, tmp_path):
     model = AlbertClassifier(config.replace(initializer_range=0.5), 2, label_names=("bad", "good"))
-    save(model, str(tmp_path / "films"), "tf1", VocabularyFiles.of(sentence_pieces))
+    save(model, str(tmp_path / "films"), "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
     with running([model_of_source("films", open_source(str(tmp_path / "films")))]) as server:
         answer, = predict(server, "films", instances=[dict(text_a="the name")])
     assert set(answer) == {"probabilities", "predictions", "labels", "label_names"}
@@ -176,7 +176,7 @@ def test_the_names_of_all_labels_are_in_the_export_and_in_every_answer(config, s
 
 def test_a_tagger_exports_its_tags(config, sentence_pieces, tmp_path):
     model = head_named("token_classifier").model(config, num_labels=2, label_names=("O", "B-PER"))
-    save(model, str(tmp_path / "tagger"), "tf1", VocabularyFiles.of(sentence_pieces))
+    save(model, str(tmp_path / "tagger"), "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
     served_model = model_of_source("tagger", open_source(str(tmp_path / "tagger")))
     assert served_model.signatures["serving_default"].labels == ("O", "B-PER")
 
@@ -301,7 +301,7 @@ def test_an_exported_saved_model_answers_as_its_checkpoint(served, sentence_piec
 
 
 def test_weights_without_a_masked_lm_head_fill_no_masks(config, sentence_pieces, tmp_path):
-    save(AlbertModel(config), str(tmp_path / "encoder"), "tf1", VocabularyFiles.of(sentence_pieces))
+    save(AlbertModel(config), str(tmp_path / "encoder"), "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
     served_model = model_of_source("encoder", open_source(str(tmp_path / "encoder")), "pretrainer")
     assert set(served_model.signatures) == {"layer_distances"}
 
@@ -334,7 +334,7 @@ def test_a_name_that_looks_numbered_is_not_given_twice():
 
 
 def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pieces, tmp_path, monkeypatch, capsys):
-    save(AlbertModel(config), str(tmp_path / "model"), "tf1", VocabularyFiles.of(sentence_pieces))
+    save(AlbertModel(config), str(tmp_path / "model"), "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
 
     def report(name, source, *_):
         raise ValueError(f"{name}: {source.vocabulary.do_lower_case}, {source.vocabulary.keep_accents}")

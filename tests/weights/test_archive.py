@@ -94,7 +94,7 @@ def test_a_released_archive_is_read_as_its_directory(golden, tmp_path, inside):
 @pytest.mark.parametrize("to", ["ours", "hugging_face", "tf_hub"])
 def test_an_archive_has_the_pooling_of_its_folder(sentence_pieces, tmp_path, to, inside):
     model = AlbertSentenceEncoder(TINY, "max", normalize=True, max_seq_length=5)
-    save(model, str(tmp_path / "model"), to, VocabularyFiles.of(sentence_pieces))
+    save(model, str(tmp_path / "model"), to, VocabularyFiles.from_tokenizer(sentence_pieces))
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
         file.add(tmp_path / "model", inside)
     assert open_source(str(tmp_path / "model.tar.gz")).settings.sentence_pooling == SentencePooling("max", True, 5)

@@ -30,13 +30,13 @@ class NameTable:
         self.prefix = f"{model_type}."
         encoder = {scope: (self.prefix + layer, variables)
                    for scope, (layer, variables) in {**_OUTSIDE_BLOCKS, **outside_blocks}.items()}
-        of_heads = {head.name: head.layers.get(model_type, {}) for head in HEADS}
-        heads = {scope: layer for layers in of_heads.values() for scope, layer in layers.items()}
+        head_layers = {head.name: head.layers.get(model_type, {}) for head in HEADS}
+        heads = {scope: layer for layers in head_layers.values() for scope, layer in layers.items()}
         self._outside, self._inside = _names({**encoder, **heads}), _names(in_blocks)
         # Two of Hugging Face's heads have the same name: "classifier" classifies texts or tokens. Unless the head is
         # known, the first one is used.
         self._ours_outside, self._ours_inside = map(_reversed, (self._outside, self._inside))
-        self._ours_of_head = {name: _reversed(_names(layers)) for name, layers in of_heads.items()}
+        self._ours_of_head = {name: _reversed(_names(layers)) for name, layers in head_layers.items()}
         self._block = self.prefix + block
         pattern = re.escape(self._block).replace(r"\{group\}", r"(?P<group>\d+)").replace(
             r"\{inner\}", r"(?P<inner>\d+)")

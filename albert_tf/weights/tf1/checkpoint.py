@@ -61,7 +61,7 @@ def our_source(checkpoint: Source) -> Source:
     Its keys are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded
     into any other that shares some of its variables.
     """
-    keys = {_release_name(key): key for key in checkpoint.shapes if _is_of_the_model(key)}
+    keys = {_release_name(key): key for key in checkpoint.shapes if _is_model_variable(key)}
     return dataclasses.replace(checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
                                read=lambda name: checkpoint.read(keys[name]),
                                read_step=lambda: saved_step(checkpoint.path))
@@ -115,7 +115,7 @@ def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.
                          f"but its data files have {stored:,}")
 
 
-def _is_of_the_model(key: str) -> bool:
+def _is_model_variable(key: str) -> bool:
     return key.startswith("model/") and key.endswith(_END) and ".OPTIMIZER_SLOT" not in key
 
 
