@@ -59,10 +59,6 @@ def test_a_vocabulary_without_special_tokens_is_named_as_tokenizer_json(tmp_path
     assert str(error.value).startswith((f"{path}/tokenizer.json has no [", f"{inside}/tokenizer.json has no ["))
 
 
-def test_a_folder_without_the_file_has_no_vocabulary(tmp_path):
-    assert not vocabulary_of_tokenizer_json(str(tmp_path))
-
-
 @pytest.mark.parametrize("normalizer, lower", [
     (dict(type="BertNormalizer", lowercase=False), False), (None, False), (dict(type="Lowercase"), True),
     (dict(type="Sequence", normalizers=[dict(type="NFKD"), dict(type="Lowercase")]), True)])
