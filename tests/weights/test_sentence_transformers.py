@@ -77,6 +77,15 @@ def test_written_folders_have_the_keys_of_every_version(tmp_path):
     assert type(encoder) is albert_tf.AlbertModel
 
 
+@pytest.mark.parametrize("max_seq_length, stored, largest", [(None, None, 8), (6, 6, 6), (20, 8, 8)])
+def test_the_length_of_a_text_is_at_most_the_positions(tmp_path, sentence_pieces, max_seq_length, stored, largest):
+    model = albert_tf.AlbertSentenceEncoder(TINY.replace(vocab_size=2000), max_seq_length=max_seq_length)
+    albert_tf.save_pretrained(model, str(tmp_path), to="hugging_face", tokenizer=sentence_pieces)
+    assert json.loads((tmp_path / "sentence_bert_config.json").read_text())["max_seq_length"] == stored
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["model_max_length"] == largest
+    assert albert_tf.from_pretrained(str(tmp_path), model="sentence_encoder").row_length == largest
+
+
 def test_weights_in_a_separate_folder_are_found(folder):
     path = folder("cls")
     numbers = json.loads((path / "vectors.json").read_text())

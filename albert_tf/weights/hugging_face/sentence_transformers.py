@@ -75,7 +75,8 @@ def write_pooling(pooling: SentencePooling, config: AlbertConfig, folder: str) -
     modes = {key: name == pooling.pooling for name, key in _KEYS.items() if name in (*_THEIRS, pooling.pooling)}
     _write_json(dict(word_embedding_dimension=config.hidden_size, **modes),
                 os.path.join(folder, _POOLING_FOLDER, "config.json"))
-    length = pooling.max_seq_length or config.max_position_embeddings
+    # null is all positions. sentence-transformers 6 does not compare a number with the positions.
+    length = pooling.max_seq_length and min(pooling.max_seq_length, config.max_position_embeddings)
     _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, _LENGTH))
     _write_json(modules, os.path.join(folder, MODULES))
 

@@ -78,7 +78,7 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
         "do_lower_case": vocabulary.do_lower_case is not False,
         "model_input_names": _INPUTS,
         LENGTH: max_seq_length,  # null means that the next number is not the length of a fine-tuning
-        LENGTH_OF_HUGGING_FACE: max_seq_length or config.max_position_embeddings,
+        LENGTH_OF_HUGGING_FACE: min(max_seq_length or config.max_position_embeddings, config.max_position_embeddings),
     }
     if sentencepiece:
         values["keep_accents"] = bool(vocabulary.keep_accents)
