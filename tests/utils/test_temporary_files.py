@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.commands.app import _one_line
 from albert_tf.utils import temporary_files
-from albert_tf.utils.temporary_files import temporary_file, temporary_folder, temporary_path
+from albert_tf.utils.temporary_files import local_copy, temporary_file, temporary_folder, temporary_path
 from albert_tf.utils.writing import write_text
 
 ROOT = str(pathlib.Path(__file__).parents[2])
@@ -126,3 +126,18 @@ def test_other_errors_in_the_block_stay_as_they_are(tmp_path):
         with pytest.raises(type(error)) as raised, temporary_file(str(tmp_path / "x")):
             raise error
         assert raised.value is error and str(tmp_path) not in str(error)
+
+
+def content(path):
+    with tf.io.gfile.GFile(path) as file:
+        return file.read()
+
+
+def test_a_local_file_is_its_own_copy_and_a_remote_one_is_copied_once_for_each_version(tmp_path):
+    assert local_copy(str(tmp_path / "x")) == str(tmp_path / "x")
+    write_text("ram://copies/x.txt", "first")
+    copy = local_copy("ram://copies/x.txt")
+    assert content(copy) == "first" and os.path.basename(copy) == "x.txt"
+    assert local_copy("ram://copies/x.txt") == copy
+    write_text("ram://copies/x.txt", "second")
+    assert content(local_copy("ram://copies/x.txt")) == "second" and content(copy) == "first"

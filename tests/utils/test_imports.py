@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.both_stacks
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 FIRST_PROGRAM = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)[1]
 FITTING = """
 import numpy as np
