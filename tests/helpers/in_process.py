@@ -7,27 +7,26 @@
 import contextlib
 import functools
 import importlib
-import pathlib
 import runpy
 import sys
+import traceback
 from typing import Callable, Iterator
 from unittest import mock
 
 from absl import flags
 from absl.testing import flagsaver
-from script_session import status_of
+from script_process import REPOSITORY, arguments_of
 
+from albert_tf import keras
 from albert_tf.commands import app
 from albert_tf.commands.usage import NAMES
-
-REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
 def loaded(script: str) -> Iterator[Callable[..., int]]:
     """Yields run(*operands, **flags), which runs a command or the program at a path, and returns its exit status.
 
-    `run.flags` are its flags.
+    `run.flags` are its flags, and run.arguments(["--name=value", ...]) runs it with a command line.
 
     A flag whose value is a list is repeated, and a flag whose value is None is left out. Flags of other modules, such
     as the demo's, are removed for this time, and the script's flags are removed afterwards.
@@ -61,12 +60,26 @@ def _is_library(module: str) -> bool:
 
 
 def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
-    def run(*operands, **values) -> int:
-        given = [f"--{name}={value}" for name, of_flag in values.items()
-                 for value in (of_flag if isinstance(of_flag, list) else [of_flag]) if value is not None]
-        argv = [script, *operands, *given]
-        with flagsaver.flagsaver(), mock.patch.object(sys, "argv", argv):
-            return status_of(functools.partial(app.run, operands=len(operands)), main)
+    def run_arguments(arguments: list, operands: int = 0) -> int:
+        with flagsaver.flagsaver(), mock.patch.object(sys, "argv", [script, *arguments]):
+            return _status_of(functools.partial(app.run, main, operands=operands))
 
-    run.flags = [flags.FLAGS[name] for name in _defined_flags()]
+    def run(*operands, **values) -> int:
+        return run_arguments([*operands, *arguments_of(values)], len(operands))
+
+    run.arguments, run.flags = run_arguments, [flags.FLAGS[name] for name in _defined_flags()]
     return run
+
+
+def _status_of(run: Callable[[], None]) -> int:
+    try:
+        run()
+    except SystemExit as end:
+        return end.code or 0
+    except Exception:  # a script never ends so: whatever status is expected, it is not this one
+        traceback.print_exc()
+        return -1
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+        keras.backend.clear_session()
+    return 0

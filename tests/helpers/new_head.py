@@ -1,6 +1,6 @@
 """Makes a model of any entry of the registry of heads."""
 
-# The arguments of constructors that a source of weights tells, see interchange/heads.py.
+# The arguments of constructors that a source of weights tells, see albert_tf/weights/heads.py.
 ARGUMENTS = dict(num_labels=3, label_names=None, pooling="mean", normalize=True, max_seq_length=None)
 
 

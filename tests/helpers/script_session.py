@@ -1,4 +1,4 @@
-"""Many runs of our scripts in one process (see script_process.py), which is set up once. For tests:
+"""Many runs (in_process.py) of our commands in one process of their own (script_process.py), which is set up once:
 
     with ScriptSession("run_classifier") as session:
         printed = session.run(task_name="rte", do_train=True)
@@ -8,12 +8,10 @@
 Files at ram:// are the process' own: every script of the session sees them, and session.copy fills and reads them.
 """
 
-import importlib
 import json
 import os
 import sys
 import tempfile
-import traceback
 
 from script_process import REPOSITORY, arguments_of, start
 
@@ -72,12 +70,8 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     import tensorflow as tf
     import tensorflow_hub  # noqa: F401  defines flags, which stay
-    from absl import flags
-    from absl.testing import flagsaver
+    from in_process import loaded
 
-    from albert_tf.commands import app
-
-    not_of_scripts, loaded = set(flags.FLAGS), None
     for line in sys.stdin:
         script, arguments, eagerly = json.loads(line)
         tf.config.run_functions_eagerly(eagerly)
@@ -85,14 +79,9 @@ def serve() -> None:
             copy(*arguments)
             print(json.dumps({}), file=answers, flush=True)
             continue
-        if script != loaded:
-            flags.FLAGS.remove_flag_values(set(flags.FLAGS) - not_of_scripts)
-            command, loaded = importlib.import_module(f"albert_tf.commands.{script}"), script
-            command.define_flags()
-        sys.argv = [f"python -m albert_tf {script}", *arguments]
-        with tempfile.TemporaryFile("w+") as printed, flagsaver.flagsaver():
+        with tempfile.TemporaryFile("w+") as printed, loaded(script) as run:
             os.dup2(printed.fileno(), 1), os.dup2(printed.fileno(), 2)
-            status = status_of(app.run, command.main)
+            status = run.arguments(arguments)
             sys.stdout.flush(), sys.stderr.flush()
             printed.seek(0)
             print(json.dumps(dict(status=status, printed=printed.read())), file=answers, flush=True)
@@ -108,22 +97,6 @@ def copy(source: str, target: str) -> None:
     for name in tf.io.gfile.listdir(source):
         if tf.io.gfile.exists(os.path.join(source, name)):  # ram:// lists assets.extra as assets/.extra, too
             copy(os.path.join(source, name), os.path.join(target, name))
-
-
-def status_of(run, main) -> int:
-    from albert_tf import keras
-
-    try:
-        run(main)
-    except SystemExit as end:
-        return end.code or 0
-    except Exception:  # a script never ends so: whatever status is expected, it is not this one
-        traceback.print_exc()
-        return -1
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-        keras.backend.clear_session()
-    return 0
 
 
 if __name__ == "__main__":

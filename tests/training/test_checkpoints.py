@@ -1,4 +1,4 @@
-"""Checkpoints are complete or do not exist, and a damaged one is skipped."""
+"""Checkpoints are complete or do not exist, and a damaged one is skipped; the best run in a directory."""
 
 import concurrent.futures
 import contextlib
@@ -21,9 +21,11 @@ from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,
+    checkpoint_of,
     copy_as_best,
     numbered,
     saved_by_step,
+    saved_runs,
     saved_step,
 )
 from albert_tf.training.evaluation import Evaluator
@@ -375,3 +377,32 @@ def test_one_of_several_processes_writes(tmp_path):
 def test_a_directory_that_could_not_be_read_again_is_refused(tmp_path):
     with pytest.raises(ValueError, match="the name of output_dir must not have"):
         new_run(tmp_path / "run[1]")
+
+
+def write_run(directory, best=None, name="model.ckpt-3"):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.index").write_bytes(b"")
+    if best is not None:
+        (directory / "best_trial.txt").write_text(f"3:3:{best}\n")
+
+
+def test_the_best_run_is_that_with_the_highest_value(tmp_path):
+    write_run(tmp_path, 0.6)
+    write_run(tmp_path / "seed_9", 0.7, "model.ckpt-best")
+    write_run(tmp_path / "seed_10", 0.5)
+    write_run(tmp_path / "seed_11")  # was not evaluated
+    (tmp_path / "seed_12").mkdir()  # has no checkpoint
+    assert saved_runs(str(tmp_path)) == [str(tmp_path), *(str(tmp_path / f"seed_{seed}") for seed in (9, 10, 11))]
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-best")
+    write_run(tmp_path, 0.8)
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+
+
+def test_the_lowest_seed_is_the_best_run_if_none_was_evaluated(tmp_path):
+    for seed in (10, 9):
+        write_run(tmp_path / f"seed_{seed}")
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-3")
+
+
+def test_a_directory_without_a_run_has_no_checkpoint(tmp_path):
+    assert checkpoint_of(str(tmp_path)) is None and checkpoint_of(str(tmp_path / "nowhere")) is None

@@ -1,13 +1,15 @@
-"""Files of results, and the choice of the best checkpoint."""
+"""Files of results, the choice of the best checkpoint, and the summary of runs with different seeds."""
 
 import json
+import math
 import pathlib
+import statistics
 
 import pytest
 import tensorflow as tf
 
 from albert_tf.training.checkpoints import best_value, saved_step
-from albert_tf.training.evaluation import Evaluator, best_of, read_history
+from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_summary
 
 
 @pytest.fixture
@@ -220,3 +222,31 @@ def test_a_damaged_file_of_the_best_value_is_named(tmp_path, content):
     (tmp_path / "best_trial.txt").write_text(content)
     with pytest.raises(ValueError, match="best_trial.txt: expected step:best_step:best_value. Received: "):
         best_value(str(tmp_path))
+
+
+def test_a_result_that_some_runs_lack_is_that_of_the_others(tmp_path):
+    rows = {1: dict(accuracy=0.5, hard_accuracy=0.2), 2: dict(accuracy=0.7), 3: dict(accuracy=0.6, hard_accuracy=0.4)}
+    for seed, row in rows.items():
+        (tmp_path / f"seed_{seed}").mkdir()
+        (tmp_path / f"seed_{seed}" / "eval_history.jsonl").write_text(json.dumps(dict(row, global_step=3)) + "\n")
+    for order in ((1, 2, 3), (2, 1)):  # the best run, 2, lacks the result in both
+        write_summary(str(tmp_path), [str(tmp_path / f"seed_{seed}") for seed in order], "accuracy")
+        of_hard = json.loads((tmp_path / "eval_runs.json").read_text())["over_runs"]["hard_accuracy"]
+        values = [rows[seed]["hard_accuracy"] for seed in order if "hard_accuracy" in rows[seed]]
+        assert (of_hard["lowest"], of_hard["highest"], of_hard["median"]) == (
+            min(values), max(values), statistics.median(values))
+    rows[1]["accuracy"] = 0.9  # the best run has a result that another lacks
+    (tmp_path / "seed_1" / "eval_history.jsonl").write_text(json.dumps(dict(rows[1], global_step=3)) + "\n")
+    write_summary(str(tmp_path), [str(tmp_path / f"seed_{seed}") for seed in rows], "accuracy")
+    assert json.loads((tmp_path / "eval_results.json").read_text())["hard_accuracy"] == pytest.approx(0.3)
+
+
+def test_a_loss_that_is_infinite_in_one_run_has_no_standard_deviation(tmp_path):
+    for seed, loss in ((1, 0.5), (2, math.inf)):
+        (tmp_path / f"seed_{seed}").mkdir()
+        row = dict(accuracy=0.5, loss=loss, global_step=3)
+        (tmp_path / f"seed_{seed}" / "eval_history.jsonl").write_text(json.dumps(row) + "\n")
+    write_summary(str(tmp_path), [str(tmp_path / f"seed_{seed}") for seed in (1, 2)], "accuracy")
+    summary = json.loads((tmp_path / "eval_runs.json").read_text())["over_runs"]
+    assert math.isnan(summary["loss"]["standard_deviation"]) and summary["loss"]["highest"] == math.inf
+    assert summary["accuracy"] == dict(median=0.5, lowest=0.5, highest=0.5, standard_deviation=0.0)

@@ -4,8 +4,17 @@ import socket
 
 import pytest
 import tensorflow as tf
+from two_workers import TwoWorkers
 
-from albert_tf.training.strategy import TpuAddress, create_strategy, is_chief, resolve_strategy
+from albert_tf.training.strategy import (
+    TpuAddress,
+    chief_first,
+    create_strategy,
+    distributed,
+    is_chief,
+    resolve_strategy,
+    values_of_all,
+)
 
 
 def test_auto_is_one_device_where_there_is_one(monkeypatch):
@@ -85,3 +94,45 @@ def test_an_unreachable_address_is_one_clear_line():
         address = "grpc://127.0.0.1:%d" % unused.getsockname()[1]
         with pytest.raises(ValueError, match=f"^no TPU answers at {address}: .*refused"):
             create_strategy("tpu", TpuAddress(master=address))
+
+
+def batches(context):
+    return tf.data.Dataset.range(4).batch(2 // context.num_replicas_in_sync)
+
+
+def test_one_cpu_reads_the_batches_without_a_copy_to_a_device():
+    dataset = distributed(tf.distribute.OneDeviceStrategy("CPU:0"), batches)
+    assert [batch.numpy().tolist() for batch in dataset] == [[0, 1], [2, 3]]
+    assert isinstance(iter(dataset), tf.data.Iterator) and dataset.element_spec == tf.TensorSpec([None], tf.int64)
+
+
+def test_other_strategies_distribute_the_batches():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    parts = [strategy.experimental_local_results(batch) for batch in distributed(strategy, batches)]
+    assert [[part.numpy().tolist() for part in of_step] for of_step in parts] == [[[0], [1]], [[2], [3]]]
+
+
+@pytest.mark.parametrize("name", ["one_device", "mirrored"])
+def test_functions_of_data_sets_are_not_converted_by_autograph(name):
+    def absolute(x):
+        return x if x > 0 else -x  # in a graph, only AutoGraph can convert this condition
+
+    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError):
+        distributed(create_strategy(name), lambda context: tf.data.Dataset.range(2).map(absolute))
+
+
+def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):
+    with TwoWorkers(["tests/helpers/worker_program.py", f"--folder={tmp_path}"]) as workers:
+        (status, of_chief), (status_of_other, of_other) = workers.end_of(0), workers.end_of(1)
+    assert "values: [10, 11]\nseen: []\n" in of_chief and "values: [10, 11]\nseen: ['of the chief']\n" in of_other
+    assert status_of_other == 1 and of_other.splitlines()[-1] == "worker_program: error: this worker fails"
+    assert status == 1 and of_chief.splitlines()[-1].startswith(
+        f"worker_program: error: worker 1 ({workers.addresses[1]}) no longer answers: ")
+    assert "Traceback" not in of_chief + of_other
+
+
+def test_one_process_waits_for_nobody():
+    strategy, seen = tf.distribute.OneDeviceStrategy("CPU:0"), []
+    with chief_first(strategy):
+        seen.append(values_of_all(strategy, 7))
+    assert seen == [[7]]

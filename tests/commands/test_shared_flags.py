@@ -1,0 +1,184 @@
+"""Flags that commands share, their values, and who reads them."""
+
+import ast
+import dataclasses
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from in_process import REPOSITORY, loaded
+
+from albert_tf.commands import shared_flags, usage
+from albert_tf.commands.shared_flags import define_float, define_integer, from_flags, run_options
+from albert_tf.commands.usage import NAMES
+from albert_tf.utils.bounds import check_finite
+
+SCRIPTS = NAMES
+COMMANDS = REPOSITORY / "albert_tf/commands"
+
+
+def readers_of_flags(source: str) -> set:
+    """The outermost functions that read FLAGS, and None for the module itself. `FLAGS = flags.FLAGS` does not count."""
+    readers = set()
+    for statement in ast.parse(source).body:
+        is_function = isinstance(statement, (ast.FunctionDef, ast.ClassDef))
+        reads = any("FLAGS" in (getattr(node, "id", None), getattr(node, "attr", None)) for node in ast.walk(statement))
+        if reads and ast.unparse(statement) != "FLAGS = flags.FLAGS":
+            readers.add(statement.name if is_function else None)
+    return readers
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_reads_flags_in_one_function(script):
+    readers = readers_of_flags((COMMANDS / f"{script}.py").read_text("utf-8"))
+    assert readers in ({"options_from_flags"}, {"main"}, set())  # set(): all of them are fields of its options
+
+
+def test_the_package_reads_flags_in_its_modules_of_flags_alone():
+    """app.py reads --verbosity, which is absl's, and usage.py lists the flags without reading their values."""
+    readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
+               if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
+    assert readers == {"app.py", "shared_flags.py", "finetuning.py", "usage.py"}
+
+
+def test_functions_that_read_flags_are_found():
+    source = "FLAGS = flags.FLAGS\ndef a(): return FLAGS.x\nclass B:\n  def c(self): return FLAGS['x']\ndef d(): pass\n"
+    assert readers_of_flags(source) == {"a", "B"}
+    assert readers_of_flags("def e(): return lambda: flags.FLAGS.x\nx = FLAGS.x\n") == {"e", None}
+
+
+def test_fields_have_the_values_of_the_flags_of_their_names():
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        verbosity: int
+        made: str
+        not_a_flag: int = 7
+
+    with flagsaver.flagsaver(verbosity=-1):
+        assert from_flags(Options, made="here") == Options(-1, "here", 7)
+        assert from_flags(Options, made="here", verbosity=1).verbosity == 1
+    with pytest.raises(TypeError, match="made"):
+        from_flags(Options)
+
+
+@pytest.mark.parametrize("arguments, interval", [
+    (["--num_train_steps=125000"], 5000), (["--num_train_steps=25000"], 5000), (["--num_train_steps=24000"], 4800),
+    (["--num_train_steps=7557"], 1500), (["--num_train_steps=12"], 2), (["--num_train_steps=3"], 1),
+    (["--num_train_steps=12", "--save_checkpoints_steps=5000"], 5000),
+    (["--num_train_steps=12", "--save_checkpoints_steps=9"], 9)])
+def test_a_short_run_is_evaluated_five_times_unless_the_flag_says_otherwise(arguments, interval):
+    with loaded("run_pretraining"), flagsaver.flagsaver():
+        flags.FLAGS(["run_pretraining", "--output_dir=run", *arguments])
+        assert run_options().save_checkpoints_steps == interval
+
+
+def test_the_interval_of_a_recipe_is_kept():
+    with loaded("run_race"), flagsaver.flagsaver():
+        flags.FLAGS.set_default("save_checkpoints_steps", 90)
+        flags.FLAGS(["run_race", "--output_dir=run"])
+        assert run_options(num_train_steps=100).save_checkpoints_steps == 90
+
+
+def test_manifests_have_all_flags_of_the_model():
+    with loaded("score_sentences") as run:
+        defined = {flag.name for flag in run.flags if usage.group_of(flag.name) == "Model"}
+    assert defined == set(shared_flags.MODEL_FLAGS)
+
+
+NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1_0.5", float("nan"), float("inf"), 10**400]
+
+
+@pytest.fixture(scope="module")
+def flag():
+    define_float("test_rate", 0.5, "A rate.", lower_bound=0.0, upper_bound=2.0)
+    return flags.FLAGS["test_rate"]
+
+
+@pytest.fixture(scope="module")
+def count():
+    define_integer("test_count", 1, "A count.", 1, 100)
+    return flags.FLAGS["test_count"]
+
+
+@pytest.mark.parametrize("value", NOT_FINITE, ids=lambda value: str(value)[:9])
+def test_a_flag_that_is_not_finite_is_refused_on_the_command_line_and_in_a_recipe(flag, value):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
+        flag.parse(value)
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
+        flags.FLAGS.set_default("test_rate", value)
+
+
+def test_a_flag_keeps_its_bounds_and_its_text(flag):
+    for value in ("-0.1", "2.1"):
+        with pytest.raises(flags.IllegalFlagValueError):
+            flag.parse(value)
+    flag.parse("1e-05")
+    assert flag.value == 1e-05 and flag.serialize() == "--test_rate=1e-05"
+
+
+@pytest.mark.parametrize("value", ["1_0", "0x10", "1e1", "ten"])
+def test_a_whole_number_has_digits_alone(count, value):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_count=.*: invalid literal for int"):
+        count.parse(value)
+
+
+def test_no_script_defines_a_float_that_may_be_infinite():
+    sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py"), *REPOSITORY.glob("benchmarks/**/*.py")]
+    assert not [path.name for path in sources if "flags.DEFINE_float(" in path.read_text(encoding="utf-8")]
+
+
+def test_no_command_defines_a_whole_number_that_may_have_an_underscore():
+    commands = REPOSITORY.glob("albert_tf/commands/*.py")
+    assert not [path.name for path in commands if "flags.DEFINE_integer(" in path.read_text(encoding="utf-8")]
+
+
+def test_the_least_value_itself_is_allowed():
+    check_finite("rate", 0.0, 0.0)
+    check_finite("rate", -1)
+    with pytest.raises(ValueError, match="^rate must be a finite number of at least 1. Received: 0.5$"):
+        check_finite("rate", 0.5, 1)
+
+
+REQUIRED = {
+    "create_pretraining_data": ("input_file", "output_file"), "train_vocabulary": ("input_file", "model_prefix"),
+    "extract_embeddings": ("input_file", "output_file"), "layer_distances": ("input_file", "output_dir"),
+    "export_to_tfhub": ("albert_directory", "export_path"),
+    "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
+    "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),
+    "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",),
+    "search_sentences": ("input_file",)}
+
+
+@pytest.mark.parametrize("script", REQUIRED)
+def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys):
+    required = REQUIRED[script]
+    with loaded(script) as run:
+        for name in required:
+            others = {other: "x" for other in required if other != name}
+            assert run(**others) == 1
+            assert f"error: --{name} is required\n" in capsys.readouterr().err
+            assert run(**others, **{name: ""}) == 1
+            assert f"error: --{name} must not be empty\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script, contents", [
+    ("run_classifier", "the files of the task"), ("run_race", "RACE, or the .jsonl files")])
+def test_a_script_that_reads_data_needs_their_folder(script, contents, tmp_path, capsys):
+    with loaded(script) as run:
+        for data_dir in (None, ""):
+            assert run(output_dir=tmp_path, do_eval=True, task_name="rte", max_seq_length=8, data_dir=data_dir) == 1
+            assert f"error: --data_dir is missing: the directory that holds {contents}" in capsys.readouterr().err
+
+
+def test_scripts_define_required_flags_in_one_way():
+    sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py")]
+    ways = ("required=True", "mark_flag_as_required", "mark_flags_as_required")
+    assert [path.name for path in sources if any(way in path.read_text("utf-8") for way in ways)] == []
+
+
+def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("A kettle.\n")
+    with loaded("create_pretraining_data") as run:
+        assert run(input_file=tmp_path / "text.txt", output_file=",",
+                   spm_model_file=golden / "tiny_spm/tiny.model") == 1
+    assert "error: --output_file must name at least one file. Received: ," in capsys.readouterr().err
