@@ -51,18 +51,18 @@ def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()
     """
     runs: dict[str, Run] = {}
     for name, run in content.items():
-        of_run = f"{place}: runs.{name}"
+        run_place = f"{place}: runs.{name}"
         if not re.fullmatch(r"\w+", name) or name in reserved:
             other = f" other than {', '.join(reserved)}" if reserved else ""
-            raise ValueError(f"{of_run}: the name of a run must be a word of letters, digits and _{other}")
+            raise ValueError(f"{run_place}: the name of a run must be a word of letters, digits and _{other}")
         if isinstance(run, dict) and "like" in run:
-            check_keys(run, of_run, dict(like=str, flags=dict))
+            check_keys(run, run_place, dict(like=str, flags=dict))
             if run["like"] not in runs:
-                raise ValueError(f"{of_run}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
+                raise ValueError(f"{run_place}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
             earlier = runs[run["like"]]
             runs[name] = Run(earlier.script, {**earlier.flags, **run["flags"]})
         else:
-            runs[name] = Run(**check_keys(run, of_run, dict(script=str, flags=dict)))
+            runs[name] = Run(**check_keys(run, run_place, dict(script=str, flags=dict)))
     return runs
 
 

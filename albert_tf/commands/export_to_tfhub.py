@@ -38,13 +38,7 @@ def define_flags() -> None:
     shared.define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
                            "--init_checkpoint of the other scripts accepts.")
     shared.define_checkpoint_name_flag()
-    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one in "
-                        "--albert_directory.")
-    flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary. Default: the one in --albert_directory.")
-    flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored in --albert_directory, or "
-                      "true if nothing is stored.")
-    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored in --albert_directory, or "
-                      "false if nothing is stored.")
+    shared.define_vocabulary_flags()
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
     shared.define_pooling_flags("pooler")
     shared.define_required("export_path", "Directory of the encoder's module.")

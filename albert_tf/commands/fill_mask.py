@@ -64,18 +64,18 @@ def fill_standard_input(model, tokenizer, top_k: int) -> None:
         if not line.strip():
             continue
         try:
-            of_masks = fill_masks(model, tokenizer, line.strip(), top_k)
+            fillings_by_mask = fill_masks(model, tokenizer, line.strip(), top_k)
         except ValueError as error:
             logging.warning("line %d: %s", number, error)
         else:
-            print_filled(line.strip(), tokenizer, of_masks)
+            print_filled(line.strip(), tokenizer, fillings_by_mask)
     if text is None:
         raise ValueError("there is no text: set --text, or write lines to the standard input")
 
 
-def print_filled(text: str, tokenizer, of_masks) -> None:
+def print_filled(text: str, tokenizer, fillings_by_mask) -> None:
     print(text)
-    for fillings in of_masks:
+    for fillings in fillings_by_mask:
         pieces = readable_pieces(tokenizer, [filling.piece for filling in fillings])
         shown = (f"{piece} {filling.probability:.3f}" for piece, filling in zip(pieces, fillings))
         print("   ", "   ".join(shown))

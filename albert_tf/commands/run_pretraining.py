@@ -156,8 +156,8 @@ def main() -> None:
     def baseline() -> NeighbourBaseline | None:
         """The baseline, which is computed at the first evaluation; None if there are no training records to count."""
         dev = evaluation_sets[0]
-        of_length = [records for records in training_sets if records.max_seq_length == dev.max_seq_length]
-        return neighbour_baseline([*of_length, *training_sets][0], dev, config.vocab_size) if training_sets else None
+        same_length = [records for records in training_sets if records.max_seq_length == dev.max_seq_length]
+        return neighbour_baseline([*same_length, *training_sets][0], dev, config.vocab_size) if training_sets else None
 
     evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
 
@@ -268,8 +268,8 @@ def evaluate(
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:
             prefix = files[0].path + "/"
-        of_set = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
-        results.update({prefix + name: value for name, value in of_set.items()})
+        scores = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
+        results.update({prefix + name: value for name, value in scores.items()})
     explained = baseline()
     if explained and explained.explains(results["masked_lm_loss"]):
         logging.info("masked_lm_loss %.2f: still on the plateau of early training (frequencies of tokens explain %.2f, "

@@ -165,7 +165,7 @@ def squad_version(options: Options, files: dict[str, SquadFile]) -> str:
     version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(options.model.head or ""))
     if not version:
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
-    options.model.check_head([head for head, of_head in VERSION_OF_HEAD.items() if of_head == version])
+    options.model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])
     logging.info("SQuAD %s", version)
     return version
 

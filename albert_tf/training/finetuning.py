@@ -49,7 +49,7 @@ AfterRun = Callable[[str, int, keras.Model, "dict[str, float]", bool], None]
 
 
 class Weights(Protocol):
-    """Reads weights in any format: interchange's WeightsReader."""
+    """Reads weights in any format: albert_tf.weights.from_pretrained.WeightsReader."""
 
     def make(self, new_task: Callable[[], PredictingTask], path: str | None) -> tuple[PredictingTask, Any]:
         """Returns a new task with the weights of a path (random ones for None), and a report of what was restored."""
@@ -179,7 +179,7 @@ class FineTuning:
       config: the config of the model to train, which is written next to its checkpoints, and of weights without a
         config. Checkpoints that are evaluated or predict have their own.
       new_task: function of a config that builds model and task with random weights.
-      weights: reads weights: interchange's WeightsReader.
+      weights: reads weights: albert_tf.weights.from_pretrained.WeightsReader.
       best_metric: the result that decides which checkpoint is the best; higher is better.
     """
 

@@ -186,10 +186,10 @@ def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
         return [value]
 
     @tf.function(autograph=False)
-    def of_replicas():
+    def on_replicas():
         return strategy.run(lambda: tf.constant([value], tf.int64))
 
-    return strategy.gather(of_replicas(), axis=0).numpy().tolist()
+    return strategy.gather(on_replicas(), axis=0).numpy().tolist()
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:

@@ -99,8 +99,8 @@ def on_batches(
     """
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
     if jit_compile or devices.is_tpu(strategy):
-        of_shape = tf.function(function, autograph=False)
-        return lambda iterator: of_shape(next(iterator))
+        function_of_batch = tf.function(function, autograph=False)
+        return lambda iterator: function_of_batch(next(iterator))
     return tf.function(lambda iterator: function(next(iterator)), autograph=False)
 
 
@@ -238,8 +238,8 @@ class Trainer(keras.Model):
         """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
         gradients, losses = zip(*(self._gradients(part, denominators, seed, tf.constant(number))
                                   for number, part in enumerate(equal_parts(micro_batch, self._parts))))
-        return ([tf.add_n(of_parts) for of_parts in zip(*gradients)],
-                {name: tf.add_n([of_part[name] for of_part in losses]) for name in losses[0]})
+        return ([tf.add_n(terms) for terms in zip(*gradients)],
+                {name: tf.add_n([terms[name] for terms in losses]) for name in losses[0]})
 
     def _gradients_of_part(self, batch, denominators, seed, part):
         with tf.GradientTape() as tape:
