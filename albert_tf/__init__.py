@@ -28,7 +28,7 @@ _MODULE_OF = {
     "learning_rate_schedule": "albert_tf.training.optimizer",
     "from_pretrained": "albert_tf.weights.from_pretrained",
     "tokenizer_from_pretrained": "albert_tf.weights.from_pretrained",
-    "save_pretrained": "albert_tf.export.save_pretrained",
+    "save_pretrained": "albert_tf.export.conversion",
     "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
     "classify_texts": "albert_tf.tasks.classification.text_labels",
 }

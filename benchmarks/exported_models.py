@@ -27,7 +27,7 @@ from albert_tf.export.saved_model import export_model, sequence_features
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
-from albert_tf.tasks.classification.glue_tasks import Task, find_task
+from albert_tf.tasks.classification.task_config import Task, find_task
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.utils import bounds
 from benchmarks.alternation import ROOT, Worker, latencies

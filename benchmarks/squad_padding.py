@@ -18,8 +18,7 @@ from absl import flags
 from albert_tf import keras
 from albert_tf.commands import app, shared_flags
 from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batches, training_rows
-from albert_tf.data.feature_cache import FeatureCache
-from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad.cache import prediction_table, training_table

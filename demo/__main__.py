@@ -19,7 +19,7 @@ from absl import flags
 
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, run_script
-from albert_tf.data.feature_cache import digest, fingerprint
+from albert_tf.data.feature_table import digest, fingerprint
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.writing import write_text

@@ -8,7 +8,7 @@ import pytest
 from documentation import Page, check_close, commands, flags_of, script_commands, write_reader_files, write_released
 from script_session import REPOSITORY, ScriptSession
 
-from albert_tf.tasks.classification.glue_tasks import TASKS
+from albert_tf.tasks.classification.task_config import TASKS
 
 PATHS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}

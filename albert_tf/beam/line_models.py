@@ -15,8 +15,13 @@ from albert_tf.beam.prediction import Arrays, Block, predict_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.masked_lm.sentence_scores import log_probabilities_function, score_by
-from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
-from albert_tf.tasks.sentence_vectors.vector_files import companions, write_token_files
+from albert_tf.tasks.sentence_vectors.embeddings import (
+    companions,
+    embed_by,
+    token_ids,
+    vectors_function,
+    write_token_files,
+)
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.writing import array_writer, write_text
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.commands import usage
-from albert_tf.data.feature_cache import fingerprint
+from albert_tf.data.feature_table import fingerprint
 from albert_tf.data.tables import read_json_lines
 from albert_tf.utils.files import make_directory, version
 from albert_tf.utils.json_files import check_keys

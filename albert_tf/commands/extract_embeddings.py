@@ -22,8 +22,7 @@ from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors import vector_files
-from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
+from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
 from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
@@ -61,7 +60,7 @@ def main() -> None:
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
     output_files = shard_paths(FLAGS.output_file, FLAGS.num_shards)
     for path in output_files:
-        check_output(path, *vector_files.companions(path, FLAGS.per_token))
+        check_output(path, *companions(path, FLAGS.per_token))
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     for name in ("pooling", "normalize"):
         if FLAGS.per_token and FLAGS[name].value is not None:
@@ -91,9 +90,8 @@ def main() -> None:
     with temporary_folder(FLAGS.output_file) as folder:
         source = os.path.join(folder, os.path.basename(FLAGS.output_file))
         height = write_vectors(source, model, rows, FLAGS.batch_size, FLAGS.per_token)
-        companions = dict(zip(vector_files.companions(source, FLAGS.per_token),
-                              vector_files.companions(FLAGS.output_file, FLAGS.per_token)))
-        move_with_manifest(source, FLAGS.output_file, made_from, companions)
+        token_files = dict(zip(companions(source, FLAGS.per_token), companions(FLAGS.output_file, FLAGS.per_token)))
+        move_with_manifest(source, FLAGS.output_file, made_from, token_files)
     logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"),
                  count_of(model.config.hidden_size, "number"))
 
@@ -111,5 +109,5 @@ def write_vectors(
                 write(starts[vectors.text], vectors.tokens if per_token else vectors.pooled[None])
                 done(1)
     if per_token:
-        vector_files.write_token_files(path, lengths, np.concatenate(rows))
+        write_token_files(path, lengths, np.concatenate(rows))
     return height

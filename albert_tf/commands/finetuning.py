@@ -31,8 +31,7 @@ from albert_tf import keras
 from albert_tf.commands import shared_flags as shared, usage
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
-from albert_tf.data.feature_cache import FeatureCache
-from albert_tf.data.feature_table import FeatureTable
+from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import saved_runs

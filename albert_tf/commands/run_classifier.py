@@ -22,9 +22,8 @@ from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.classification.features import feature_table, read_examples
-from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.task_config import Task, find_task, load_task_config
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of

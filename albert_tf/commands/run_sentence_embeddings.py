@@ -22,9 +22,8 @@ from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.features import read_examples
-from albert_tf.tasks.classification.glue_tasks import Task, find_task
 from albert_tf.tasks.classification.metrics import correlations
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.task_config import Task, find_task, load_task_config
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.features import (
     TextPair,

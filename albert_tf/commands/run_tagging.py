@@ -17,7 +17,7 @@ from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.tasks.tagging import answers as tagging_answers
+from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.export import export_tagging
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
 from albert_tf.tasks.tagging.metrics import best_metric
@@ -118,13 +118,13 @@ class Tagging(tuning.CommandTask):
 
     def evaluation(self):
         table = self._table(self.dev, "dev")
-        return lambda predict: tagging_answers.evaluate(
-            self.dev, tagging_answers.word_probabilities(table, predict(table)), self.label_names)
+        return lambda predict: tagging_metrics.evaluate(
+            self.dev, tagging_metrics.word_probabilities(table, predict(table)), self.label_names)
 
     def predictions(self):
         table = self._table(self.test, "test")
         yield table, lambda predictions, step: self._write(
-            tagging_answers.word_probabilities(table, predictions), step)
+            tagging_metrics.word_probabilities(table, predictions), step)
 
     def export(self, directory, model):
         export_tagging(directory, model, self.tokenizer, self.options.features)
@@ -158,7 +158,7 @@ class Tagging(tuning.CommandTask):
         text = self.test
         ending = os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
         path = os.path.join(self.options.output_dir, f"predictions{ending}")
-        text.write_with_tags(path, tagging_answers.tags_of_sentences(text, probabilities, self.label_names))
+        text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
         logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
         if text.has_tags:
-            tuning.report_predicted(self.options, tagging_answers.evaluate(text, probabilities, self.label_names), step)
+            tuning.report_predicted(self.options, tagging_metrics.evaluate(text, probabilities, self.label_names), step)

@@ -14,6 +14,7 @@ from albert_tf.export.tf_hub import export_encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import BEST
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
@@ -175,3 +176,28 @@ def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:
     """The config to write. For "tf1" it is in the release's terms, if these describe the same model."""
     grouped = config.in_groups()
     return grouped if to == "tf1" and grouped.attention_blocks == config.attention_blocks else config
+
+
+def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",
+                    dtype: str = "float32") -> None:
+    """Writes a model with its config, and the vocabulary of a tokenizer, to a folder that from_pretrained can read.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      folder: folder of the files, which is made if it does not exist.
+      tokenizer: the model's tokenizer; None for no vocabulary.
+      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert) or
+        "tf_hub".
+      dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
+
+    Raises:
+      ValueError: the folder already has a model, the format is unknown, or the format does not support the model or the
+        dtype.
+
+    Example::
+
+      albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
+    """
+    check_no_model(folder, to)
+    vocabulary = VocabularyFiles() if tokenizer is None else VocabularyFiles.from_tokenizer(tokenizer)
+    save(model, folder, to, vocabulary, dtype=dtype)

@@ -5,17 +5,19 @@ A process that serves them needs only tensorflow and tensorflow_text, which regi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import tempfile
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.export.served_weights import made_once
+from albert_tf.modeling.albert_model import Embeddings
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.modeling.encoder import Encoder
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
@@ -148,3 +150,90 @@ def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf
     """The encoder's inputs as features of a tf.Example with num_windows rows of max_seq_length tokens."""
     shape = [max_seq_length] if num_windows == 1 else [num_windows, max_seq_length]
     return {name: tf.io.FixedLenFeature(shape, tf.int64) for name in ENCODER_INPUTS}
+
+
+class BatchedModel(tf.Module):
+    """A model for export_model whose memory does not grow with the number of rows.
+
+    Args:
+      model: a model that is called with a dict of inputs [rows, seq].
+      outputs: names and data types of the outputs to return, [rows, ...] each.
+      batch_size: the largest number of rows of a batch.
+    """
+
+    def __init__(self, model: keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
+        super().__init__()
+        self._model, self._outputs, self._batch_size = model, outputs, batch_size
+
+    def __call__(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The model's outputs for all rows, computed batch by batch."""
+        num_rows = tf.shape(next(iter(inputs.values())))[0]
+        # Batches have nearly equal sizes, so that the padding has fewer rows than there are batches.
+        num_batches = tf.maximum(-(-num_rows // self._batch_size), 1)
+        size = -(-num_rows // num_batches)
+
+        def in_batches(values: tf.Tensor) -> tf.Tensor:
+            filled = tf.pad(values, [[0, num_batches * size - num_rows], [0, 0]])
+            return tf.reshape(filled, [num_batches, size, tf.shape(values)[1]])
+
+        def in_rows(values: tf.Tensor) -> tf.Tensor:
+            shape = tf.concat([[num_batches * size], tf.shape(values)[2:]], axis=0)
+            return tf.ensure_shape(tf.reshape(values, shape)[:num_rows], [None, *values.shape[2:]])
+
+        outputs = tf.map_fn(self._of_batch, {name: in_batches(values) for name, values in inputs.items()},
+                            fn_output_signature=dict(self._outputs), parallel_iterations=1)
+        return {name: in_rows(values) for name, values in outputs.items()}
+
+    def _of_batch(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        outputs = self._model(inputs)
+        return {name: outputs[name] for name in self._outputs}
+
+
+@contextlib.contextmanager
+def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
+    """Within the block, traced graphs read the results of weights_for_step from variables.
+
+    In bfloat16 these variables are half as large as the weights that they replace, and computing them takes a tenth of
+    the time of a short request. In float32 the results cost almost nothing, so nothing is replaced.
+
+    Args:
+      model: any model of albert_tf.modeling.
+
+    Yields:
+      A function that returns all variables that the traced graphs may read: the model's variables, some replaced.
+    """
+    layers = [layer for layer in model.submodules
+              if isinstance(layer, (Encoder, Embeddings)) and layer.compute_dtype != "float32"]
+    made = [_MadeOnce(layer.weights_for_step) for layer in layers]
+    blocks: list[keras.layers.Layer] = [block for layer in layers if isinstance(layer, Encoder)
+                                        for block in (*layer.attention_blocks, *layer.ffn_blocks)]
+    replaced = {id(variable) for block in blocks for variable in block.variables}
+
+    def variables() -> list[tf.Variable]:
+        own = [variable for variable in model.variables if id(variable) not in replaced]
+        return own + [variable for weights in made for variable in weights.variables]
+
+    for layer, weights in zip(layers, made):
+        layer.weights_for_step = weights  # type: ignore[method-assign]  # for this layer, until the block ends
+    try:
+        yield variables
+    finally:
+        for layer in layers:
+            del layer.weights_for_step  # restores the method of the class
+
+
+class _MadeOnce:
+    """A layer's weights_for_step that computes its result in the first call and keeps it in variables."""
+
+    def __init__(self, make: Callable):
+        self._make, self._kept = make, None
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        return tf.nest.flatten(self._kept) if self._kept is not None else []
+
+    def __call__(self):
+        if self._kept is None:
+            with tf.init_scope():  # outside the graph that is traced
+                self._kept = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False), self._make())
+        return tf.nest.map_structure(tf.convert_to_tensor, self._kept)

@@ -23,7 +23,7 @@ from typing import Iterator
 
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import tokenizer_key
+from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.data.records import CountingWriter, all_or_none, check_outputs
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.pretraining import corpus as corpus_files

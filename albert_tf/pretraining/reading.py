@@ -21,7 +21,7 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import streaming
-from albert_tf.data.feature_cache import tokenizer_key
+from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.data.records import (
     CountedFile,
     check_records,

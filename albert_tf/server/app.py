@@ -29,11 +29,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from albert_tf.server.batching import Batcher, Rows
-from albert_tf.server.forms import FORMS, Form
 from albert_tf.server.guard import Guard, error_response
-from albert_tf.server.metadata import described, metadata
-from albert_tf.server.requests import PredictRequest, input_arrays
-from albert_tf.server.signatures import Columns, ServedModel, Signature
+from albert_tf.server.requests import FORMS, Form, PredictRequest, input_arrays
+from albert_tf.server.signatures import Columns, ServedModel, Signature, described, metadata
 
 _PAGE = {"/": ("index.html", "text/html"), "/style.css": ("style.css", "text/css"),
          "/page.js": ("page.js", "text/javascript")}

@@ -13,10 +13,11 @@ import base64
 import binascii
 import json
 import reprlib
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from albert_tf.server.batching import Rows
 from albert_tf.server.signatures import DEFAULT_SIGNATURE, Columns, InputSpec, Signature
 
 _KEYS = ("signature_name", "instances", "inputs")
@@ -212,3 +213,48 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(each) for each in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+class Form(NamedTuple):
+    """A form of requests.
+
+    Args:
+      read: function from a body to the request; raises ValueError.
+      response: function of the request, the outputs of each row, and the signature that returns the answer's JSON;
+        raises ValueError if the signature does not suit the form.
+    """
+
+    read: Callable[[bytes], PredictRequest]
+    response: Callable[[PredictRequest, Rows, Signature], dict]
+
+
+def _read_examples(body: bytes) -> PredictRequest:
+    request, name = read_object(body, ("signature_name", "context", "examples"))
+    context = request.get("context", {})
+    if not isinstance(context, dict):
+        raise ValueError('"context" must be an object')
+    rows = [{**context, **row} if isinstance(row, dict) else row for row in rows_of(request, "examples")]
+    return PredictRequest(name, rows, None)
+
+
+def _classified(request: PredictRequest, rows: Rows, signature: Signature) -> dict:
+    _check(request, rows, signature, is_regression=False)
+    labels = signature.labels or tuple(map(str, range(len(rows[0]["probabilities"]))))
+    return dict(results=[[list(pair) for pair in zip(labels, row["probabilities"].tolist())] for row in rows])
+
+
+def _regressed(request: PredictRequest, rows: Rows, signature: Signature) -> dict:
+    _check(request, rows, signature, is_regression=True)
+    return dict(results=[float(row["predictions"]) for row in rows])
+
+
+def _check(request: PredictRequest, rows: Rows, signature: Signature, is_regression: bool) -> None:
+    if signature.view != "classify" or (rows[0]["probabilities"].size == 1) != is_regression:
+        kind, other = ("regression", ":classify") if is_regression else ("classifier of texts", ":regress")
+        raise ValueError(f"{request.signature_name} is no {kind}: use :predict" +
+                         (f" or {other}" if signature.view == "classify" else ""))
+
+
+FORMS: Mapping[str, Form] = dict(
+    predict=Form(read_request, lambda request, rows, signature: response(request, rows)),
+    classify=Form(_read_examples, _classified), regress=Form(_read_examples, _regressed))

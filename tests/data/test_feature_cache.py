@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, features
 
-from albert_tf.data.feature_cache import cache_path, cached_table, fingerprint
-from albert_tf.data.feature_table import TOKENS, FeatureSchema
+from albert_tf.data.feature_table import TOKENS, FeatureSchema, cache_path, cached_table, fingerprint
 
 SCHEMA = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32))
 

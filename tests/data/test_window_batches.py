@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batches, training_rows
-from albert_tf.data.feature_cache import cached_table
-from albert_tf.data.feature_table import FeatureSchema
+from albert_tf.data.feature_table import FeatureSchema, cached_table
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.windows import WindowOptions, WindowPacker
 

@@ -21,9 +21,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.masked_lm.export import export_mask_filling
+from albert_tf.tasks.masked_lm.export import GraphMasks, export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids
-from albert_tf.tasks.masked_lm.graph import GraphMasks
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions

@@ -3,8 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import cached_table
-from albert_tf.data.feature_table import FeatureSchema
+from albert_tf.data.feature_table import FeatureSchema, cached_table
 
 MAX_SEQ_LENGTH, VOCAB_SIZE = 40, 60
 

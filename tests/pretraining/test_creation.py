@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import tokenizer_key
+from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.data.records import pretraining_features
 from albert_tf.pretraining import creation, worker
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning

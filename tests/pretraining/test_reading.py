@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 from synthetic_records import VOCAB_SIZE, example, write_records
 
-from albert_tf.data.feature_cache import tokenizer_key
-from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable, tokenizer_key
 from albert_tf.data.records import RecordFile, record_writer
 from albert_tf.data.streaming import training_record_batches
 from albert_tf.data.tf_example import serialize

@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from albert_tf.data.feature_cache import tokenizer_key
+from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.sentencepieces import WORD_START, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer

@@ -14,7 +14,7 @@ from typing import Sequence
 import numpy as np
 
 from albert_tf.tasks.classification.features import InputExample
-from albert_tf.tasks.classification.glue_tasks import Task
+from albert_tf.tasks.classification.task_config import Task
 from albert_tf.utils.writing import write_text
 
 

@@ -9,11 +9,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.feature_cache import FeatureCache, fingerprint
-from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, fingerprint
 from albert_tf.data.tables import Row, read_rows, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.classification.glue_tasks import Task, find_task
+from albert_tf.tasks.classification.task_config import Task, find_task
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import WindowOptions, WindowPacker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_tf.tasks.classification.glue_tasks import Task
+from albert_tf.tasks.classification.task_config import Task
 from albert_tf.utils.imports import scipy_stats as stats, sklearn_metrics as metrics
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny

@@ -8,8 +8,7 @@ from typing import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import FeatureCache, digest
-from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.features import with_label_ids
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample

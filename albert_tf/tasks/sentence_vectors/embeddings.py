@@ -1,7 +1,8 @@
-"""Computes vectors of texts in batches of similar length: the encoder as a feature extractor."""
+"""Vectors of texts, computed in batches of similar length, and the files of a vector for each token."""
 
 from __future__ import annotations
 
+import os
 from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow as tf
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.writing import write_array
 
 
 class Vectors(NamedTuple):
@@ -76,3 +78,34 @@ def padded_inputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
     """The inputs of a model, each int32 [batch, longest row], from ragged ids of one text a row."""
     dense = ids.to_tensor()
     return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))
+
+
+class TokenFiles(NamedTuple):
+    """The paths of the two files: row_splits int64 [lines + 1], and input_ids int32 [tokens]."""
+
+    row_splits: str
+    input_ids: str
+
+
+def token_files(path: str) -> TokenFiles:
+    """x.npy -> x.row_splits.npy, x.input_ids.npy."""
+    stem = os.path.splitext(path)[0]
+    return TokenFiles(f"{stem}.row_splits.npy", f"{stem}.input_ids.npy")
+
+
+def companions(path: str, per_token: bool) -> tuple[str, ...]:
+    """The files that are written with the vectors at `path`: those of token_files, or none if not per_token."""
+    return token_files(path) if per_token else ()
+
+
+def write_token_files(path: str, lengths: np.ndarray, input_ids: np.ndarray) -> None:
+    """Writes the files of token_files.
+
+    Args:
+      path: path of the vectors.
+      lengths: integers [lines], the number of tokens of each line.
+      input_ids: int32 [tokens], the ids of all lines one after the other.
+    """
+    files = token_files(path)
+    write_array(files.row_splits, np.cumsum(np.concatenate([[0], lengths]), dtype=np.int64))
+    write_array(files.input_ids, input_ids)

@@ -7,12 +7,11 @@ from typing import Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import FeatureCache, digest
-from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.features import read_examples
-from albert_tf.tasks.classification.glue_tasks import Task
+from albert_tf.tasks.classification.task_config import Task
 from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer

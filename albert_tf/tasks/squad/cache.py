@@ -12,8 +12,7 @@ from typing import Iterable, Iterator
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.feature_cache import FeatureCache
-from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import TOKENS, FeatureCache, FeatureSchema, FeatureTable
 from albert_tf.tasks.squad.features import (
     FIRST_UNIQUE_ID,
     FeatureBlock,

@@ -8,8 +8,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.export.batched_model import BatchedModel
-from albert_tf.export.saved_model import export_model
+from albert_tf.export.saved_model import BatchedModel, export_model
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.text.graph.packing import cut, with_special_tokens

@@ -16,8 +16,7 @@ from typing import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import FeatureCache, digest
-from albert_tf.data.feature_table import TOKENS, FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import TOKENS, FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.tagging.reading import Sentence, TaggedText
 from albert_tf.text.packing import SpecialTokens

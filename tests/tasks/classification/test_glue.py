@@ -6,7 +6,7 @@ import pytest
 
 from albert_tf import FullTokenizer
 from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
-from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.classification.task_config import find_task
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.sentencepieces import preprocess_text
 

@@ -7,8 +7,8 @@ import pytest
 
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.features import InputExample
-from albert_tf.tasks.classification.glue_tasks import TASKS, Task
 from albert_tf.tasks.classification.metrics import evaluate
+from albert_tf.tasks.classification.task_config import TASKS, Task
 from albert_tf.training.finetuning import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.

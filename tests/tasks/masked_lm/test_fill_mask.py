@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.masked_lm.export import GraphMasks
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids, readable_pieces
-from albert_tf.tasks.masked_lm.graph import GraphMasks
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from demo import ask

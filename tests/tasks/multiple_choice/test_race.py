@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features, feature_table
 from albert_tf.tasks.multiple_choice.reading import (
     LEVELS,

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.data.feature_cache import FeatureCache, tokenizer_key
+from albert_tf.data.feature_table import FeatureCache, tokenizer_key
 from albert_tf.tasks.squad.answers import AnswerOptions, answers
 from albert_tf.tasks.squad.cache import made_from, prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.feature_cache import FeatureCache
+from albert_tf.data.feature_table import FeatureCache
+from albert_tf.tasks.tagging.export import pack_words, split_into_words
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features, feature_table
-from albert_tf.tasks.tagging.graph import pack_words, split_into_words
 from albert_tf.tasks.tagging.reading import Sentence, read_tagged_text
 from albert_tf.text.graph.tokenization import GraphTokenizer
 

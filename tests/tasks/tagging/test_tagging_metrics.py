@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from albert_tf.tasks.tagging.metrics import are_entity_tags, best_metric, entities, evaluate
+from albert_tf.tasks.tagging.metrics import are_entity_tags, best_metric, entities, evaluate_tags
 
 
 def test_scores_are_those_of_seqeval(golden):
     rows = json.loads((golden / "seqeval" / "numbers.json").read_text())
     assert len(rows) > 40
     for row in rows:
-        ours = evaluate(row["expected"], row["predicted"], ["O", "B-place"])
+        ours = evaluate_tags(row["expected"], row["predicted"], ["O", "B-place"])
         for name in ("accuracy", "precision", "recall", "f1"):
             assert ours[name] == pytest.approx(row[name], abs=1e-12), row
         for name, value in row["types"].items():  # seqeval has also types that were only predicted
@@ -34,13 +34,13 @@ def test_entities_of_a_sentence(tags, expected):
 def test_scores_by_hand():
     expected = [["B-a", "I-a", "O"], ["B-b", "O", "B-a"]]
     predicted = [["B-a", "O", "O"], ["B-b", "O", "B-a"]]  # the first is too short
-    assert evaluate(expected, predicted, ["O", "B-a", "I-a", "B-b"]) == {
+    assert evaluate_tags(expected, predicted, ["O", "B-a", "I-a", "B-b"]) == {
         "accuracy": pytest.approx(5 / 6), "precision": pytest.approx(2 / 3), "recall": pytest.approx(2 / 3),
         "f1": pytest.approx(2 / 3), "f1/a": pytest.approx(1 / 2), "f1/b": 1.0}
 
 
 def test_plain_tags_have_an_accuracy_alone():
-    assert evaluate([["NOUN", "VERB"], ["X"]], [["NOUN", "NOUN"], ["X"]], ["NOUN", "VERB", "X"]) == {
+    assert evaluate_tags([["NOUN", "VERB"], ["X"]], [["NOUN", "NOUN"], ["X"]], ["NOUN", "VERB", "X"]) == {
         "accuracy": pytest.approx(2 / 3)}
     assert best_metric(["NOUN", "VERB"]) == "accuracy" and best_metric(["O", "B-a"]) == "f1"
 
