@@ -21,9 +21,9 @@ from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batch
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.squad.cache import prediction_table, training_table
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.reading import read_squad_file
+from albert_tf.tasks.squad.tables import prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.training.finetuning import Predictor
 from albert_tf.training.optimizer import create_optimizer

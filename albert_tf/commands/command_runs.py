@@ -20,7 +20,7 @@ from absl import logging
 
 from albert_tf.commands import usage
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.data.tables import read_json_lines
+from albert_tf.data.rows import read_json_lines
 from albert_tf.utils.files import make_directory, version
 from albert_tf.utils.json_files import check_keys
 from albert_tf.utils.processes import run_to_end

@@ -16,7 +16,7 @@ from typing import Callable, Iterable, Sequence
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.tables import read_json_lines
+from albert_tf.data.rows import read_json_lines
 from albert_tf.training.checkpoints import BEST, BEST_TRIAL, or_lowest, saved_by_step, saved_step
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.progress import count_of

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, fingerprint
-from albert_tf.data.tables import Row, read_rows, warn_of_empty_texts
+from albert_tf.data.rows import Row, read_rows, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.task_config import Task, find_task
 from albert_tf.text.packing import PairPacker

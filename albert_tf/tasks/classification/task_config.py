@@ -26,7 +26,7 @@ from typing import Any, Iterable, Mapping
 
 import tensorflow as tf
 
-from albert_tf.data.tables import Column, as_text
+from albert_tf.data.rows import Column, as_text
 from albert_tf.utils.files import check_name, check_one_line
 from albert_tf.utils.json_files import read_json_object
 

@@ -17,7 +17,7 @@ from typing import Any, Iterable, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.tables import read_json_lines
+from albert_tf.data.rows import read_json_lines
 from albert_tf.utils.files import expand_globs
 
 _ENDING = ".jsonl"

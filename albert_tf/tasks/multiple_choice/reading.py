@@ -20,7 +20,7 @@ from typing import Any, Iterator, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.data.tables import read_json_lines, warn_of_empty_texts
+from albert_tf.data.rows import read_json_lines, warn_of_empty_texts
 from albert_tf.utils.json_files import read_json_object
 
 FORMATS = ("race", "jsonl")

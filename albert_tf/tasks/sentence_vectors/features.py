@@ -8,7 +8,7 @@ from typing import Iterator, NamedTuple, Sequence
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
-from albert_tf.data.tables import JSON_LINES, ShortRow, read_rows
+from albert_tf.data.rows import JSON_LINES, ShortRow, read_rows
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.features import read_examples
 from albert_tf.tasks.classification.task_config import Task

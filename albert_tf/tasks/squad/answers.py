@@ -17,8 +17,9 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from albert_tf.tasks.classification.metrics import check_finite_outputs
-from albert_tf.tasks.squad.features import FeatureOptions, QuestionWindows, SquadFeature, feature_blocks
+from albert_tf.tasks.squad.features import FeatureOptions, SquadFeature, feature_blocks
 from albert_tf.tasks.squad.reading import SquadExample
+from albert_tf.tasks.squad.tables import QuestionWindows
 from albert_tf.text.tokenization import FullTokenizer
 
 # The null score of a question that has no features, in SQuAD 2.0.
@@ -216,7 +217,7 @@ class QuestionAnswerer:
         (block,) = feature_blocks([[example]], self._tokenizer, self._features)
         windows = list(block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False))
         shortest = getattr(self._task.model, "beam_width", 1)
-        longest = int(block.lengths.max(initial=shortest))
+        longest = int(block.scalars["length"].max(initial=shortest))
         length = min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
         inputs = block.padded(length, self._tokenizer.pad_id)
         results = []

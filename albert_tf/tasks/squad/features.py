@@ -3,13 +3,14 @@
 A row is [CLS] question [SEP] window of the paragraph [SEP]. A paragraph is tokenised and aligned once for all of its
 questions. Several processes can share the work. Their results are blocks: a few flat arrays, which can be sent between
 processes and written to records without a Python object per token. A SquadFeature is a view of one feature.
+tables.py makes tables of a file's features.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -90,14 +91,16 @@ def convert_examples_to_features(
     """
     options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible)
     paragraphs = (list(group) for _, group in itertools.groupby(examples, key=lambda example: example.paragraph_text))
-    return _features(paragraphs, tokenizer, options)
+    return features_of_blocks(feature_blocks(paragraphs, tokenizer, options), tokenizer, options)
 
 
-def _features(paragraphs, tokenizer: FullTokenizer, options: FeatureOptions) -> Iterator[SquadFeature]:
+def features_of_blocks(
+    blocks: Iterable[FeatureBlock], tokenizer: FullTokenizer, options: FeatureOptions
+) -> Iterator[SquadFeature]:
+    """The features of blocks one by one, with consecutive ids."""
     unique_id = FIRST_UNIQUE_ID
-    for block in feature_blocks(paragraphs, tokenizer, options):
-        for feature in block.features(tokenizer, options.max_seq_length, unique_id, options.is_training):
-            yield feature
+    for block in blocks:
+        yield from block.features(tokenizer, options.max_seq_length, unique_id, options.is_training)
         unique_id += len(block)
 
 
@@ -111,19 +114,11 @@ def feature_blocks(
       tokenizer, options: see convert_examples_to_features.
       num_workers: number of processes that make features.
     """
-    return (block for _, block in paragraphs_with_features(paragraphs, tokenizer, options, num_workers))
-
-
-def paragraphs_with_features(
-    paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
-) -> Iterator[tuple[list[list[SquadExample]], FeatureBlock]]:
-    """The same as feature_blocks, each block with its paragraphs."""
     left_out = 0
-    chunks, tasks = itertools.tee(_chunks(paragraphs))
     with worker_pool(num_workers, _Worker, tokenizer, options) as run:
-        for (block, unplaced), (chunk, _) in zip(run(_features_of_chunk, tasks), chunks):
+        for block, unplaced in run(_features_of_chunk, _chunks(paragraphs)):
             left_out += unplaced
-            yield chunk, block
+            yield block
     if left_out:
         logging.warning("%s left out, whose answer or paragraph could not be aligned, or whose paragraph is empty",
                         count_of(left_out, "question"))
@@ -156,22 +151,37 @@ def _features_of_chunk(
 ) -> tuple[FeatureBlock, int]:
     """The features of a group of paragraphs, and how many questions were left out."""
     tokenizer, options = worker
+    special_tokens = SpecialTokens(tokenizer)
     aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
     queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
-    builder, left_out = BlockBuilder(tokenizer), 0
+    rows, left_out = [], 0
     for examples, paragraph in zip(paragraphs, aligned):
         is_dropped = options.release_compatible and not paragraph.is_matched
         for example in examples:
             query = next(queries)[: options.max_query_length]
-            span = _answer_span(example, paragraph) if options.is_training else NO_ANSWER
-            if is_dropped or span is None:
+            answer = _answer_span(example, paragraph) if options.is_training else NO_ANSWER
+            if is_dropped or answer is None:
                 left_out += 1
             else:
-                builder.add(example.qas_id, example_index, query, paragraph, span,
-                            windows(len(paragraph.ids), options.max_seq_length - len(query) - SPECIAL_TOKENS,
-                                    options.doc_stride))
+                length = options.max_seq_length - len(query) - SPECIAL_TOKENS
+                for index, window in enumerate(windows(len(paragraph.ids), length, options.doc_stride)):
+                    row = _row(example_index, index, query, paragraph, window, answer, special_tokens)
+                    rows.append((example.qas_id, *row))
             example_index += 1
-    return builder.block(), left_out
+    return FeatureBlock.of(rows), left_out
+
+
+def _row(
+    example_index: int, doc_span_index: int, query: np.ndarray, paragraph: AlignedParagraph, window: Window,
+    answer: tuple[int, int], special_tokens: SpecialTokens,
+) -> tuple:
+    """The scalars and arrays of a feature: see FeatureBlock. `answer` is its first and last piece of the paragraph."""
+    doc_offset, here = len(query) + 2, slice(window.first, window.first + window.length)
+    has_answer = window.first <= answer[0] and answer[1] < here.stop
+    start, end = (doc_offset - window.first + piece if has_answer else 0 for piece in answer)
+    scalars = example_index, doc_span_index, doc_offset + window.length + 1, doc_offset, start, end, not has_answer
+    token_ids = special_tokens.around(query, paragraph.ids[here])
+    return scalars, token_ids, paragraph.starts[here], paragraph.ends[here], window.is_max_context
 
 
 def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[int, int] | None:
@@ -188,30 +198,26 @@ def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[in
 # --- blocks and views of them ----------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
+_SCALARS = np.dtype([(name, np.int32) for name in (
+    "example_index", "doc_span_index", "length", "doc_offset", "start_position", "end_position", "is_impossible")])
+
+
+@dataclasses.dataclass(frozen=True)
 class FeatureBlock:
     """Several features as flat arrays.
 
     Args:
       qas_ids: [features], the id of each feature's question.
-      example_index, doc_span_index: int32 [features], the index of the question, and of the window in its paragraph.
-      lengths, doc_offset: int32 [features], the number of tokens without padding, and the index of the paragraph's
-        first token.
-      start_position, end_position: int32 [features], the answer's first and last token; 0 if the window does not have
-        the answer. Undefined in prediction.
-      is_impossible: int32 [features], 1 if the window does not have the answer. Undefined in prediction.
+      scalars: a record [features] with the fields of _SCALARS: the index of the question, and of the window in its
+        paragraph; the number of tokens without padding; the index of the paragraph's first token; the answer's first
+        and last token, 0 if the window does not have the answer; 1 if the window does not have it. The last three are
+        undefined in prediction.
       token_ids: int32 [tokens of all features].
       starts, ends, is_max_context: int32 and bool [pieces of all windows]; see AlignedParagraph and Window.
     """
 
     qas_ids: list[str]
-    example_index: np.ndarray
-    doc_span_index: np.ndarray
-    lengths: np.ndarray
-    doc_offset: np.ndarray
-    start_position: np.ndarray
-    end_position: np.ndarray
-    is_impossible: np.ndarray
+    scalars: np.ndarray
     token_ids: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
@@ -220,10 +226,16 @@ class FeatureBlock:
     def __len__(self) -> int:
         return len(self.qas_ids)
 
+    @classmethod
+    def of(cls, rows: list[tuple]) -> FeatureBlock:
+        """The block of several features, each a tuple of its values in the order of the fields."""
+        arrays = zip(*(row[2:] for row in rows)) if rows else [[np.zeros(0, np.int32)]] * 4
+        return cls([row[0] for row in rows], np.array([row[1] for row in rows], _SCALARS), *map(np.concatenate, arrays))
+
     def padded(self, max_seq_length: int, pad_id: int) -> dict[str, np.ndarray]:
         """input_ids, input_mask, segment_ids and p_mask, int32 [features, max_seq_length]."""
         place = np.arange(max_seq_length, dtype=np.int32)
-        lengths, doc_offset = self.lengths[:, None], self.doc_offset[:, None]
+        lengths, doc_offset = self.scalars["length"][:, None], self.scalars["doc_offset"][:, None]
         is_token = place < lengths
         input_ids = np.full(is_token.shape, pad_id, np.int32)
         input_ids[is_token] = self.token_ids
@@ -237,82 +249,17 @@ class FeatureBlock:
         self, tokenizer: FullTokenizer, max_seq_length: int, first_unique_id: int, is_training: bool
     ) -> Iterator[SquadFeature]:
         """The features one by one."""
-        tokens = np.cumsum([0, *self.lengths])
-        pieces = np.cumsum([0, *(self.lengths - self.doc_offset - 1)])
-        for i, qas_id in enumerate(self.qas_ids):
-            of_window = slice(pieces[i], pieces[i + 1])
+        tokens = np.cumsum(self.scalars["length"])[:-1]
+        pieces = np.cumsum(self.scalars["length"] - self.scalars["doc_offset"] - 1)[:-1]
+        arrays = [np.split(self.token_ids, tokens),
+                  *(np.split(values, pieces) for values in (self.starts, self.ends, self.is_max_context))]
+        rows = zip(self.qas_ids, self.scalars.tolist(), *arrays)
+        for number, (qas_id, scalars, token_ids, starts, ends, is_max_context) in enumerate(rows):
+            example_index, doc_span_index, _, doc_offset, start, end, is_impossible = scalars
             yield SquadFeature(
-                unique_id=first_unique_id + i,
-                qas_id=qas_id,
-                example_index=None if is_training else int(self.example_index[i]),
-                doc_span_index=int(self.doc_span_index[i]),
-                token_ids=self.token_ids[tokens[i] : tokens[i + 1]],
-                doc_offset=int(self.doc_offset[i]),
-                starts=self.starts[of_window],
-                ends=self.ends[of_window],
-                is_max_context=self.is_max_context[of_window],
-                start_position=int(self.start_position[i]) if is_training else None,
-                end_position=int(self.end_position[i]) if is_training else None,
-                is_impossible=is_training and bool(self.is_impossible[i]),
-                tokenizer=tokenizer,
-                max_seq_length=max_seq_length,
-            )
-
-
-class BlockBuilder:
-    """Builds a block.
-
-    Args:
-      tokenizer: provides the ids of [CLS] and [SEP].
-    """
-
-    def __init__(self, tokenizer: FullTokenizer):
-        self._special_tokens = SpecialTokens(tokenizer)
-        self._qas_ids: list[str] = []
-        self._scalars: list[tuple[int, ...]] = []  # the fields of FeatureBlock from example_index to is_impossible
-        self._token_ids: list[np.ndarray] = []
-        self._starts: list[np.ndarray] = []
-        self._ends: list[np.ndarray] = []
-        self._is_max_context: list[np.ndarray] = []
-
-    def add(self, qas_id: str, example_index: int, query: np.ndarray, paragraph: AlignedParagraph,
-            answer: tuple[int, int], windows: Sequence[Window]) -> None:
-        """Adds a feature per window. `answer` is its first and last piece of the paragraph, `query` int32 [pieces]."""
-        doc_offset = len(query) + 2
-        for doc_span_index, window in enumerate(windows):
-            of_window = slice(window.first, window.first + window.length)
-            has_answer = window.first <= answer[0] and answer[1] < of_window.stop
-            start, end = (doc_offset - window.first + piece if has_answer else 0 for piece in answer)
-            self._qas_ids.append(qas_id)
-            self._scalars.append((example_index, doc_span_index, doc_offset + window.length + 1, doc_offset, start, end,
-                                  not has_answer))
-            self._token_ids.append(self._special_tokens.around(query, paragraph.ids[of_window]))
-            self._starts.append(paragraph.starts[of_window])
-            self._ends.append(paragraph.ends[of_window])
-            self._is_max_context.append(window.is_max_context)
-
-    def block(self) -> FeatureBlock:
-        """The block of all features that were added."""
-        scalars = np.array(self._scalars, np.int32).reshape(-1, 7)  # [0, 7] if there are none
-        example_index, doc_span_index, lengths, doc_offset, start_position, end_position, is_impossible = scalars.T
-        return FeatureBlock(
-            qas_ids=self._qas_ids,
-            example_index=example_index,
-            doc_span_index=doc_span_index,
-            lengths=lengths,
-            doc_offset=doc_offset,
-            start_position=start_position,
-            end_position=end_position,
-            is_impossible=is_impossible,
-            token_ids=_flat(self._token_ids, np.int32),
-            starts=_flat(self._starts, np.int32),
-            ends=_flat(self._ends, np.int32),
-            is_max_context=_flat(self._is_max_context, bool),
-        )
-
-
-def _flat(arrays: list[np.ndarray], dtype: type) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype), *arrays])  # the empty array is for no arrays
+                first_unique_id + number, qas_id, None if is_training else example_index, doc_span_index, token_ids,
+                doc_offset, starts, ends, is_max_context, start if is_training else None,
+                end if is_training else None, is_training and bool(is_impossible), tokenizer, max_seq_length)
 
 
 @dataclasses.dataclass
@@ -396,33 +343,3 @@ class SquadFeature:
     @property
     def _padding(self) -> int:
         return self.max_seq_length - self.paragraph_len
-
-
-class QuestionWindows(NamedTuple):
-    """A question with the windows of its paragraph.
-
-    Args:
-      qas_id: id of the question.
-      paragraph_text: the question's paragraph.
-      windows: its features; empty if the paragraph is empty or the question was left out.
-    """
-
-    qas_id: str
-    paragraph_text: str
-    windows: list[SquadFeature]
-
-
-def question_windows(
-    paragraphs: Iterable[list[SquadExample]], features: Iterable[SquadFeature]
-) -> list[QuestionWindows]:
-    """Each question with its features.
-
-    Args:
-      paragraphs: the questions of each paragraph.
-      features: the features of all these questions.
-    """
-    windows: dict[str, list[SquadFeature]] = {}
-    for feature in features:
-        windows.setdefault(feature.qas_id, []).append(feature)
-    return [QuestionWindows(example.qas_id, example.paragraph_text, windows.get(example.qas_id, []))
-            for examples in paragraphs for example in examples]

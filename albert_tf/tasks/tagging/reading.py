@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 from typing import Iterator, NamedTuple, Sequence
 
-from albert_tf.data.tables import existing_lines
+from albert_tf.data.rows import existing_lines
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.utils.writing import write_text
 

@@ -6,8 +6,9 @@ memory.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from typing import Iterable, Iterator
+from typing import Callable, Iterable, Iterator, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -17,15 +18,29 @@ from albert_tf.tasks.squad.features import (
     FIRST_UNIQUE_ID,
     FeatureBlock,
     FeatureOptions,
-    QuestionWindows,
-    paragraphs_with_features,
-    question_windows,
+    SquadFeature,
+    feature_blocks,
+    features_of_blocks,
 )
 from albert_tf.tasks.squad.reading import ReadingNotes, SquadExample, SquadFile, read_paragraphs
 from albert_tf.utils.progress import progress
 
 _TOKEN_PADDING = dict(TOKENS, p_mask=1)
 _ANSWER = ("start_positions", "end_positions", "is_impossible")
+
+
+class QuestionWindows(NamedTuple):
+    """A question with the windows of its paragraph.
+
+    Args:
+      qas_id: id of the question.
+      paragraph_text: the question's paragraph.
+      windows: its features; empty if the paragraph is empty or the question was left out.
+    """
+
+    qas_id: str
+    paragraph_text: str
+    windows: list[SquadFeature]
 
 
 def training_table(
@@ -62,12 +77,14 @@ def prediction_table(
       ValueError: see training_table; or the records were made from another file or with other flags.
     """
     options = dataclasses.replace(options, is_training=False)
-    questions, blocks, count = [], [], 0
-    for paragraphs, block in _paragraphs_with_features(cache, file, options, num_workers):
-        windows = block.features(cache.tokenizer, options.max_seq_length, FIRST_UNIQUE_ID + count, False)
-        questions += question_windows(paragraphs, windows)
-        blocks.append(block)
-        count += len(block)
+    examples: list[SquadExample] = []
+    blocks = list(_blocks(cache, file, options, num_workers, examples.extend))
+    windows: dict[int | None, list[SquadFeature]] = collections.defaultdict(list)
+    for feature in features_of_blocks(blocks, cache.tokenizer, options):
+        windows[feature.example_index].append(feature)
+    questions = [QuestionWindows(example.qas_id, example.paragraph_text, windows[index])
+                 for index, example in enumerate(examples)]
+    count = sum(map(len, blocks))
     if not count:
         return None, questions
     table = cache.table("squad_predict", made_from(file, options), _schema(options),
@@ -90,16 +107,21 @@ def _schema(options: FeatureOptions) -> FeatureSchema:
     return FeatureSchema(options.max_seq_length, {name: tf.int32 for name in ("unique_ids", *answer)}, _TOKEN_PADDING)
 
 
-def _paragraphs_with_features(
-    cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int
-) -> Iterator[tuple[list[list[SquadExample]], FeatureBlock]]:
-    """The features in blocks, each with its paragraphs. Logs the ReadingNotes at the end."""
+def _blocks(
+    cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int,
+    note: Callable[[list[SquadExample]], None] = lambda paragraph: None,
+) -> Iterator[FeatureBlock]:
+    """The features of a file. Calls `note` with the questions of each paragraph. Logs the ReadingNotes at the end."""
     notes = ReadingNotes()
-    paragraphs = read_paragraphs(file, options.is_training, options.misplaced_answers, notes)
+
+    def paragraphs() -> Iterator[list[SquadExample]]:
+        for paragraph in read_paragraphs(file, options.is_training, options.misplaced_answers, notes):
+            note(paragraph)
+            yield paragraph
+            update(len(paragraph))
+
     with progress("features", file.summary.questions, " questions") as update:
-        for chunk, block in paragraphs_with_features(paragraphs, cache.tokenizer, options, num_workers):
-            yield chunk, block
-            update(sum(map(len, chunk)))
+        yield from feature_blocks(paragraphs(), cache.tokenizer, options, num_workers)
     logging.info("%s: %s", file.path, notes)
 
 
@@ -107,8 +129,7 @@ def _training_records(
     cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int
 ) -> Iterator[dict]:
     is_empty = True
-    blocks = (block for _, block in _paragraphs_with_features(cache, file, options, num_workers))
-    for features in _records(cache, options, blocks):
+    for features in _records(cache, options, _blocks(cache, file, options, num_workers)):
         yield features
         is_empty = False
     if is_empty:
@@ -120,8 +141,8 @@ def _records(cache: FeatureCache, options: FeatureOptions, blocks: Iterable[Feat
     unique_id = FIRST_UNIQUE_ID
     for block in blocks:
         padded = block.padded(options.max_seq_length, cache.tokenizer.pad_id)
-        columns = dict(padded, start_positions=block.start_position, end_positions=block.end_position,
-                       is_impossible=block.is_impossible)
+        columns = dict(padded, start_positions=block.scalars["start_position"],
+                       end_positions=block.scalars["end_position"], is_impossible=block.scalars["is_impossible"])
         for i in range(len(block)):
             yield dict({name: column[i] for name, column in columns.items()}, unique_ids=unique_id + i)
         unique_id += len(block)
