@@ -25,10 +25,10 @@ from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad import metrics as squad_metrics
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.export import export_question_answering
-from albert_tf.tasks.squad.features import FeatureOptions, QuestionWindows, default_doc_stride
+from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.tasks.squad.metrics import Results
 from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
-from albert_tf.tasks.squad.tables import prediction_table, training_table
+from albert_tf.tasks.squad.tables import QuestionWindows, prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
