@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 import tempfile
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -25,6 +25,17 @@ from albert_tf.utils.writing import atomic_folder
 from albert_tf.weights.settings import LABEL_NAMES
 
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
+# What a signature of raw text does, by the names of its inputs and outputs. The exporters of tasks/ use these names,
+# and the page of a server shows a signature by them.
+VIEWS = dict(
+    fill_masks=({"text"}, {"pieces", "probabilities"}),
+    classify=({"text_a"}, {"probabilities"}),
+    answer=({"question", "context"}, {"answer", "start", "end"}),
+    choose=({"question", "context", "options"}, set()),
+    tag=({"text"}, {"words", "tags"}),
+)
+# The values of inputs that a request may omit.
+OPTIONAL_INPUTS = dict(text_b="")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +133,17 @@ def export_model(
         if label_names:
             module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
         tf.saved_model.save(module, temporary, signatures)
+
+
+def view_of(inputs: Iterable[str], outputs: Iterable[str]) -> str:
+    """The view of a signature with inputs and outputs of these names; "json" for any other signature."""
+    return next((view for view, (needed, returned) in VIEWS.items()
+                 if set(inputs) - set(OPTIONAL_INPUTS) == needed and returned <= set(outputs)), "json")
+
+
+def best_label(logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The outputs of a model that chooses one of several labels, from logits [batch, labels]."""
+    return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
 
 
 def exported_label_names(path: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.export.conversion import kind_of
-from albert_tf.export.saved_model import exported_label_names
+from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, view_of
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -211,7 +211,7 @@ def _reason(path: str) -> str | None:
 def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
     """A signature of a SavedModel. It keeps a reference to the loaded object, which owns the variables."""
     specs = dict(sorted(function.structured_input_signature[1].items()))  # TensorFlow 2.15 has them in any order
-    view = _view(set(specs), set(function.structured_outputs))
+    view = view_of(specs, function.structured_outputs)
 
     def run(columns: Columns, loaded=loaded) -> dict[str, np.ndarray]:
         tensors = {name: tf.constant(column, specs[name].dtype) for name, column in columns.items()}
@@ -220,27 +220,12 @@ def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(error.message) from error
 
-    inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), "" if name == "text_b" else None)
+    inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), OPTIONAL_INPUTS.get(name))
               for name, spec in specs.items()}
     row = functools.partial(_without_empty, "tags") if set(specs) == {"words"} else _ROWS.get(view, dict)
     outputs = {name: OutputSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
                for name, spec in sorted(function.structured_outputs.items())}
     return Signature(inputs, run, view, row, labels, outputs)
-
-
-def _view(inputs: set[str], outputs: set[str]) -> str:
-    """How the page shows a signature, depending on the names of its inputs and outputs."""
-    if inputs == {"text"} and {"pieces", "probabilities"} <= outputs:
-        return "fill_masks"
-    if inputs in ({"text_a"}, {"text_a", "text_b"}) and "probabilities" in outputs:
-        return "classify"
-    if inputs == {"question", "context"} and {"answer", "start", "end"} <= outputs:
-        return "answer"
-    if inputs == {"question", "context", "options"}:
-        return "choose"
-    if inputs == {"text"} and {"words", "tags"} <= outputs:
-        return "tag"
-    return "json"
 
 
 def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

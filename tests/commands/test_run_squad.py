@@ -87,7 +87,7 @@ def test_results_are_official_scores_of_the_best_checkpoint(run):
     assert results["f1"] == max(entry["f1"] for entry in history)
     assert (directory / "model.ckpt-best.index").exists()
     card = (directory / "README.md").read_text("utf-8")
-    assert f"| f1 | {results['f1']:.4f} |" in card and f'datasets: ["{FILES[version]}"' in card
+    assert f"| f1 | {results['f1']:.4f} |" in card and f"datasets:\n- {FILES[version]}\n" in card
 
 
 def test_the_size_of_an_epoch_is_logged(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.export.saved_model import best_label, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.windows import pack_text_windows
@@ -43,7 +43,7 @@ def export_classification(
         if is_regression:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:
-            served = dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
+            served = best_label(logits)
             if model.label_names:
                 names = tf.constant(model.label_names)
                 served["labels"] = tf.gather(names, served["predictions"])

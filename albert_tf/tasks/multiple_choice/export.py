@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.export.saved_model import best_label, export_model, sequence_features
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.reading import BLANK
 from albert_tf.text.graph.packing import cut, pack_ids
@@ -34,15 +34,12 @@ def export_multiple_choice(
     """
     text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, model.num_choices])
 
-    def outputs(model_outputs: dict) -> dict:
-        logits = model_outputs["logits"]
-        return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-
     def pack(graph_tokenizer, **texts) -> dict:
         return pack_choices(graph_tokenizer, max_seq_length, max_qa_length, **texts)
 
     features = sequence_features(model.num_choices * max_seq_length)  # all choices of a question in one row
-    export_model(export_dir, model, tokenizer, features, outputs, text_inputs, pack)
+    export_model(export_dir, model, tokenizer, features, lambda outputs: best_label(outputs["logits"]), text_inputs,
+                 pack)
 
 
 def pack_choices(
