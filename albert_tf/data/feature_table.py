@@ -76,8 +76,8 @@ class FeatureSchema:
             without padding.
         """
         def rows(name):
-            of_choices = [features[name]] if self.num_choices == 1 else features[name]
-            return [row.tolist() if isinstance(row, np.ndarray) else row for row in of_choices]
+            choices = [features[name]] if self.num_choices == 1 else features[name]
+            return [row.tolist() if isinstance(row, np.ndarray) else row for row in choices]
 
         masks = rows("input_mask")
         lengths = [mask.count(1) for mask in masks]
@@ -121,11 +121,11 @@ class FeatureTable:
     def __init__(self, schema: FeatureSchema, sequences: dict[str, tf.RaggedTensor], scalars: dict[str, tf.Tensor]):
         self.schema, self.sequences, self.scalars = schema, sequences, scalars
         self._sequence_lengths = tf.cast(sequences["input_ids"].row_lengths(), tf.int32)
-        of_examples = self._sequence_lengths.numpy().reshape(-1, schema.num_choices)
-        self.lengths = of_examples.max(axis=1)
-        self.sizes = of_examples.sum(axis=1, dtype=np.int32) if schema.are_windows else self.lengths
-        self.num_sequences = ((of_examples > 0).sum(axis=1, dtype=np.int32) if schema.are_windows
-                              else np.full(len(of_examples), schema.num_choices, np.int32))
+        lengths = self._sequence_lengths.numpy().reshape(-1, schema.num_choices)
+        self.lengths = lengths.max(axis=1)
+        self.sizes = lengths.sum(axis=1, dtype=np.int32) if schema.are_windows else self.lengths
+        self.num_sequences = ((lengths > 0).sum(axis=1, dtype=np.int32) if schema.are_windows
+                              else np.full(len(lengths), schema.num_choices, np.int32))
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -1,9 +1,12 @@
 """A pool of worker processes. Only a few tasks are in progress at a time, so memory does not grow with their number.
 
 A worker is a new Python process. A fork of this process would copy locks that TensorFlow's threads hold at that moment.
-multiprocessing's "spawn" would run the script's file in each worker and so import TensorFlow, which takes seconds.
 Tasks are sent to a worker's stdin and results are read from its stdout, both pickled. A worker ends as soon as its
 stdin is closed, so it never outlives this process, however this process ends.
+
+concurrent.futures with multiprocessing's "spawn" imports the script's file in each worker, and so TensorFlow: two
+workers had their first results after 14.5 seconds, and here after 0.4. loky (2.3 seconds) does not import it, but its
+workers were still running ten seconds after their parent had been killed.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def export_model(
         ...].
       text_inputs: names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
       pack: function of a GraphTokenizer and the texts by name that returns the model's inputs, int32 [batch, seq];
-        text/graph_packing.py has it for one and two texts. It must truncate texts that are too long for the model.
+        text/graph/packing.py has it for one and two texts. It must truncate texts that are too long for the model.
       answer: function of (texts by name, the result of `pack`, the result of `outputs`) that returns the outputs for
         raw text, if they differ from those for ids: for example a part of the input text. None: they do not differ.
       more_texts: further signatures that take strings, by name.

@@ -30,7 +30,7 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 PUBLISHED_SEQ_LENGTH = 128  # of the published preprocessing
 _HUB_INPUTS = dict(zip(("input_word_ids", "input_mask", "input_type_ids"), ENCODER_INPUTS))
-_in_graph = functools.partial(tf.function, autograph=False)  # see serving.graph
+_in_graph = functools.partial(tf.function, autograph=False)  # see saved_model.graph
 _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
 
 

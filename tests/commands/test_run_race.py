@@ -68,7 +68,7 @@ def test_race_is_trained_evaluated_by_level_and_predicted(trained, golden):
     np.testing.assert_allclose(of_all, (2 * middle + 3 * high) / 5)
     assert {"model.ckpt-best.index", "model.ckpt-2.index", "best_trial.txt", "tiny.model"} <= set(os.listdir(trained))
     assert "model.ckpt-1.index" not in os.listdir(trained)
-    assert 'datasets: ["RACE/train", "RACE/dev"]\n' in (trained / "README.md").read_text("utf-8")
+    assert "datasets:\n- RACE/train\n- RACE/dev\n" in (trained / "README.md").read_text("utf-8")
     examples, predictions = read_examples(str(golden / "race"), "test"), predictions_of(trained)
     assert [each["id"] for each in predictions] == [example.example_id for example in examples]
     right = [each["prediction"] == "ABCD"[example.label] for each, example in zip(predictions, examples)]

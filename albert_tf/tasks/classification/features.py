@@ -1,4 +1,4 @@
-"""Reads GLUE files and converts them to features (release: classifier_utils.py). glue_tasks.py describes the tasks."""
+"""Reads GLUE files and converts them to features (release: classifier_utils.py). task_config.py describes the tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[Inpu
     """Reads the examples of a task's split. Rows with an empty text bring a warning.
 
     Args:
-      task_name: a Task, or a name of glue_tasks.TASKS in upper or lower case.
+      task_name: a Task, or a name of task_config.TASKS in upper or lower case.
       data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the task's own folder.
       split: "train", "dev" or "test".
 

@@ -34,8 +34,8 @@ def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> di
 
 def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
     """The mean cross entropy of probabilities [examples, labels] and correct labels [examples]."""
-    of_labels = probabilities[np.arange(len(label_ids)), label_ids]
-    return float(-np.mean(np.log(np.maximum(of_labels, _LEAST_PROBABILITY))))
+    label_probabilities = probabilities[np.arange(len(label_ids)), label_ids]
+    return float(-np.mean(np.log(np.maximum(label_probabilities, _LEAST_PROBABILITY))))
 
 
 def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

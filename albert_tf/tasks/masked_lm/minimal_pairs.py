@@ -57,10 +57,10 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
             raise ValueError(f"{path_of[name]} and {path} have the same name: accuracies are reported by file name, so "
                              "rename one of them")
         path_of[name] = path
-        of_file = [_pair(values, name, f"{path} line {line}") for line, values in read_json_lines(path)]
-        if not of_file:
+        file_pairs = [_pair(values, name, f"{path} line {line}") for line, values in read_json_lines(path)]
+        if not file_pairs:
             raise ValueError(f"{path} has no pairs")
-        pairs += of_file
+        pairs += file_pairs
     return pairs
 
 

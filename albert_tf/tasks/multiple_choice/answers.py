@@ -44,8 +44,8 @@ def write_predictions(
     """Writes predictions.jsonl: one line per question with id, question, prediction (a letter) and probabilities."""
     lines = []
     for example, row in zip(examples, probabilities):
-        of_options = row[: len(example.options)].tolist()
-        answer = letters(len(example.options))[int(np.argmax(of_options))]
+        option_probabilities = row[: len(example.options)].tolist()
+        answer = letters(len(example.options))[int(np.argmax(option_probabilities))]
         lines.append(json.dumps(dict(id=example.example_id, question=example.question, prediction=answer,
-                                     probabilities=of_options), ensure_ascii=False))
+                                     probabilities=option_probabilities), ensure_ascii=False))
     write_text(os.path.join(directory, PREDICTIONS), "\n".join(lines) + "\n")

@@ -98,8 +98,8 @@ def _features(
         ids_of = dict(zip(contexts, tokenizer.encode_batch(contexts)))
         endings = iter(tokenizer.encode_batch([ending for example in chunk for ending in _endings(example, tokenizer)]))
         for example in chunk:
-            of_example = [ids.tolist() for ids in itertools.islice(endings, len(example.options))]
-            rows = packer.rows(ids_of[example.context].tolist(), of_example, num_choices)
+            ending_ids = [ids.tolist() for ids in itertools.islice(endings, len(example.options))]
+            rows = packer.rows(ids_of[example.context].tolist(), ending_ids, num_choices)
             yield dict(rows, label_id=example.label or 0, example_id=example.example_id, is_real_example=True)
 
 

@@ -215,9 +215,9 @@ def _race_examples(place: str, passage: dict[str, Any], level: str) -> Iterator[
         raise ValueError(f"{place}: {len(questions)} questions, {len(options)} lists of options and {len(answers)} "
                          "answers: there must be one of each for every question")
     name = passage.get("id") or os.path.basename(place)
-    for number, (question, of_question, answer) in enumerate(zip(questions, options, answers), start=1):
+    for number, (question, question_options, answer) in enumerate(zip(questions, options, answers), start=1):
         answer = "" if answer is None else answer  # all of RACE has answers
-        yield checked_example(f"{place}, question {number}", name, article, question, of_question, answer, level)
+        yield checked_example(f"{place}, question {number}", name, article, question, question_options, answer, level)
 
 
 def _json_example(values: dict[str, Any], place: str) -> MultipleChoiceExample:

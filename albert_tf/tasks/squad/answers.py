@@ -104,14 +104,16 @@ def answers(
     Raises:
       ValueError: a score is NaN or infinite.
     """
-    for of_window in itertools.chain.from_iterable(values for results in result_sets for values in results.values()):
-        check_finite_outputs(of_window)
+    for results in result_sets:
+        for window_scores in itertools.chain.from_iterable(results.values()):
+            check_finite_outputs(window_scores)
     row = 0
     for question in questions:
         rows = range(row, row + len(question.windows))
-        of_question = [[{name: values[i] for name, values in results.items()} for i in rows] for results in result_sets]
+        question_results = [[{name: values[i] for name, values in results.items()} for i in rows]
+                            for results in result_sets]
         row = rows.stop
-        yield answer_question(question.qas_id, question.paragraph_text, question.windows, of_question, options)
+        yield answer_question(question.qas_id, question.paragraph_text, question.windows, question_results, options)
 
 
 def answer_question(

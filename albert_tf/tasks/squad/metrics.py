@@ -100,7 +100,7 @@ def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str,
     exact, f1 = {}, {}
     for qas_id, texts in golds.items():
         exact[qas_id] = max(float(_is_exact(gold, predictions[qas_id])) for gold in texts)
-        f1[qas_id] = max(_f1(gold, predictions[qas_id], of_nothing=1.0) for gold in texts)
+        f1[qas_id] = max(_f1(gold, predictions[qas_id], both_empty=1.0) for gold in texts)
     return exact, f1
 
 
@@ -158,17 +158,17 @@ def _is_exact(gold: str, prediction: str) -> bool:
     return normalize_answer(gold) == normalize_answer(prediction)
 
 
-def _f1(gold: str, prediction: str, of_nothing: float = 0.0) -> float:
+def _f1(gold: str, prediction: str, both_empty: float = 0.0) -> float:
     """F1 of the words of two answers.
 
     Args:
       gold: the correct answer.
       prediction: the predicted answer.
-      of_nothing: the score of two answers without words: 0 in SQuAD 1.1, 1 in SQuAD 2.0.
+      both_empty: the score of two answers without words: 0 in SQuAD 1.1, 1 in SQuAD 2.0.
     """
     gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
     if not gold_words and not words:
-        return of_nothing
+        return both_empty
     common = sum((collections.Counter(gold_words) & collections.Counter(words)).values())
     if not common:
         return 0.0

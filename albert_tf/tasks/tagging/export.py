@@ -69,10 +69,10 @@ def export_tagging(
 def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """The most probable tag of each word, and its probability (the mean over the word's pieces): [batch, (words)]."""
     words, counts = inputs["words"], inputs["word"] >= 0
-    of_words = tf.math.unsorted_segment_mean(tf.boolean_mask(probabilities, counts),
-                                             tf.boolean_mask(inputs["word"], counts), tf.size(words.values, tf.int64))
-    tags = tf.gather(tf.constant(label_names), tf.argmax(of_words, axis=1))
-    return words.with_values(tags), words.with_values(tf.reduce_max(of_words, axis=1))
+    word_probabilities = tf.math.unsorted_segment_mean(
+        tf.boolean_mask(probabilities, counts), tf.boolean_mask(inputs["word"], counts), tf.size(words.values, tf.int64))
+    tags = tf.gather(tf.constant(label_names), tf.argmax(word_probabilities, axis=1))
+    return words.with_values(tags), words.with_values(tf.reduce_max(word_probabilities, axis=1))
 
 
 # RE2 syntax. A word is a run of letters, marks, digits and "_", or one other character that is not white space.
@@ -120,16 +120,16 @@ def pack_words(
       input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest window.
       word: int64 [windows, seq], the index among the words of all texts of the word whose tag a token predicts, or -1.
     """
-    of_words = tokenizer.tokenize(words.values)  # [words of all texts, (pieces)]
+    word_pieces = tokenizer.tokenize(words.values)  # [words of all texts, (pieces)]
     unknown = tf.RaggedTensor.from_row_lengths(
-        tf.fill([tf.math.count_nonzero(of_words.row_lengths() == 0)], tokenizer.unk_id),
-        tf.cast(of_words.row_lengths() == 0, tf.int64), validate=False)
-    of_words = tf.concat([of_words, unknown], axis=1)
+        tf.fill([tf.math.count_nonzero(word_pieces.row_lengths() == 0)], tokenizer.unk_id),
+        tf.cast(word_pieces.row_lengths() == 0, tf.int64), validate=False)
+    word_pieces = tf.concat([word_pieces, unknown], axis=1)
     pieces = tf.RaggedTensor.from_row_splits(
-        of_words.values, tf.gather(of_words.row_splits, words.row_splits), validate=False)  # [texts, (pieces)]
+        word_pieces.values, tf.gather(word_pieces.row_splits, words.row_splits), validate=False)  # [texts, (pieces)]
     num_pieces = tf.size(pieces.values, tf.int64)
-    word = of_words.value_rowids()  # [pieces of all texts]
-    counts = tf.range(num_pieces) == tf.gather(of_words.row_starts(), word)
+    word = word_pieces.value_rowids()  # [pieces of all texts]
+    counts = tf.range(num_pieces) == tf.gather(word_pieces.row_starts(), word)
     counts = counts | options.label_all_pieces
 
     window_length = tf.fill(tf.shape(pieces.row_lengths()), tf.constant(options.window_length, tf.int64))

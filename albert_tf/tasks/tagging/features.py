@@ -118,11 +118,12 @@ def _rows(
     sentence: Sentence, pieces_of: Mapping[str, list[int]], tag_ids: Mapping[str, int], special_tokens: SpecialTokens,
     options: TaggingFeatureOptions,
 ) -> Iterator[dict[str, list[int]]]:
-    of_words = [pieces_of[word] for word in sentence.words]
-    ids = np.array([piece for pieces in of_words for piece in pieces], np.int32)
+    word_ids = [pieces_of[word] for word in sentence.words]
+    ids = np.array([piece for pieces in word_ids for piece in pieces], np.int32)
     other = OTHER_PIECE if options.label_all_pieces else 0
-    marks = np.array([mark for pieces in of_words for mark in [FIRST_PIECE] + [other] * (len(pieces) - 1)])
-    tags = np.repeat([tag_ids.get(tag, 0) for tag in sentence.tags or [""] * len(of_words)], list(map(len, of_words)))
+    marks = np.array([mark for pieces in word_ids for mark in [FIRST_PIECE] + [other] * (len(pieces) - 1)])
+    tags = np.repeat([tag_ids.get(tag, 0) for tag in sentence.tags or [""] * len(word_ids)],
+                     list(map(len, word_ids)))
     for window in windows(len(ids), options.window_length, options.stride):
         here = slice(window.first, window.first + window.length)
         word_pieces = np.where(window.is_max_context, marks[here], 0)

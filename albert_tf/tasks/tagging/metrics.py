@@ -80,9 +80,9 @@ def evaluate_tags(
         num_predicted.update(entity.type for entity in predicted_entities)
         num_both.update(entity.type for entity in expected_entities & predicted_entities)
     precision, recall, f1 = _scores(*(sum(counts.values()) for counts in (num_both, num_predicted, num_expected)))
-    of_types = {f"f1/{name}": _scores(num_both[name], num_predicted[name], num_expected[name])[2]
+    type_scores = {f"f1/{name}": _scores(num_both[name], num_predicted[name], num_expected[name])[2]
                 for name in sorted(num_expected)}
-    return dict(results, precision=precision, recall=recall, f1=f1, **of_types)
+    return dict(results, precision=precision, recall=recall, f1=f1, **type_scores)
 
 
 def _scores(num_both: int, num_predicted: int, num_expected: int) -> tuple[float, float, float]:
@@ -101,12 +101,13 @@ def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list
     """
     word_pieces = [pieces.numpy() for pieces in table.sequences["word_pieces"]]
     counted = [np.flatnonzero(pieces) for pieces in word_pieces]
-    of_pieces = np.mean([np.concatenate([probabilities[places] for probabilities, places in
-                                         zip(of_one["probabilities"], counted)]) for of_one in predictions], axis=0)
+    piece_probabilities = np.mean([
+        np.concatenate([probabilities[places] for probabilities, places in zip(prediction["probabilities"], counted)])
+        for prediction in predictions], axis=0)
     marks = np.concatenate([pieces[places] for pieces, places in zip(word_pieces, counted)])
     starts = np.flatnonzero(marks == FIRST_PIECE)
     lengths = np.diff(starts, append=len(marks))
-    return np.add.reduceat(of_pieces, starts, axis=0) / lengths[:, None]
+    return np.add.reduceat(piece_probabilities, starts, axis=0) / lengths[:, None]
 
 
 def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> list[list[str]]:

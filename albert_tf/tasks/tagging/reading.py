@@ -90,8 +90,8 @@ class TaggedText:
           tags: the tags of each sentence.
         """
         lines = list(self.lines)
-        for sentence, of_sentence in zip(self.sentences, tags):
-            for line, tag in zip(sentence.lines, of_sentence):
+        for sentence, sentence_tags in zip(self.sentences, tags):
+            for line, tag in zip(sentence.lines, sentence_tags):
                 lines[line - 1] = _with_tag(lines[line - 1], tag, self.columns)
         write_text(path, "".join(f"{line}\n" for line in lines))
 
