@@ -69,8 +69,9 @@ def export_tagging(
 def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """The most probable tag of each word, and its probability (the mean over the word's pieces): [batch, (words)]."""
     words, counts = inputs["words"], inputs["word"] >= 0
-    word_probabilities = tf.math.unsorted_segment_mean(
-        tf.boolean_mask(probabilities, counts), tf.boolean_mask(inputs["word"], counts), tf.size(words.values, tf.int64))
+    word_probabilities = tf.math.unsorted_segment_mean(tf.boolean_mask(probabilities, counts),
+                                                       tf.boolean_mask(inputs["word"], counts),
+                                                       tf.size(words.values, tf.int64))
     tags = tf.gather(tf.constant(label_names), tf.argmax(word_probabilities, axis=1))
     return words.with_values(tags), words.with_values(tf.reduce_max(word_probabilities, axis=1))
 
