@@ -1,11 +1,13 @@
 """The pages of docs/ and README.md: their links, flags and Python, and runs of the pages on small data."""
 
 import contextlib
+import importlib
 import re
 import shutil
 
 import pytest
 from documentation import Page, check_close, commands, flags_of, script_commands, write_reader_files, write_released
+from in_process import loaded
 from script_session import REPOSITORY, ScriptSession
 
 from albert_tf.tasks.classification.task_config import TASKS
@@ -61,6 +63,29 @@ def test_the_page_on_fine_tuning_shows_the_place_of_every_file_of_glue():
             files.setdefault(folder, set()).update(word for word in words if word.endswith(".tsv"))
     expected = {source.path for task in TASKS.values() for source in task.sources.values()}
     assert {f"{folder}/{name}" for folder, names in files.items() for name in names} == expected
+
+
+def test_the_map_of_the_releases_modules_names_ours_as_they_are():
+    section = PAGES["docs/from_the_release.md"].text.partition("\n## Modules\n")[2].partition("\n## ")[0]
+    ours = set(re.findall(r"`(albert_tf[\w.]*)`", section))
+    assert len(ours) > 20
+    for name in ours:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            package, _, attribute = name.rpartition(".")
+            assert hasattr(importlib.import_module(package), attribute), name
+
+
+def test_the_trainers_options_have_the_named_flags():
+    section = PAGES["docs/from_hugging_face_and_keras_hub.md"].text.partition("\n## Trainer\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`--(\w+)", section))
+    found = set()
+    for script in ("run_classifier", "run_squad"):
+        with loaded(script) as run:
+            found |= {f"no{flag.name}" if flag.boolean and flag.default else flag.name for flag in run.flags}
+            found |= {flag.name for flag in run.flags}
+    assert len(named) > 15 and named <= found, named - found
 
 
 @every_page
