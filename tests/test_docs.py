@@ -12,7 +12,7 @@ from script_session import REPOSITORY, ScriptSession
 
 from albert_tf.tasks.classification.task_config import TASKS
 
-PATHS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PATHS = [REPOSITORY / "README.md", REPOSITORY / "studies/README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md", "docs/weights.md"]
 RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/serving.md",
@@ -50,7 +50,7 @@ def test_pictures_are_small():
 
 def test_the_index_lists_every_page():
     linked = set(re.findall(r"\]\((\w+\.md)\)", PAGES["docs/README.md"].text))
-    assert {f"docs/{name}" for name in linked} == set(PAGES) - {"README.md", "docs/README.md"}
+    assert {f"docs/{name}" for name in linked} == set(PAGES) - {"README.md", "docs/README.md", "studies/README.md"}
 
 
 def test_the_page_on_fine_tuning_shows_the_place_of_every_file_of_glue():
@@ -86,6 +86,20 @@ def test_the_trainers_options_have_the_named_flags():
             found |= {f"no{flag.name}" if flag.boolean and flag.default else flag.name for flag in run.flags}
             found |= {flag.name for flag in run.flags}
     assert len(named) > 15 and named <= found, named - found
+
+
+@every_page
+def test_the_name_of_a_file_is_shown_above_its_content(page):
+    for block in page.blocks:
+        if block.file:
+            before = page.text.partition(f"```{block.language} {block.file}\n")[0]
+            assert f"`{block.file}`" in before.rstrip().splitlines()[-1], block.file
+
+
+def test_a_page_whose_commands_are_not_run_says_so():
+    for name in set(PAGES) - {*RUN, *RUN_SLOWLY, "README.md"}:
+        if PAGES[name].commands() or any(block.language == "python" for block in PAGES[name].blocks):
+            assert "not run by tests" in " ".join(PAGES[name].text.split()), name
 
 
 @every_page

@@ -2,10 +2,15 @@
 
 import collections
 import csv
+import re
 import statistics
 
+import numpy as np
 import pytest
+from scipy import stats
 from script_session import REPOSITORY
+
+from studies.study import study_names
 
 DOCS = REPOSITORY / "docs"
 
@@ -31,3 +36,54 @@ def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds(task):
     difference = statistics.median(ours) - statistics.median(theirs)
     error = (statistics.variance(ours) / 3 + statistics.variance(theirs) / 3) ** 0.5
     assert shown[4] == f"{difference:.{digits}f} ({error:.{digits}f})"
+
+
+# Their intervals are over seeds only, by Welch's t; those of the other columns may be wider (studies/results.py).
+OVER_SEEDS = ("masked LM", "masked LM, n-grams", "NSP pairs", "SOP pairs", "STS-B, Pearson")
+ROUNDING = 0.051  # of a shown mean or error
+
+
+def scores_of_study(study):
+    """configuration -> column -> (mean, standard error), as docs/studies.md shows them."""
+    section = (DOCS / "studies.md").read_text("utf-8").split(f"](../studies/{study}.json)")[1].split("\n### ")[0]
+    head, _, *lines = re.search(r"^\| scores here \|.*?\n\n", section, re.M | re.S)[0].strip().splitlines()
+    columns = head.strip("| ").split(" | ")[1:]
+    rows = (line.strip("| ").split(" | ") for line in lines)
+    return {label.removesuffix(" †"): {column: tuple(map(float, cell.split(" ± ")))
+                                       for column, cell in zip(columns, cells) if cell != "-"}
+            for label, *cells in rows}
+
+
+def half_of_interval(error, other):
+    """Half of Welch's 95 % interval of the difference of two means of three seeds."""
+    if error == other == 0:
+        return 0.0
+    freedom = 2 * (error**2 + other**2) ** 2 / (error**4 + other**4)
+    return stats.t.ppf(0.975, freedom) * (error**2 + other**2) ** 0.5
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_the_differences_of_a_study_follow_from_its_scores(study):
+    scores = scores_of_study(study)
+    rows = [row for row in read_rows("study_differences.csv") if row["study"] == study]
+    assert rows
+    for row in rows:
+        (mean, error), (other, error_of_other) = (
+            scores[row[name]][row["column"]] for name in ("configuration", "other"))
+        difference, low, high = (float(row[name]) for name in ("difference", "low", "high"))
+        assert abs(mean - other - difference) < 3 * ROUNDING, row
+        assert abs((low + high) / 2 - difference) < 0.11 or row["column"] not in OVER_SEEDS, row
+        if study == "ensemble":  # paired by the pre-trained models, whose single scores were not kept
+            continue
+        halves = [half_of_interval(a, b) for a in np.clip(np.linspace(error - ROUNDING, error + ROUNDING, 9), 0, None)
+                  for b in np.clip(np.linspace(error_of_other - ROUNDING, error_of_other + ROUNDING, 9), 0, None)]
+        half = (high - low) / 2
+        assert min(halves) - ROUNDING < half, row
+        assert half < max(halves) + ROUNDING or row["column"] not in OVER_SEEDS, row
+
+
+def test_every_interval_of_the_verdicts_is_one_of_the_differences():
+    verdicts = (DOCS / "studies.md").read_text("utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
+    shown = re.findall(r"([+-][\d.]+) to ([+-][\d.]+)", verdicts)
+    measured = {(float(row["low"]), float(row["high"])) for row in read_rows("study_differences.csv")}
+    assert len(shown) > 12 and {(float(low), float(high)) for low, high in shown} <= measured
