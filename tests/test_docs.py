@@ -16,7 +16,7 @@ PATHS = [REPOSITORY / "README.md", REPOSITORY / "studies/README.md", *sorted((RE
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md", "docs/weights.md"]
 RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/serving.md",
-              "docs/questions.md", "docs/sentence_vectors.md"]
+              "docs/sentence_vectors.md"]
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 

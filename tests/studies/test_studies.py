@@ -280,7 +280,8 @@ def test_the_list_has_the_question_and_the_cost_of_a_study(capsys, tmp_path):
 
 def section_of(study):
     """The section of docs/studies.md on a study."""
-    return (REPOSITORY / "docs/studies.md").read_text("utf-8").split(f"](../studies/{study}.json)")[1].split("\n### ")[0]
+    page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
+    return page.split(f"](../studies/{study}.json)")[1].split("\n### ")[0]
 
 
 @pytest.mark.parametrize("study", study_names())
