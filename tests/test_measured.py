@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from script_session import REPOSITORY
 
-from studies.study import study_names
+from studies.study import read_study, study_names
 
 DOCS = REPOSITORY / "docs"
 
@@ -40,18 +40,25 @@ def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds(task):
 
 # Their intervals are over seeds only, by Welch's t; those of the other columns may be wider (studies/results.py).
 OVER_SEEDS = ("masked LM", "masked LM, n-grams", "NSP pairs", "SOP pairs", "STS-B, Pearson")
+SECOND_BASELINE = 4.95  # the loss that neighbouring tokens explain in the records of the studies
 ROUNDING = 0.051  # of a shown mean or error
 
 
 def scores_of_study(study):
-    """configuration -> column -> (mean, standard error), as docs/studies.md shows them."""
-    section = (DOCS / "studies.md").read_text("utf-8").split(f"](../studies/{study}.json)")[1].split("\n### ")[0]
-    head, _, *lines = re.search(r"^\| scores here \|.*?\n\n", section, re.M | re.S)[0].strip().splitlines()
-    columns = head.strip("| ").split(" | ")[1:]
-    rows = (line.strip("| ").split(" | ") for line in lines)
-    return {label.removesuffix(" †"): {column: tuple(map(float, cell.split(" ± ")))
-                                       for column, cell in zip(columns, cells) if cell != "-"}
-            for label, *cells in rows}
+    """configuration -> column -> (mean, standard error)"""
+    scores = collections.defaultdict(dict)
+    for row in read_rows("study_scores.csv"):
+        if row["study"] == study:
+            scores[row["configuration"]][row["column"]] = float(row["mean"]), float(row["standard_error"])
+    return scores
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_there_are_scores_of_each_configuration_and_those_on_the_plateau_have_its_loss(study):
+    assert list(scores_of_study(study)) == list(read_study(study, "small").configurations)
+    for row in read_rows("study_scores.csv"):
+        if row["study"] == study and row["column"] == "masked-LM loss":
+            assert (row["on_plateau"] == "yes") == (float(row["mean"]) >= SECOND_BASELINE), row
 
 
 def half_of_interval(error, other):
