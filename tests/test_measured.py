@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from script_session import REPOSITORY
 
+from studies.intervals import standard_error
 from studies.study import read_study, study_names
 
 DOCS = REPOSITORY / "docs"
@@ -59,6 +60,16 @@ def test_there_are_scores_of_each_configuration_and_those_on_the_plateau_have_it
     for row in read_rows("study_scores.csv"):
         if row["study"] == study and row["column"] == "masked-LM loss":
             assert (row["on_plateau"] == "yes") == (float(row["mean"]) >= SECOND_BASELINE), row
+
+
+def test_means_and_errors_follow_from_the_scores_of_single_seeds_where_they_were_kept():
+    seeds = collections.defaultdict(list)
+    for row in read_rows("study_seeds.csv"):
+        seeds[row["study"], row["configuration"], row["column"]].append(float(row["value"]))
+    for (study, configuration, column), values in seeds.items():
+        digits = 3 if column == "masked-LM loss" else 1
+        mean, error = scores_of_study(study)[configuration][column]
+        assert (mean, error) == (round(statistics.mean(values), digits), round(standard_error(values), digits))
 
 
 def half_of_interval(error, other):
