@@ -98,7 +98,12 @@ def _random_bits(seed, shape):
     row_size = tf.reduce_prod(row_shape)
     one_per_row = tf.concat([shape[:1], tf.ones_like(row_shape)], axis=0)
     low, high = (tf.reshape(word, one_per_row) for word in _row_starts(seed[2], shape[0], row_size))
-    positions = low + tf.bitcast(tf.reshape(tf.range(row_size), row_shape), tf.uint32)  # modulo 2^32
+    positions = low  # modulo 2^32
+    # Axis by axis, since TensorFlow would put the sum of all axes into the graph as a constant as large as a row.
+    for axis in range(1, shape.shape[0]):
+        later = shape[axis + 1:]
+        offsets = tf.bitcast(tf.range(shape[axis]) * tf.reduce_prod(later), tf.uint32)
+        positions += tf.reshape(offsets, tf.concat([[-1], tf.ones_like(later)], axis=0))
     bits = tf.where(positions < low, word_hash(high + 1), word_hash(high))
     return _mixed(tf.bitwise.bitwise_xor(bits, positions))
 
