@@ -12,7 +12,7 @@ fused.py), and "no chains" what it runs on TPUs. The devices:
 
     GPU        one operation after the other, which is the default. A chain is one operation. The bytes are those of all
                inputs and outputs, of operations on more than a kilobyte. Without the optimizer, which is the same
-    GPU, XLA   an A100 with --jit_compile. cuBLAS does the products, whose operations XLA does not count
+    GPU, XLA   an H200 with --jit_compile. cuBLAS does the products, whose operations XLA does not count
     TPU        a TPU v5e
 """
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from benchmarks.device_steps.compile import instructions
 from benchmarks.device_steps.programs import TASKS, forward_flops
 from benchmarks.workers.workloads import WORKLOADS
 from tests.helpers.peers import python_of
@@ -64,3 +65,17 @@ def test_operations_are_counted_as_two_for_each_weight_and_token():
     predicted = 20 * 32 * 2 * 128 * (256 + 30000)
     assert forward_flops("tagging", WORKLOADS["hidden_256"]) == 4096 * of_token
     assert forward_flops("pre-training", WORKLOADS["hidden_256"]) == 4096 * of_token + predicted
+
+
+def test_the_costs_of_a_compiled_program_are_those_of_its_instructions():
+    product, added = instructions("""
+ENTRY %main (x: f32[4,8,16], y: bf16[4,16,2]) -> f32[4,8,2] {
+  %x = f32[4,8,16]{2,1,0} parameter(0)
+  %y = bf16[4,16,2]{2,1,0} parameter(1)
+  %product = (f32[4,8,2], s8[9]) custom-call(%x, %y), custom_call_target="__cublas$gemm", metadata={op_name="a_1/b_2"}
+  %part = f32[4,8,2]{2,1,0} get-tuple-element(%product), index=0
+  ROOT %sum = f32[4,8,2]{2,1,0} add(%part, %part)
+}""")
+    assert (product.kind, product.origin) == ("custom-call __cublas$gemm", "a/b")
+    assert product.flops == 2 * 4 * 8 * 16 * 2 and product.bytes == 4 * (8 * 16 * 4 + 16 * 2 * 2 + 8 * 2 * 4)
+    assert (added.kind, added.flops, added.bytes) == ("add", 0, 3 * 4 * 8 * 2 * 4)

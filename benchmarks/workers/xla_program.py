@@ -3,13 +3,14 @@
     python -m benchmarks.workers.xla_program tpu|gpu PROGRAM
 
 PROGRAM is an HloModuleProto, as TensorFlow writes it. The compilers are the ones in the packages libtpu (for a TPU v5e)
-and jax-cuda12-pjrt (for an A100). They choose the algorithms of products without trying them on the device.
+and jax-cuda12-pjrt (for an H200). They choose the algorithms of products without trying them on the device.
 
 operations: instructions of the compiled program, each of which reads and writes memory; none of them is on scalars.
 flops, bytes: XLA's own cost analysis of the compiled program. On a GPU, cuBLAS does the products, whose flops XLA does
 not count. temporary_bytes: memory for the values between the operations.
 """
 
+import functools
 import importlib.util
 import json
 import os
@@ -20,20 +21,20 @@ import sys
 from benchmarks.device_steps.run import stable_hlo
 
 DEVICES = ("gpu", "tpu")
-# From the specifications of GPUs in XLA's repository (a100_sxm_80).
-A100 = """
+# The vendor's figures, in the form of the specifications in XLA's repository.
+H200 = """
 gpu_device_info {
-  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 shared_memory_per_core: 167936
-  threads_per_core_limit: 2048 core_count: 108 fpus_per_core: 64
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 shared_memory_per_core: 233472
+  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
   block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
-  memory_bandwidth: 2039000000000 l2_cache_size: 41943040 clock_rate_ghz: 1.41 device_memory_size: 84987740160
-  shared_memory_per_block_optin: 166912 cuda_compute_capability { major: 8 minor: 0 }
+  memory_bandwidth: 4800000000000 l2_cache_size: 52428800 clock_rate_ghz: 1.98 device_memory_size: 150754820096
+  shared_memory_per_block_optin: 232448 cuda_compute_capability { major: 9 minor: 0 }
   registers_per_core_limit: 65536 registers_per_block_limit: 65536
 }
 platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 8 }
 runtime_version { major: 12 minor: 8 }
-device_description_str: "NVIDIA A100-SXM4-80GB"
+device_description_str: "NVIDIA H200"
 """
 _NO_WORK = ("bitcast", "constant", "get-tuple-element", "parameter", "tuple")
 
@@ -45,13 +46,9 @@ def main():
 
 def costs(device: str, program: bytes) -> dict:
     """The costs of a program on a kind of device; the module's docstring describes them."""
-    devices = tpu() if device == "tpu" else gpu()
-    # isort: split
     from jaxlib import _jax, xla_client
 
-    compiled = devices[0].client.compile(stable_hlo(program)[0], _jax.DeviceList(tuple(devices[:1])),
-                                         xla_client.CompileOptions())
-    module, = compiled.hlo_modules()
+    compiled, module = compile_for(device, program)
     # The GPU's compiler analyses no costs itself.
     analysis = (compiled.cost_analysis() if device == "tpu"
                 else _jax.hlo_module_cost_analysis(xla_client.make_cpu_client(), module))
@@ -59,6 +56,19 @@ def costs(device: str, program: bytes) -> dict:
                 temporary_bytes=compiled.get_compiled_memory_stats().temp_size_in_bytes)
 
 
+def compile_for(device: str, program: bytes) -> tuple:
+    """The executable and the module of a program that is compiled for a kind of device."""
+    devices = tpu() if device == "tpu" else gpu()
+    # isort: split
+    from jaxlib import _jax, xla_client
+
+    compiled = devices[0].client.compile(stable_hlo(program)[0], _jax.DeviceList(tuple(devices[:1])),
+                                         xla_client.CompileOptions())
+    module, = compiled.hlo_modules()
+    return compiled, module
+
+
+@functools.lru_cache
 def tpu() -> list:
     """The cores of four TPU v5e chips, for compilation only."""
     os.environ.update(JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", TPU_WORKER_HOSTNAMES="localhost",
@@ -68,8 +78,9 @@ def tpu() -> list:
     return topologies.get_topology_desc("v5e:2x2", "tpu").devices
 
 
+@functools.lru_cache
 def gpu() -> list:
-    """An A100, for compilation only."""
+    """An H200, for compilation only."""
     nvcc, = importlib.util.find_spec("nvidia.cuda_nvcc").submodule_search_locations  # ptxas and libdevice
     os.environ["XLA_FLAGS"] = (f"--xla_gpu_cuda_data_dir={nvcc} --xla_gpu_autotune_level=0 "
                                "--xla_gpu_enable_triton_gemm=false")
@@ -77,7 +88,7 @@ def gpu() -> list:
 
     plugin, = importlib.util.find_spec("jax_plugins.xla_cuda12").submodule_search_locations
     client = xla_client.load_pjrt_plugin_dynamically("cuda", os.path.join(plugin, "xla_cuda_plugin.so"))
-    topology = xla_client.make_c_api_device_topology(client, topology="1x1x1", target_config=A100)
+    topology = xla_client.make_c_api_device_topology(client, topology="1x1x1", target_config=H200)
     return topology._make_compile_only_devices()
 
 
