@@ -162,7 +162,8 @@ def squad_version(options: Options, files: dict[str, SquadFile]) -> str:
     said = sorted({file.summary.version for file in files.values()})
     if not options.squad_version and len(said) > 1:
         raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
-    version = options.squad_version or (said[0] if said else VERSION_OF_HEAD.get(options.model.head or ""))
+    said = said or [VERSION_OF_HEAD[head] for head in options.model.heads if head in VERSION_OF_HEAD]
+    version = options.squad_version or (said[0] if said else None)
     if not version:
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
     options.model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])

@@ -19,7 +19,7 @@ from albert_tf.training.checkpoints import BEST
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.heads import head_of, head_of_variables
+from albert_tf.weights.heads import head_of, head_of_source
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
@@ -51,7 +51,8 @@ def convert(
       output_dir: directory of the converted model.
       to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
         "tf_hub".
-      model: the kind of model (see from_pretrained); None: inferred from the names of the variables.
+      model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
+        names of its variables tell.
       config: the model's config; None for that of the source.
       vocabulary: the model's vocabulary; None for that of the source.
       dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
@@ -65,7 +66,7 @@ def convert(
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
                          "used as an encoder, but cannot be converted")
-    kind = model or kind_of(source)
+    kind = model or head_of_source(source)
     built, report = build(source, kind, config, **arguments)
     if report.not_restored:
         logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "
@@ -84,25 +85,6 @@ def check_no_model(output_dir: str, to: str) -> None:
     written = os.path.join(output_dir, FORMATS[to])
     if tf.io.gfile.exists(written):
         raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")
-
-
-def kind_of(source: Source) -> str:
-    """The kind of model (see from_pretrained) of a source.
-
-    Raises:
-      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
-    """
-    if source.model:
-        return source.model
-    if source.settings.sentence_pooling:
-        return "sentence_encoder"
-    if source.settings.num_choices:
-        return "multiple_choice"
-    kind = head_of_variables(source.shapes).name
-    if kind == "classifier" and source.num_labels() == 1:
-        raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to classifier "
-                         "or multiple_choice")
-    return kind
 
 
 def save(

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths
-from albert_tf.export.conversion import kind_of
 from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, view_of
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.layer_distances import layer_distances
@@ -33,7 +32,7 @@ from albert_tf.tasks.tagging.export import export_tagging
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
-from albert_tf.weights.heads import head_of
+from albert_tf.weights.heads import head_of, head_of_source
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.source import Source
 
@@ -49,14 +48,15 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
     Args:
       name: name of the model in URLs.
       source: the weights and their vocabulary.
-      model: the kind of model (see from_pretrained); None: inferred from the names of the variables.
+      model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
+        names of its variables tell.
       top_k: number of pieces per mask.
 
     Raises:
       ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
     """
     tokenizer = source.vocabulary.tokenizer()
-    kind = model or kind_of(source)
+    kind = model or head_of_source(source)
     built, report = build(source, kind)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}

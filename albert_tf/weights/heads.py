@@ -55,10 +55,10 @@ class Head:
         return getattr(importlib.import_module(module), class_name)
 
 
-def _num_labels(kernel: str) -> Callable[[Source], int]:
-    """The number of labels of the classifier whose kernel has a release name."""
+def _num_labels(head: str) -> Callable[[Source], int]:
+    """The number of labels of a head's classifier."""
     def read(source: Source) -> int:
-        num_labels = source.num_labels(kernel)
+        num_labels = source.num_labels(head)
         if num_labels is None:
             raise ValueError(f"{source.path} has no classifier: set num_labels")
         return num_labels
@@ -97,7 +97,7 @@ HEADS = (
          uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_labels=_num_labels("output_weights"),
+         arguments=dict(num_labels=_num_labels("classifier"),
                         label_names=lambda source: source.settings.label_names,
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
@@ -105,7 +105,7 @@ HEADS = (
          uses_pooler=True, pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
-         arguments=dict(num_labels=_num_labels("cls/tokens/output_weights"),
+         arguments=dict(num_labels=_num_labels("token_classifier"),
                         label_names=lambda source: source.settings.label_names,
                         label_all_pieces=lambda source: source.settings.label_all_pieces),
          pipeline_tag="token-classification", task="tagging"),
@@ -174,7 +174,7 @@ def head_of_variables(names) -> Head:
 
 
 def heads_of_source(source: Source) -> set[str]:
-    """The names of the heads that stored weights may have been trained with; empty if nothing tells it.
+    """The names of the heads that stored weights may have been trained with; empty without a head, or if nothing tells.
 
     Earlier versions did not store the head: regression and multiple choice have the same variables, and a sentence
     encoder has none of its own.
@@ -187,6 +187,19 @@ def heads_of_source(source: Source) -> set[str]:
     if source.settings.num_choices:
         return {"multiple_choice"}
     head = head_of_variables(source.shapes).name
-    if head == "classifier" and source.num_labels() == 1:
+    if head == "classifier" and source.num_labels("classifier") == 1:
         return {"classifier", "multiple_choice"}
     return set() if head == "encoder" else {head}
+
+
+def head_of_source(source: Source) -> str:
+    """The name of the head of stored weights: "encoder" if they have none.
+
+    Raises:
+      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
+    """
+    heads = heads_of_source(source) or {"encoder"}
+    if len(heads) > 1:
+        raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to "
+                         f"{' or '.join(sorted(heads))}")
+    return heads.pop()

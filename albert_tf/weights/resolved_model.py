@@ -28,7 +28,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import checkpoint_of, numbered
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
-from albert_tf.weights.heads import head_named, head_of_variables, heads_of_source
+from albert_tf.weights.heads import head_named, heads_of_source
 from albert_tf.weights.open_source import is_url, open_source
 from albert_tf.weights.settings import Settings, settings_in
 from albert_tf.weights.source import RestoreReport, Source, config_of, unshared_config
@@ -150,10 +150,10 @@ class ResolvedModel:
         return source.settings if source else Settings()
 
     @property
-    def head(self) -> str | None:
-        """The name of the head of the stored weights, by their variables; None without weights."""
+    def heads(self) -> set[str]:
+        """The names of the heads that the stored weights may have been trained with; empty without weights."""
         source = self.run or self.stored
-        return head_of_variables(source.shapes).name if source else None
+        return heads_of_source(source) if source else set()
 
     def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's if nothing is trained, or the user's, or the stored one.
@@ -313,7 +313,7 @@ def _written_before(request: ModelRequest) -> list[str]:
 def _check_members(sources: list[Source]) -> None:
     """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
     for first, second in itertools.combinations(sources, 2):
-        for name, read in {**{name: _setting(name) for name in _READING}, "number of labels": _num_labels,
+        for name, read in {**{name: _setting(name) for name in _READING}, "number of labels": Source.num_labels,
                            "vocabulary": _vocabulary}.items():
             values = read(first), read(second)
             if None not in values and values[0] != values[1]:
@@ -324,10 +324,6 @@ def _check_members(sources: list[Source]) -> None:
 
 def _setting(name: str) -> Callable[[Source], Any]:
     return lambda source: getattr(source.settings, name)
-
-
-def _num_labels(source: Source) -> int | None:
-    return source.num_labels() or source.num_labels("cls/tokens/output_weights")
 
 
 def _vocabulary(source: Source) -> tuple | None:

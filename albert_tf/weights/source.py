@@ -25,8 +25,10 @@ Made = TypeVar("Made")
 _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
-# The classifiers' variables, whose shapes depend on the number of labels.
-_LABEL_VARIABLES = ("output_weights", "output_bias", "cls/tokens/output_weights", "cls/tokens/output_bias")
+# By the name of a head, its classifier's weights [labels, hidden_size]; and all variables with a value for each label.
+LABEL_WEIGHTS = dict(classifier="output_weights", token_classifier="cls/tokens/output_weights")
+_LABEL_VARIABLES = {name for weights in LABEL_WEIGHTS.values()
+                    for name in (weights, weights.replace("weights", "bias"))}
 _POSITIONS = "bert/embeddings/position_embeddings"
 
 
@@ -67,20 +69,22 @@ class Source:
         check_finite_weights(name, value, self.path)
         return value
 
-    def num_labels(self, kernel: str = "output_weights") -> int | None:
+    def num_labels(self, *heads: str) -> int | None:
         """The number of labels of the classifier; None if there is no classifier.
 
         Args:
-          kernel: the release name of the classifier's weights.
+          *heads: the names of heads in LABEL_WEIGHTS. Default: all.
 
         Raises:
           ValueError: the classifier's weights are not a matrix.
         """
-        shape = self.shapes.get(kernel)
-        if shape is not None and len(shape) != 2:
-            raise ValueError(f"{self.path}: {kernel} must be [labels, hidden_size]. "
-                             f"Received shape: {list(shape)}")
-        return None if shape is None else shape[0]
+        for name in (LABEL_WEIGHTS[head] for head in heads or LABEL_WEIGHTS):
+            shape = self.shapes.get(name)
+            if shape is not None and len(shape) != 2:
+                raise ValueError(f"{self.path}: {name} must be [labels, hidden_size]. Received shape: {list(shape)}")
+            if shape is not None:
+                return shape[0]
+        return None
 
     @property
     def config(self) -> AlbertConfig:

@@ -8,8 +8,8 @@ from script_process import run
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import FORMATS, convert, kind_of, save
-from albert_tf.weights.heads import head_named
+from albert_tf.export.conversion import FORMATS, convert, save
+from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source, release_name
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
@@ -62,17 +62,20 @@ def test_every_sharing_comes_back_from_the_releases_names(tmp_path, sharing):
                                   "conditional_span"])
 def test_the_kind_of_model_follows_from_the_variables(tmp_path, kind):
     made(tmp_path, "tf1", kind)
-    assert kind_of(open_source(str(tmp_path))) == kind
+    assert head_of_source(open_source(str(tmp_path))) == kind
 
 
 def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     made(tmp_path / "ours", "ours", "multiple_choice")
-    assert kind_of(open_source(str(tmp_path / "ours"))) == "multiple_choice"
+    assert head_of_source(open_source(str(tmp_path / "ours"))) == "multiple_choice"
     (tmp_path / "ours/albert_tf.json").unlink()  # as in earlier weights and those of the release
     with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set"):
         convert(open_source(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
+    (tmp_path / "ours/albert_tf.json").write_text('{"head": "classifier"}')  # as run_classifier.py writes it
+    convert(open_source(str(tmp_path / "ours")), str(tmp_path / "regression"), "hugging_face")
+    assert head_of_source(open_source(str(tmp_path / "regression"))) == "classifier"
     made(tmp_path / "hf", "hugging_face", "multiple_choice")
-    assert kind_of(open_source(str(tmp_path / "hf"))) == "multiple_choice"
+    assert head_of_source(open_source(str(tmp_path / "hf"))) == "multiple_choice"
 
 
 def test_optimizer_slots_are_not_converted(golden, tmp_path):
@@ -147,7 +150,7 @@ def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden
         convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
     made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
     convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")
-    assert kind_of(open_source(str(tmp_path / "new"))) == "encoder"
+    assert head_of_source(open_source(str(tmp_path / "new"))) == "encoder"
 
 
 @pytest.mark.both_stacks

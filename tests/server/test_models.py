@@ -181,6 +181,16 @@ def test_a_tagger_exports_its_tags(config, sentence_pieces, tmp_path):
     assert served_model.signatures["serving_default"].labels == ("O", "B-PER")
 
 
+def test_the_stored_head_tells_a_regression_from_a_multiple_choice(config, sentence_pieces, tmp_path):
+    path = tmp_path / "score"
+    save(head_named("classifier").model(config, num_labels=1), str(path), "tf1",
+         VocabularyFiles.from_tokenizer(sentence_pieces))
+    with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set the model to classifier"):
+        model_of_source("score", open_source(str(path)))
+    (path / "albert_tf.json").write_text('{"head": "classifier"}')  # as run_classifier.py writes it
+    assert model_of_source("score", open_source(str(path))).description.startswith("classifier from ")
+
+
 def test_a_classifier_of_single_texts_takes_plain_texts_and_asks_for_the_first_text_first(served):
     _, served_model, _ = served("classifier")
     assert list(served_model.signatures["serving_default"].inputs) == ["text_a", "text_b"]

@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import convert, kind_of
-from albert_tf.weights.heads import head_named
+from albert_tf.export.conversion import convert
+from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import open_source
@@ -81,7 +81,7 @@ def test_outputs_are_those_of_transformers(golden, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_kind_of_model_follows_from_the_class(golden, case):
-    assert kind_of(open_source(str(golden / "bert" / case))) == CASES[case][0]
+    assert head_of_source(open_source(str(golden / "bert" / case))) == CASES[case][0]
 
 
 def test_a_bert_is_a_config_that_shares_nothing_and_does_not_factorize(golden):

@@ -10,8 +10,9 @@ from in_process import loaded
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import convert, kind_of, save
+from albert_tf.export.conversion import convert, save
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
+from albert_tf.weights.heads import head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -37,7 +38,7 @@ def vectors_of(path, sentences):
 @pytest.mark.parametrize("case", CASES)
 def test_vectors_are_those_of_sentence_transformers(folder, case):
     path = folder(case)
-    assert kind_of(open_source(str(path))) == "sentence_encoder"
+    assert head_of_source(open_source(str(path))) == "sentence_encoder"
     model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
     assert (model.pooling, model.normalize, model.max_seq_length) == (*CASES[case], 16)
     numbers = json.loads((path / "vectors.json").read_text())

@@ -7,8 +7,9 @@ import pytest
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import convert, kind_of, save
+from albert_tf.export.conversion import convert, save
 from albert_tf.modeling.pooling import LongTexts, SentencePooling
+from albert_tf.weights.heads import head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import SETTINGS, Settings, settings_in, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -144,7 +145,7 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     (tmp_path / "model.ckpt-best.index").unlink()  # as the error for a folder with a model says
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path), to=to)
     source = open_source(str(tmp_path))
-    assert kind_of(source) == "classifier" and source.settings == Settings()
+    assert head_of_source(source) == "classifier" and source.settings == Settings()
     assert albert_tf.from_pretrained(str(tmp_path), model="classifier").label_names is None
 
 
