@@ -299,7 +299,7 @@ def test_another_model_is_refused(tmp_path, changes, message):
     ((10 * 2**30).to_bytes(8, "little") + b"{}", "is not a safetensors file: .*header too large"),
     (b"", "is not a safetensors file"),
     (b"\x80\x04\x95 a pickle", "model.safetensors is a pickle, which can run any code"),
-    (b"PK\x03\x04 a pickle in a zip file", "model.safetensors is a pickle, which can run any code")])
+    (b"PK\x03\x04 a pickle in it", "model.safetensors is a zip file, as PyTorch's weights are, which can run any")])
 def test_an_error_names_a_file_that_is_not_safetensors(tmp_path, content, message):
     _, folder = folder_of(tmp_path)
     (folder / "model.safetensors").write_bytes(content)

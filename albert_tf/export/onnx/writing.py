@@ -6,7 +6,7 @@ import numpy as np
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.export.onnx import heads
+from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
 from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph as traced
@@ -27,12 +27,17 @@ def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
 
     Raises:
       ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
-        format's limit of 2 GB, or the encoder is a TF2 module.
+        format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no function for the head.
     """
-    head, graph = head_of(model), OnnxGraph(precision)
+    head = head_of(model)
+    add_head = getattr(head_graphs, head.name, None)
+    if add_head is None:
+        raise ValueError(f"{type(model).__name__} cannot be exported to ONNX: albert_tf/export/onnx/head_graphs.py has "
+                         f"no function {head.name}")
+    graph = OnnxGraph(precision)
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
-    outputs = getattr(heads, head.name)(graph, model, {name: name for name in model.input_specs()})
+    outputs = add_head(graph, model, {name: name for name in model.input_specs()})
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **model.input_specs()).structured_outputs
     metadata = dict(config=model.config.to_json_string(), albert_tf=albert_tf.__version__)
     return graph.model(model.input_specs(), {name: (outputs[name], specs[name]) for name in specs}, metadata)

@@ -27,9 +27,10 @@ _LONGEST_HEADER = 100_000_000  # as in the safetensors library
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow uses memory that begins at a multiple of this without a copy.
 _ALIGNMENT = 64
-# The endings of pickles, and their first bytes and those of zip files, the format of newer PyTorch files.
+# The endings of pickles, and their first bytes; and those of zip files, the format of newer PyTorch files.
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")
-_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_ZIP = b"PK\x03\x04"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,16 +108,19 @@ def declared_bytes(path: str, file: IO[bytes]) -> int:
 
 
 def refuse_pickle(path: str) -> None:
-    """Raises ValueError if the file at the path is a pickle according to its name or its first bytes."""
+    """Raises ValueError if the file at the path is a pickle or a zip file by its name or its first bytes."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
     if path.endswith(".keras"):
         raise ValueError(f"{path} is a file that Keras reads: use keras.models.load_model. save_pretrained writes a "
                          "folder with weights, config and vocabulary, which from_pretrained reads")
     with tf.io.gfile.GFile(path, "rb") as file:
-        if file.read(4).startswith(_STARTS):
-            raise _refusal(path)
+        start = file.read(4)
+    if start.startswith(_STARTS):
+        raise _refusal(path)
     refuse_pickle_names([path])
+    if start == _ZIP:
+        raise _refusal(path, "a zip file, as PyTorch's weights are")
 
 
 def refuse_pickles_in(folder: str) -> None:
@@ -168,6 +172,6 @@ def _opened(path: str):
         raise ValueError(f"{path} is not a safetensors file: {error}") from error
 
 
-def _refusal(path: str) -> ValueError:
-    return ValueError(f"{path} is a pickle, which can run any code when it is read: save the model as safetensors "
+def _refusal(path: str, kind: str = "a pickle") -> ValueError:
+    return ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
                       "(Hugging Face's save_pretrained does), and use that folder")
