@@ -6,7 +6,7 @@ from albert_tf.commands import usage
 
 
 def main() -> None:
-    """Runs the command that the first argument usage. Without one, lists the commands."""
+    """Runs the command that the first argument names. Without one, lists the commands."""
     _, *arguments = sys.argv
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage.listing())

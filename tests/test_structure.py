@@ -1,9 +1,17 @@
 """The packages import in one direction, and a reader finds few files at the top."""
 
+import ast
 import pathlib
+import re
+import tokenize
 
 from albert_tf.commands.usage import NAMES
 from benchmarks import structure
+
+# Programs of the release, SQuAD and Hugging Face that docstrings and comments name.
+OF_OTHERS = {"run_squad_v1.py", "run_squad_v2.py", "classifier_utils.py", "race_utils.py", "squad_utils.py",
+             "optimization.py", "lamb_optimizer.py", "evaluate-v1.1.py", "evaluate-v2.0.py", "run_qa.py",
+             "run_qa_beam_search.py", "run_swag.py", "run_ner.py"}
 
 
 def test_packages_import_only_from_those_above_them():
@@ -24,6 +32,25 @@ def test_an_import_that_runs_upward_is_found(tmp_path, monkeypatch):
 
 def test_no_modules_import_each_other():
     assert structure.circles() == []
+
+
+def test_files_that_docstrings_and_comments_name_exist():
+    files = [path for folder in ("albert_tf", "benchmarks", "demo", "studies", "tests")
+             for path in (structure.ROOT / folder).rglob("*.py")] + list(structure.ROOT.glob("*.py"))
+    parts = [path.relative_to(structure.ROOT).parts for path in files]
+    known = {"/".join(path[start:]) for path in parts for start in range(len(path))} | OF_OTHERS
+    missing = [f"{path.relative_to(structure.ROOT)}: {name}" for path in files for text in prose_of(path)
+               for name in re.findall(r"(?<![\w./*-])[a-z_][\w/.-]*\.py\b", text) if name not in known]
+    assert not missing
+
+
+def prose_of(path):
+    """The docstrings and the comments of a file."""
+    with tokenize.open(path) as file:
+        comments = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT]
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    return comments + [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(path.read_text("utf-8")))
+                       if isinstance(node, nodes)]
 
 
 def test_few_files_lie_at_the_top():

@@ -471,12 +471,12 @@ def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
 
 
 def default_length(model: ResolvedModel, largest: int) -> int:
-    """The default of --max_seq_length in a fine-tuning script. It can be called before setup.set_up.
+    """The default of --max_seq_length in a fine-tuning script. It can be called before set_up.
 
     It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
     that of the weights that predict. If these have no length, it is `largest`, or max_position_embeddings if that is
     smaller. A config that cannot be read is not an error here but in ResolvedModel.config, which is used after
-    setup.set_up has checked the flags.
+    set_up has checked the flags.
     """
     stored = model.settings.max_seq_length
     if stored:

@@ -11,7 +11,7 @@ from albert_tf.training.task import Batch, EvaluatedTask, Tensors
 
 
 class PretrainingTask(EvaluatedTask):
-    """Masked LM and sentence order. Batches are those of data/pretraining/reading.py.
+    """Masked LM and sentence order. Batches are those of pretraining/reading.py.
 
     Args:
       model: the model to train.

@@ -1,6 +1,6 @@
 """Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best; and the runs in a directory.
 
-Other processes may evaluate the checkpoints of a directory while it is written (see checkpoint_files). What a killed
+Other processes may evaluate the checkpoints of a directory while it is written (see utils/writing.py). What a killed
 process has left is removed by the next process that writes to the directory.
 """
 

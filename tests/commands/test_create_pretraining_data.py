@@ -1,4 +1,4 @@
-"""create_pretraining_data.py, run as a user runs it. Its records are tested in data/test_creation.py."""
+"""create_pretraining_data.py, run as a user runs it. Its records are tested in tests/pretraining/test_creation.py."""
 
 import signal
 import time

@@ -20,7 +20,7 @@ from albert_tf.weights.open_source import open_source
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
-# One for each kind of columns, labels and metrics; the others differ in their files, which data/test_glue.py reads.
+# One for each kind of columns, labels and metrics; the others differ in files (tasks/classification/test_glue.py).
 KINDS = ("cola", "sst-2", "sts-b", "mrpc", "rte")
 METRICS = {"cola": {"matthew_corr"}, "sts-b": {"pearson", "spearman", "MSE"}, "mrpc": {"f1"}, "qqp": {"f1"}}
 

@@ -1,4 +1,4 @@
-"""The program of the two workers of tests/training/test_workers.py: the chief writes a file, and worker 1 fails."""
+"""The program of the two workers of tests/training/test_strategy.py: the chief writes a file, and worker 1 fails."""
 
 import pathlib
 

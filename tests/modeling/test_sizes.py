@@ -1,4 +1,4 @@
-"""Numbers of variables and operations equal those in RELEASE_FACTS.md, measured on the release, to the digit."""
+"""Numbers of variables and operations equal those measured on the release, to the digit."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Makes docs/serving_page.png: serve's page with albert_tiny_en, after its example was sent.
 
-    python tests/serving/screenshot.py
+    python tests/server/screenshot.py
 """
 
 import pathlib

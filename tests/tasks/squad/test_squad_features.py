@@ -106,7 +106,7 @@ def subsequence_matches(text, surface, lower=True):
 
 
 def places_by_subsequence(text, pieces):
-    """Starts and ends of pieces by the release's rule, as RELEASE_FACTS words it."""
+    """Starts and ends of pieces by the release's rule."""
     surface = "".join(pieces).replace("▁", " ")
     matches, matched = subsequence_matches(text, surface)
     if matched < 0.8 * len(text):
