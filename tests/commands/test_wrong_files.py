@@ -185,9 +185,9 @@ def test_an_empty_line_of_standard_input_is_no_query(paths, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("script, values, message", [
-    ("run_pretraining", dict(train_batch_size=8, gradient_accumulation_steps=3),
+    ("run_pretraining", dict(input_file="nowhere", train_batch_size=8, gradient_accumulation_steps=3),
      "--train_batch_size must be a multiple of 1 replica times 3 --gradient_accumulation_steps. Received: 8"),
-    ("run_pretraining", dict(distribution_strategy="mirrored", do_eval=True, eval_batch_size=7),
+    ("run_pretraining", dict(input_file="nowhere", distribution_strategy="mirrored", do_eval=True, eval_batch_size=7),
      "--eval_batch_size must be a multiple of 2 replicas. Received: 7"),
     ("run_race", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, do_predict=True,
                          data_dir="nowhere", predict_batch_size=7), "--predict_batch_size must be a multiple of 2"),
