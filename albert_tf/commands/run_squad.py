@@ -22,12 +22,12 @@ from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.squad import metrics as squad_metrics
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
-from albert_tf.tasks.squad.metrics import Results
+from albert_tf.tasks.squad.metrics import BEST_METRIC
 from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
+from albert_tf.tasks.squad.results import Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.tables import QuestionWindows, prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
@@ -204,7 +204,7 @@ class QuestionAnswering(tuning.CommandTask):
     """
 
     options: Options
-    best_metric = squad_metrics.BEST_METRIC
+    best_metric = BEST_METRIC
 
     def __init__(self, options: Options, files: dict[str, SquadFile]):
         super().__init__(options)
@@ -278,14 +278,14 @@ class QuestionAnswering(tuning.CommandTask):
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         options, threshold = self.options, self.options.null_score_diff_threshold
         chosen = answers(questions, predictions, self.answer_options)
-        results = self._results(squad_metrics.write_n_best(options.output_dir, chosen))
+        results = self._results(write_n_best(options.output_dir, chosen))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
             logging.info("%s", shown(scores))
             if not (options.do_train or options.do_eval):
                 write_results(options.output_dir, dict(scores, global_step=step))
             threshold = scores.get("null_score_diff_threshold")
-        squad_metrics.write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
+        write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", options.output_dir)
 
     def _ask(self, model: keras.Model) -> None:
