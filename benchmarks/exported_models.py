@@ -26,8 +26,10 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import export_model, sequence_features
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics as glue_metrics
-from albert_tf.tasks.classification.features import convert_examples_to_features, read_examples
-from albert_tf.tasks.classification.task_config import Task, find_task
+from albert_tf.tasks.classification.features import convert_examples_to_features
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.utils import bounds
 from benchmarks.alternation import ROOT, Worker, latencies
@@ -74,7 +76,7 @@ def main():
             print(f"{form.name:24}{size(form.path) / 1e6:8.1f}{score:>16}{1000 * seconds:8.2f}", flush=True)
 
 
-def dev_rows(task: Task) -> tuple[list[dict], np.ndarray]:
+def dev_rows(task: TaskData) -> tuple[list[dict], np.ndarray]:
     """The inputs of the dev set without padding, and the labels."""
     examples = read_examples(task, FLAGS.data_dir, "dev")[: FLAGS.examples]
     tokenizer = tokenizer_from_pretrained(FLAGS.init_checkpoint)
@@ -119,7 +121,7 @@ def logits(form: Form, rows: list[dict], sentences: str) -> np.ndarray:
     return np.load(path)
 
 
-def evaluate(task: Task, logits: np.ndarray, label_ids: np.ndarray) -> float:
+def evaluate(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> float:
     """The value of the task's first metric."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     scores = logits if task.is_regression else shifted / shifted.sum(axis=-1, keepdims=True)

@@ -17,7 +17,7 @@ from albert_tf import FullTokenizer
 from albert_tf.commands import app
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.classification.features import feature_table
-from albert_tf.tasks.classification.task_config import find_task
+from albert_tf.tasks.classification.glue import find_task
 from benchmarks.alternation import Worker, in_turns, running
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)

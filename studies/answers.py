@@ -8,8 +8,8 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.tasks.classification.features import read_examples
-from albert_tf.tasks.classification.task_config import find_task
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.squad.metrics import raw_scores
 from albert_tf.utils.json_files import read_json_object
 from studies.planning import PlannedRun

@@ -10,7 +10,7 @@ from documentation import Page, check_close, commands, flags_of, script_commands
 from in_process import loaded
 from script_session import REPOSITORY, ScriptSession
 
-from albert_tf.tasks.classification.task_config import TASKS
+from albert_tf.tasks.classification.glue import TASKS
 
 PATHS = [REPOSITORY / "README.md", REPOSITORY / "studies/README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}

@@ -21,9 +21,12 @@ from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.classification.features import feature_table, read_examples
+from albert_tf.tasks.classification.features import feature_table
+from albert_tf.tasks.classification.glue import find_task, with_companions
+from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.classification.task_config import Task, find_task, load_task_config
+from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
@@ -35,7 +38,7 @@ FLAGS = flags.FLAGS
 class Options(tuning.Options):
     """The flags of this command; `task` and `long_texts` are made from several flags."""
 
-    task: Task
+    task: TaskData
     long_texts: LongTexts
     data_dir: str | None = shared.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
@@ -125,14 +128,14 @@ class TextClassification(tuning.CommandTask):
         export_classification(directory, model, self.tokenizer, self.options.max_seq_length, has_pairs,
                               self.task.is_regression, self.options.threshold_to_export, self.windows)
 
-    def _table(self, task: Task, split: str):
+    def _table(self, task: TaskData, split: str):
         return feature_table(self.cache, task, self.options.data_dir, split, self.options.max_seq_length, self.windows)
 
     def _tables(self, split: str) -> Iterator:
         """The task and its companions, each with its table."""
-        return ((task, self._table(task, split)) for task in self.task.with_companions(self.options.data_dir, split))
+        return ((task, self._table(task, split)) for task in with_companions(self.task, self.options.data_dir, split))
 
-    def _write(self, task: Task, predictions, step: int) -> None:
+    def _write(self, task: TaskData, predictions, step: int) -> None:
         """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = read_examples(task, options.data_dir, options.predict_split)

@@ -18,7 +18,7 @@ from absl import flags, logging
 
 from albert_tf.commands import run_classifier, shared_flags as shared
 from albert_tf.commands.command_runs import run_process
-from albert_tf.tasks.classification.task_config import TASKS
+from albert_tf.tasks.classification.glue import TASKS
 from albert_tf.training.checkpoints import checkpoint_of
 from albert_tf.training.evaluation import RESULTS
 from albert_tf.utils.json_files import read_json_object

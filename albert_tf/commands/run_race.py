@@ -17,9 +17,10 @@ from absl import flags, logging
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.multiple_choice import answers as choice_answers
+from albert_tf.tasks.multiple_choice.answers import write_predictions
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.multiple_choice.features import feature_table
+from albert_tf.tasks.multiple_choice.metrics import BEST_METRIC, evaluate
 from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils import bounds
@@ -76,7 +77,7 @@ class MultipleChoice(tuning.CommandTask):
     """Questions with several options, of which one is right."""
 
     options: Options
-    best_metric = choice_answers.BEST_METRIC
+    best_metric = BEST_METRIC
 
     def __init__(self, options: Options):
         super().__init__(options)
@@ -96,8 +97,7 @@ class MultipleChoice(tuning.CommandTask):
 
     def evaluation(self):
         table = self._table("dev", self.options.eval_file)
-        return lambda predict: choice_answers.evaluate(self.data.examples("dev"),
-                                                       mean_of(predict(table), "probabilities"))
+        return lambda predict: evaluate(self.data.examples("dev"), mean_of(predict(table), "probabilities"))
 
     def predictions(self):
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
@@ -114,8 +114,8 @@ class MultipleChoice(tuning.CommandTask):
         """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = self.data.examples(options.predict_split)
-        choice_answers.write_predictions(options.output_dir, examples, probabilities)
+        write_predictions(options.output_dir, examples, probabilities)
         logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
                      options.output_dir)
         if all(example.label is not None for example in examples):
-            tuning.report_predicted(options, choice_answers.evaluate(examples, probabilities), step)
+            tuning.report_predicted(options, evaluate(examples, probabilities), step)

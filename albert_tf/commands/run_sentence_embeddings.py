@@ -21,9 +21,11 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import write_answers
-from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.metrics import correlations
-from albert_tf.tasks.classification.task_config import Task, find_task, load_task_config
+from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.features import (
     TextPair,
@@ -46,7 +48,7 @@ class Options(tuning.Options):
     """The flags of this command; `pooling` is made from several flags, and `scored` is STS-B or --task_config."""
 
     pooling: SentencePooling
-    scored: Task
+    scored: TaskData
     objective: str = shared.choice(
         "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "

@@ -13,7 +13,7 @@ from albert_tf.commands.finetuning import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.tasks.classification.task_config import TASKS
+from albert_tf.tasks.classification.glue import TASKS
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
 
 RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_tagging": 128,

@@ -13,7 +13,7 @@ from in_process import loaded
 
 from albert_tf.data.records import record_writer
 from albert_tf.data.tf_example import serialize
-from albert_tf.tasks.classification.features import read_examples
+from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 from demo import __main__ as demo, baselines, python_docs, word_order_task
 from demo.__main__ import masked_sentences, split_corpus, write_corpus

@@ -3,7 +3,7 @@
 from albert_tf.utils.imports import names_of
 
 _MODULE_OF = {
-    "read_examples": "features",
+    "read_examples": "reading",
     "convert_examples_to_features": "features",
 }
 __all__ = sorted(_MODULE_OF)

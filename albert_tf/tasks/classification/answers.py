@@ -13,13 +13,14 @@ from typing import Sequence
 
 import numpy as np
 
-from albert_tf.tasks.classification.features import InputExample
-from albert_tf.tasks.classification.task_config import Task
+from albert_tf.tasks.classification.reading import InputExample
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.utils.writing import write_text
 
 
 def write_answers(
-    directory: str, task: Task, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "", split: str = "test"
+    directory: str, task: TaskData, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "",
+    split: str = "test",
 ) -> None:
     """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
 
@@ -48,7 +49,7 @@ def write_answers(
 
 
 def write_predictions(
-    directory: str, task: Task, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
+    directory: str, task: TaskData, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
     split: str = "test"
 ) -> str:
     """Writes SPLIT_predictions.csv, with the texts next to their predictions, and returns its path.

@@ -1,18 +1,19 @@
-"""Reads GLUE files and converts them to features (release: classifier_utils.py). task_config.py describes the tasks."""
+"""Converts the examples of a classification or a regression to features (release: classifier_utils.py)."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterable, Iterator, NamedTuple
+from typing import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, fingerprint
-from albert_tf.data.rows import Row, read_rows, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.classification.task_config import Task, find_task
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.reading import InputExample, read_examples
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import WindowOptions, WindowPacker
@@ -22,56 +23,8 @@ from albert_tf.utils.progress import count_of
 _CHUNK = 1000
 
 
-class InputExample(NamedTuple):
-    """One row of a file.
-
-    Args:
-      guid: the row's id.
-      text_a: the first text, or the only one.
-      text_b: the second text; None or "" if there is none.
-      label: a class name, or a number for regression. In a test set it is the first class or 0, as in the release.
-    """
-
-    guid: str
-    text_a: str
-    text_b: str | None = None
-    label: str | float | None = None
-
-
-def read_examples(task_name: str | Task, data_dir: str, split: str) -> list[InputExample]:
-    """Reads the examples of a task's split. Rows with an empty text bring a warning.
-
-    Args:
-      task_name: a Task, or a name of task_config.TASKS in upper or lower case.
-      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the task's own folder.
-      split: "train", "dev" or "test".
-
-    Raises:
-      ValueError: the task or split is unknown, the file is missing or has no examples, or a row has too few columns
-        or an unknown label; file and line are named.
-    """
-    task = find_task(task_name)
-    source = task.source(split)
-    path = source.path_in(data_dir)
-    examples, lines, skipped = [], [], 0
-    for row in read_rows(path, source.columns, source.has_header):
-        if isinstance(row, Row):
-            examples.append(_example(task, split, path, row))
-            lines.append(row.line)
-        elif task.skips_short_rows:
-            skipped += 1
-        else:
-            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
-    if skipped:
-        logging.warning("%s: skipped %s with too few columns", path, count_of(skipped, "row"))
-    warn_of_empty_texts(path, [line for line, is_empty in zip(lines, _have_empty_text(examples)) if is_empty])
-    if not examples:
-        raise ValueError(f"{path} has no examples")
-    return examples
-
-
 def convert_examples_to_features(
-    examples: Iterable[InputExample], task_name: str | Task, tokenizer: FullTokenizer, max_seq_length: int,
+    examples: Iterable[InputExample], task_name: str | TaskData, tokenizer: FullTokenizer, max_seq_length: int,
     pad: bool = True, windows: WindowOptions = WindowOptions(),
 ) -> Iterator[dict]:
     """The features of each example, in order (release: convert_single_example).
@@ -97,7 +50,7 @@ def convert_examples_to_features(
 
 
 def feature_table(
-    cache: FeatureCache, task: Task, data_dir: str, split: str, max_seq_length: int,
+    cache: FeatureCache, task: TaskData, data_dir: str, split: str, max_seq_length: int,
     windows: WindowOptions = WindowOptions(),
 ) -> FeatureTable:
     """The features of a split (release: file_based_convert_examples_to_features). Their scalars include label_ids.
@@ -136,33 +89,15 @@ def with_label_ids(features: Iterable[dict]) -> Iterator[dict]:
     return (dict(each, label_ids=each["label_id"]) for each in features)
 
 
-def _warn_of_labels_without_examples(task: Task, path: str, table: FeatureTable) -> None:
+def _warn_of_labels_without_examples(task: TaskData, path: str, table: FeatureTable) -> None:
     if not task.is_regression:
         counts = np.bincount(table.scalars["label_ids"].numpy(), minlength=task.num_labels)
         for label in np.array(task.labels)[counts == 0]:
             logging.warning("%s has no example with the label %r: the model cannot learn it", path, str(label))
 
 
-def _example(task: Task, split: str, path: str, row: Row) -> InputExample:
-    fields = row.fields
-    label = fields.get("label", task.placeholder_label)
-    try:
-        label_id = task.label_id(label)
-    except ValueError as error:
-        raise ValueError(f"{path} line {row.line}: {error}") from error
-    guid = fields.get("guid", f"{split}-{row.line - 1}")
-    return InputExample(guid, fields["text_a"], fields.get("text_b"), label_id if task.is_regression else label)
-
-
-def _have_empty_text(examples: list[InputExample]) -> Iterator[bool]:
-    """Whether each example has an empty text. If none has a second text, there is only one."""
-    has_second = any((example.text_b or "").strip() for example in examples)
-    for example in examples:
-        yield not example.text_a.strip() or has_second and not (example.text_b or "").strip()
-
-
 def _features(
-    examples: Iterator[InputExample], task: Task, tokenizer: FullTokenizer, packer: WindowPacker
+    examples: Iterator[InputExample], task: TaskData, tokenizer: FullTokenizer, packer: WindowPacker
 ) -> Iterator[dict]:
     for chunk in chunks(examples, _CHUNK):
         encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])

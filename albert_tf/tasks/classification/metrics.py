@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_tf.tasks.classification.task_config import Task
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.utils.imports import scipy_stats as stats, sklearn_metrics as metrics
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
 
-def evaluate(task: Task, probabilities: np.ndarray, label_ids: np.ndarray) -> dict[str, float]:
+def evaluate(task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray) -> dict[str, float]:
     """Computes the task's metrics, eval_loss (also as loss) and, for classification, eval_accuracy.
 
     Args:

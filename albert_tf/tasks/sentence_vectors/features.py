@@ -10,8 +10,8 @@ import tensorflow as tf
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.rows import JSON_LINES, ShortRow, read_rows
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.classification.features import read_examples
-from albert_tf.tasks.classification.task_config import Task
+from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
@@ -62,7 +62,7 @@ def read_twice(path: str) -> list[TextPair]:
     return pairs
 
 
-def read_scored_pairs(task: Task, data_dir: str, split: str, best_score: float) -> list[TextPair]:
+def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: float) -> list[TextPair]:
     """The pairs of a regression such as STS-B; their cosines are the scores divided by the best score.
 
     Args:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
-from albert_tf.tasks.classification.features import InputExample
+from albert_tf.tasks.classification.glue import TASKS
 from albert_tf.tasks.classification.metrics import evaluate
-from albert_tf.tasks.classification.task_config import TASKS, Task
+from albert_tf.tasks.classification.reading import InputExample
+from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.training.finetuning import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.
@@ -74,7 +75,7 @@ def test_the_server_takes_no_answers_to_the_dev_set(tmp_path):
 
 
 def test_answers_of_a_regression_are_scores(tmp_path):
-    scores = Task("sts", {}, None, ("pearson",))
+    scores = TaskData("sts", {}, None, ("pearson",))
     write_answers(str(tmp_path), scores, ["7"], np.array([[3.5]]), "_sts")
     assert (tmp_path / "submit_results_sts.tsv").read_text() == "index\tprediction\n7\t3.5\n"
     assert (tmp_path / "test_results_sts.tsv").read_text() == "3.5\n"
@@ -87,7 +88,7 @@ def test_answers_of_stsb_are_clipped_to_the_servers_range(tmp_path):
 
 
 def test_predictions_have_the_texts_and_the_names_of_the_labels(tmp_path):
-    task = Task("reviews", {}, ("bad", "very, good"))
+    task = TaskData("reviews", {}, ("bad", "very, good"))
     examples = [InputExample("a", 'A "fine"\nday, it was.'), InputExample("b", "Dull.")]
     path = write_predictions(str(tmp_path), task, examples, np.array([[0.25, 0.75], [0.875, 0.125]]), split="dev")
     with open(path, newline="") as file:

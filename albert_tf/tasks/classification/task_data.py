@@ -1,0 +1,110 @@
+"""TaskData: the files, columns, labels and metrics of a classification or a regression.
+
+glue.py has those of GLUE, and task_config.py reads those of one's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from typing import Mapping
+
+import tensorflow as tf
+
+from albert_tf.data.rows import Column
+
+# float() also accepts the underscores of Python's source code (1_0 is 10), and digits of other scripts.
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitFile:
+    """The file of a split, and the columns of the fields guid, text_a, text_b and label.
+
+    Without a guid column, a row's guid is its split and its line number (from 0, counting the header): train-1, ...
+    """
+
+    path: str  # relative to data_dir
+    columns: Mapping[str, Column]
+    has_header: bool = True
+
+    def path_in(self, data_dir: str) -> str:
+        """The path of the file in data_dir, which has the folders of all tasks, or is itself the folder of this one."""
+        folder, name = os.path.split(self.path)
+        path, own = os.path.join(data_dir, self.path), os.path.join(data_dir, name)
+        is_own = folder and os.path.basename(os.path.normpath(data_dir)) == folder and not tf.io.gfile.exists(path)
+        return own if is_own else path
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskData:
+    """A classification or regression task.
+
+    Args:
+      name: the release's name of the task.
+      sources: the file of each split. The test set has no label column.
+      labels: the class names in the order of their ids; None for regression.
+      metrics: names of metrics, as in eval_results.txt. The best checkpoint is chosen by the first one.
+      skips_short_rows: whether a row with too few columns is skipped, as in the release; if not, it is an error.
+      companions: names of tasks that are evaluated and predicted with the same model.
+      score_range: the range to which predicted scores are clipped; None for no clipping.
+    """
+
+    name: str
+    sources: Mapping[str, SplitFile]
+    labels: tuple[str, ...] | None
+    metrics: tuple[str, ...] = ("eval_accuracy",)
+    skips_short_rows: bool = False
+    companions: tuple[str, ...] = ()
+    score_range: tuple[float, float] | None = None
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the labels are scores."""
+        return self.labels is None
+
+    @property
+    def num_labels(self) -> int:
+        """The number of logits: 1 for regression."""
+        return len(self.labels or [""])
+
+    @property
+    def placeholder_label(self) -> str | float:
+        """The label of an example that has none, as in the release: the first class, or 0."""
+        return self.labels[0] if self.labels else 0.0
+
+    def source(self, split: str) -> SplitFile:
+        """The file of a split. Raises ValueError if the task has no such split."""
+        if split not in self.sources:
+            raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources) or 'none'}. "
+                             f'Add "{split}": "FILE" to the "files" of a task of your own')
+        return self.sources[split]
+
+    def label_id(self, label: str | float | None) -> int | float:
+        """The id of a class, ignoring case and surrounding white space, or the value of a score. None gives 0.
+
+        Raises:
+          ValueError: the class is unknown, or the score is not a number.
+        """
+        if label is None:
+            label = self.placeholder_label
+        return _score(label) if self.labels is None else _class_id(str(label).strip(), self.labels)
+
+
+def _class_id(label: str, labels: tuple[str, ...]) -> int:
+    if label not in labels:
+        label = next((known for known in labels if known.lower() == label.lower()), label)
+    if label not in labels:
+        problem = f"unknown label {label!r}" if label else "the label is missing"
+        raise ValueError(f"{problem} (allowed: {', '.join(labels)})")
+    return labels.index(label)
+
+
+def _score(label: str | float) -> float:
+    text = str(label).strip()
+    score = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(score):
+        raise ValueError(f"{label!r} is not a score: expected a number" if text else "the score is missing")
+    return score
