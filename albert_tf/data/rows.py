@@ -28,7 +28,7 @@ Column = Union[int, str]
 
 
 class Row(NamedTuple):
-    """The requested columns of one row, and the line of the file (from 1) on which it ends."""
+    """The requested columns of one row, and the line of the file (from 1) on which it begins."""
 
     line: int
     fields: dict[str, str]
@@ -118,21 +118,23 @@ def _json_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
     # The csv reader needs line ends, since a quoted field may span several lines.
     reader = csv.reader((line + "\n" for line in existing_lines(path)), **form)
-    is_quoted = form.get("quoting") != csv.QUOTE_NONE
+    is_quoted, line = form.get("quoting") != csv.QUOTE_NONE, 1
     try:
         header = [name.strip() for name in next(reader)] if has_header else None
         places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
         expected = _width(places.values(), header)
+        line = reader.line_num + 1
         for values in reader:
             if is_quoted and header and len(values) > len(header):
-                raise ValueError(f"{path} line {reader.line_num} has {len(values)} fields, but the header has "
+                raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
                                  f"{len(header)}: put quotes around a text with a comma")
             if len(values) >= expected:
-                yield Row(reader.line_num, {field: values[place] for field, place in places.items()})
+                yield Row(line, {field: values[place] for field, place in places.items()})
             elif values:
-                yield ShortRow(reader.line_num, expected, len(values))
+                yield ShortRow(line, expected, len(values))
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(f"{path} line {reader.line_num}: {error}") from error
+        raise ValueError(f"{path} line {line}: {error}") from error
 
 
 def _place(column: Column, header: list[str] | None, path: str, delimiter: str) -> int:

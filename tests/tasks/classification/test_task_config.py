@@ -96,6 +96,13 @@ def test_a_column_beyond_a_row_from_either_end_is_a_row_with_too_few(tmp_path):
             read_examples(task, str(tmp_path), "train")
 
 
+def test_a_row_with_lines_in_quotes_is_named_by_its_first_line(tmp_path):
+    (tmp_path / "train.csv").write_text('review,verdict\n"two\nlines",good\n\n"two\nmore",great\n')
+    task = config(tmp_path, files=dict(train="train.csv"))
+    with pytest.raises(ValueError, match="train.csv line 5: unknown label 'great'"):
+        read_examples(task, str(tmp_path), "train")
+
+
 def test_a_regression_has_scores(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"review": "Fine.", "verdict": 4.5}\n')
     task = config(tmp_path, files=dict(train="train.jsonl"), labels=None, regression=True, metrics=["spearman"])
