@@ -56,7 +56,11 @@ class PredictingTask(TrainableTask, Protocol):
     """A task whose scores are computed from predictions: GLUE, SQuAD, RACE."""
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The tensors that evaluation needs, by name, [batch, ...]."""
+        """The tensors that evaluation needs, by name, [batch, ...].
+
+        The batch is not given: what selects among the outputs, such as the mask of a question's tokens, is an input of
+        the model.
+        """
 
 
 class MeanLossTask(PredictingTask):
