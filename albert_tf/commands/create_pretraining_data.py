@@ -29,19 +29,12 @@ def define_flags() -> None:
                            "in .gz or .bz2 are decompressed.")
     shared.define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over "
                            "all files.")
-    flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece "
-                        "model.")
-    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. If it is set, --vocab_file is "
-                        "ignored.")
+    shared.define_vocabulary_flags(with_weights=False)
     flags.DEFINE_string("split_lines", None, "Code of the text's language, such as en or zh: each line is split into "
                         "sentences by the rules of that language. It needs the package sentencex. Default: each line "
                         "is a sentence, and what is longer than --max_seq_length is lost.")
     flags.DEFINE_string("input_file_mode", "r", "Has no effect: text is always read as UTF-8. Scripts for the release "
                         "can set it.")
-    flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case the text. Default: as stored beside the "
-                      "vocabulary, or true if nothing is stored.")
-    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents, which the release removes. Default: as stored "
-                      "beside the vocabulary, or false if nothing is stored.")
     flags.DEFINE_bool("do_whole_word_mask", True, "Whether to mask whole words. If false, each piece counts as a word.")
     flags.DEFINE_bool("do_permutation", False, "Whether to choose a second set of n-grams in each example, whose "
                       "tokens are permuted at random and predicted too.")

@@ -191,16 +191,21 @@ def define_model_flags() -> None:
 
 
 @usage.group("Model")
-def define_vocabulary_flags() -> None:
-    """Defines the flags of the vocabulary, its casing and its accents."""
-    flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model. Default: the one that comes with the "
-                        "weights.")
+def define_vocabulary_flags(with_weights: bool = True) -> None:
+    """Defines the flags of the vocabulary, its casing and its accents.
+
+    Args:
+      with_weights: whether the command has weights, which can come with a vocabulary.
+    """
+    default = " Default: the one that comes with the weights." if with_weights else ""
+    stored = "with the weights or the vocabulary" if with_weights else "beside the vocabulary"
+    flags.DEFINE_string("spm_model_file", None, f"Path of the SentencePiece model.{default}")
     flags.DEFINE_string("vocab_file", None, "Path of the WordPiece vocabulary, for models without a SentencePiece "
-                        "model. Default: the one that comes with the weights.")
-    flags.DEFINE_bool("do_lower_case", None, "Whether to lower-case text. Default: as stored with the weights or the "
-                      "vocabulary, or true if nothing is stored.")
-    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents. Default: as stored with the weights or the "
-                      "vocabulary, or false if nothing is stored.")
+                        f"model: it is ignored if --spm_model_file is set.{default}")
+    flags.DEFINE_bool("do_lower_case", None, f"Whether to lower-case text. Default: as stored {stored}, or true if "
+                      "nothing is stored.")
+    flags.DEFINE_bool("keep_accents", None, "Whether to keep accents, which the release removes. Default: as stored "
+                      f"{stored}, or false if nothing is stored.")
 
 
 @usage.group("Model")
