@@ -68,7 +68,7 @@ def main():
         raise SystemExit(f"{arguments.folder} has no program whose name has {arguments.only!r}")
     if arguments.compare:
         for folder in folders:
-            print(f"{folder.name:63} {compare(folder, arguments.tolerance):.1e}", flush=True)
+            print(f"{folder.name:68} {compare(folder, arguments.tolerance):.1e}", flush=True)
         return
     rate = matrix_rate(arguments.matrix, arguments.seconds)
     print_head(rate)
@@ -76,7 +76,7 @@ def main():
         try:
             print_row(folder, Step(folder, arguments.dump), rate, arguments.seconds)
         except RuntimeError as error:  # XlaRuntimeError
-            print(f"{folder.name:63} {str(error).splitlines()[0][:100]}", flush=True)
+            print(f"{folder.name:68} {str(error).splitlines()[0][:100]}", flush=True)
 
 
 def print_head(rate: float) -> None:
@@ -84,14 +84,14 @@ def print_head(rate: float) -> None:
 
     device = jax.devices()[0]
     print(f"{device.device_kind}, jax {jax.__version__}, matrix products {rate / 1e12:.4g} TFLOP/s\n"
-          f"{'':64}{'tokens/s':>20}{'share':>14}{'memory GB':>11}{'compiled s':>12}", flush=True)
+          f"{'':69}{'tokens/s':>20}{'share':>14}{'memory GB':>11}{'compiled s':>12}", flush=True)
 
 
 def print_row(folder: pathlib.Path, step: Step, rate: float, seconds: float) -> None:
     times = sorted(seconds_of_step(step, seconds) for _ in range(3))
     tokens = [f"{step.spec.tokens / value:,.0f}" for value in (times[-1], times[0])]
     share = [f"{100 * step.spec.flops / value / rate:.1f}" for value in (times[-1], times[0])]
-    print(f"{folder.name:63} {' - '.join(tokens):>20}{' - '.join(share) + ' %':>14}{step.memory / 1e9:11.2f}"
+    print(f"{folder.name:68} {' - '.join(tokens):>20}{' - '.join(share) + ' %':>14}{step.memory / 1e9:11.2f}"
           f"{step.compile_seconds:12.1f}", flush=True)
 
 
