@@ -27,8 +27,8 @@ def define_flags() -> None:
                       "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or "
                       "a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
-    flags.DEFINE_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
-                         "further training: new columns are random, and what reads them starts at zero.")
+    shared.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
+                         "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
                       "inferred from the names of the variables.")
