@@ -20,7 +20,7 @@ from albert_tf.weights.hugging_face.writing import DTYPES
 
 FLAGS = flags.FLAGS
 # The formats that programs read from the Hugging Face Hub.
-_ON_HUB = ("hugging_face",)
+_ON_HUB = ("hugging_face", "keras_hub")
 
 
 def define_flags() -> None:
@@ -28,8 +28,8 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     shared.define_pooling_flags()
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
-                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or "
-                      "a TF-Hub module.")
+                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, a "
+                      "preset of keras-hub, or a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "

@@ -171,7 +171,7 @@ def define_source_flags() -> None:
                         "published size (albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
                         "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a "
-                        "run's directory (of several runs the best), a Hugging Face folder, "
+                        "run's directory (of several runs the best), a Hugging Face folder, a preset of keras-hub, "
                         "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module whose "
                         "variables have the release's names, or albert_tiny_en, which comes with the package.")
     flags.DEFINE_string("albert_hub_module_handle", None, "Path or URL of a TF-Hub module with the initial weights, "

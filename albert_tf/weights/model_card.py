@@ -39,6 +39,7 @@ _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [M
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
+_KERAS_HUB = "keras_hub."
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
 
@@ -57,8 +58,8 @@ class ModelCard:
         "made_from", or {}.
       command: the command that made the weights and measured the scores; None if there is none.
       scores: the scores by name. They may include global_step.
-      loaded_by: the class of transformers or sentence-transformers that loads the weights; None if they are not in
-        Hugging Face's format.
+      loaded_by: the class of transformers or sentence-transformers, or keras_hub.models.NAME, that loads the weights;
+        None if no other library does.
     """
 
     head: Head
@@ -235,11 +236,15 @@ def _table(rows: Mapping[str, object]) -> list[str]:
 
 
 def _library_of(loaded_by: str) -> str:
+    if loaded_by.startswith(_KERAS_HUB):
+        return "keras-hub"
     return "sentence-transformers" if loaded_by == "SentenceTransformer" else "transformers"
 
 
 def _loading(loaded_by: str, folder: str) -> list[str]:
-    """Lines of Python that load a folder in Hugging Face's format with a class of its libraries."""
+    """Lines of Python that load a folder with a class of another library."""
+    if loaded_by.startswith(_KERAS_HUB):
+        return ["import keras_hub", "", f"model = {loaded_by}.from_preset({folder})"]
     if loaded_by == "SentenceTransformer":
         return ["import sentence_transformers", "", f"model = sentence_transformers.SentenceTransformer({folder})"]
     return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",

@@ -7,6 +7,7 @@ The formats::
     a URL                         download, then like an archive
     .tar.gz, .tgz, .tar           archive, then like the folder in it
     a folder with saved_model.pb  tf_hub
+    one with model.weights.h5     keras_hub, if its config.json is a preset's
     a folder with config.json     hugging_face, which also reads the folders of sentence-transformers
     anything else                 tf1, a checkpoint of the release or of a run; its names tell whether it is one of BERT
                                   or albert_zh
@@ -25,6 +26,7 @@ import tensorflow as tf
 
 from albert_tf.utils.temporary_files import errors_naming_origin
 from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, WEIGHTS, hub
+from albert_tf.weights.keras_hub import is_preset
 from albert_tf.weights.source import Source
 
 # The models that come with the package.
@@ -49,9 +51,9 @@ def open_source(path: str, trust_module: bool = False) -> Source:
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), the directory of
         several runs (the best of them), a checkpoint's prefix, a BERT checkpoint of google-research/bert, a Hugging
-        Face folder of ALBERT or BERT, a TF-Hub module of either generation or its .tar.gz, or a URL of one; a
-        repository of the Hugging Face Hub, hf://org/name[@revision][/subfolder]; or the name of a model that comes with
-        the package (albert_tiny_en).
+        Face folder of ALBERT or BERT, a preset of keras-hub's ALBERT, a TF-Hub module of either generation or its
+        .tar.gz, or a URL of one; a repository of the Hugging Face Hub, hf://org/name[@revision][/subfolder]; or the
+        name of a model that comes with the package (albert_tiny_en).
       trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
         write files.
 
@@ -108,6 +110,10 @@ def _source(path: str) -> Source:
         from albert_tf.weights.tf_hub.reading import hub_source
 
         return hub_source(path)
+    if is_folder and is_preset(path):
+        from albert_tf.weights.keras_hub.reading import keras_hub_source
+
+        return keras_hub_source(path)
     if is_folder and _is_hugging_face(path):
         from albert_tf.weights.hugging_face.reading import hugging_face_source
 

@@ -1,5 +1,6 @@
 """Exported SavedModels, in processes that have only TensorFlow and tensorflow_text."""
 
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import script_process
 import tensorflow as tf
+from peers import python_of
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -144,6 +146,21 @@ def test_a_classifier_names_the_label_in_every_signature(tmp_path, tokenizer, co
             **{name: tf.constant(value) for name, value in values.items()})
         assert [label.decode() for label in answer["labels"].numpy()] == [names[index] for index in expected]
         assert answer["predictions"].numpy().tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
+def test_a_classifier_is_a_layer_of_keras_3(tmp_path, tokenizer, config):
+    model = AlbertClassifier(config.replace(initializer_range=0.5), num_labels=3)
+    export_classification(str(tmp_path / "served"), model, tokenizer, 12, has_pairs=False)
+    texts = ["The name of", "file", "very long " * 10]
+    expected = tf.nn.softmax(model(tokenizer(texts, max_seq_length=12))["logits"])
+    keras_3 = importlib.metadata.version("keras").startswith("3.")
+    done = subprocess.run([sys.executable if keras_3 else python_of("keras-hub"), HELPERS / "keras_3_client.py",
+                           tmp_path / "served", "probabilities", *texts], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outputs = json.loads(done.stdout)
+    np.testing.assert_allclose(outputs["layer"], expected, atol=1e-6)
+    np.testing.assert_allclose(outputs["model"], 2 * expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)

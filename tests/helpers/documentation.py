@@ -53,7 +53,7 @@ SMALL = {
 # A script whose recipe sets the sizes: another test runs it, and test_docs.py checks the flags.
 NOT_RUN = {"pretrain_from_text"}
 # A block that imports one of them is not run: they are not installed where the tests run.
-OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
+OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch")
 # What needs one of them is not run where it is not installed.
 OPTIONAL_LIBRARIES = ("onnx", "onnxruntime")
 NEEDED_LIBRARY = {"export_to_onnx": "onnx"}

@@ -133,6 +133,14 @@ def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
         np.testing.assert_array_equal(values_of(read)[name], value)
 
 
+def test_a_preset_of_keras_hub_is_read(model_hub, folder, tmp_path, golden):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, True)
+    save(albert_tf.from_pretrained(str(folder), model="classifier"), str(tmp_path / "preset"), "keras_hub", vocabulary)
+    model_hub.add("org/tiny", tmp_path / "preset")
+    assert_same_weights(PATH, folder)
+    assert albert_tf.tokenizer_from_pretrained(PATH).tokenize("the name")
+
+
 def test_a_repository_with_pickles_only_is_refused(model_hub, folder, tmp_path):
     (folder / "model.safetensors").unlink()
     model_hub.add("org/tiny", folder, pytorch_model__bin=b"\x80\x02")
