@@ -118,6 +118,21 @@ def choice(default: str | None, values: Sequence[str], help: str) -> Any:
     return _flag(flags.DEFINE_enum, default, values, help)
 
 
+def text_column(content: str) -> Any:
+    """A field of options whose flag is the name of the column with the texts of a table.
+
+    Args:
+      content: what a row of the table is: "text", "document".
+    """
+    return string(None, f"Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV "
+                        f"with a header. Each row is a {content}. Default: the input is text.")
+
+
+def define_text_column_flag(content: str = "text") -> None:
+    """Defines --text_column; see text_column."""
+    text_column(content).metadata["define"]("text_column")
+
+
 def _flag(define: Callable[..., Any], *arguments: Any) -> Any:
     return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
 
