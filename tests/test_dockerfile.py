@@ -86,7 +86,7 @@ def test_it_does_not_run_as_root(instructions):
 
 
 def test_the_config_of_tensorflow_serving_names_what_the_page_exports():
-    config, = re.findall(r"```text models/models.config\n(.*?)```", PAGE, re.DOTALL)
+    config, = re.findall(r"```text models.config\n(.*?)```", PAGE, re.DOTALL)
     models = re.findall(r'config \{ name: "(\w+)" base_path: "/models/(\w+)" model_platform: "tensorflow" \}', config)
     assert len(models) == config.count("base_path") == 2
     assert config.count("{") == config.count("}") == 3

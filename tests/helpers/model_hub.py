@@ -91,7 +91,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._json(409, dict(error="exists", url=f"{self.hub.url}/{name}"))
             return
         self.hub.commit(name, {})
-        if values.get("private"):
+        if values.get("private") or values.get("visibility") == "private":  # the second one since version 1
             self.hub.private.add(name)
         self._json(200, dict(url=f"{self.hub.url}/{name}", name=name))
 
