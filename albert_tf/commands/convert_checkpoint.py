@@ -33,7 +33,7 @@ def define_flags() -> None:
                       "preset of keras-hub, or a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
     shared.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
-                         "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
+                          "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
                       "inferred from the names of the variables.")
