@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from typing import Callable, Mapping
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
@@ -51,6 +53,38 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
         raise ValueError(f"TensorFlow Lite cannot convert this model: {reason}") from error
 
 
+def runner(flatbuffer: bytes, max_seq_length: int) -> Callable[[Mapping], dict[str, np.ndarray]]:
+    """A function from the model's inputs, [batch, ..., seq], to its outputs, which computes the examples one by one.
+
+    Args:
+      flatbuffer: the result of `convert`.
+      max_seq_length: see `convert`. Shorter inputs are padded to it.
+    """
+    run = _signature_of(flatbuffer)
+
+    def of_batch(inputs: Mapping) -> dict[str, np.ndarray]:
+        rows = []
+        for row in range(len(inputs["input_ids"])):
+            rows.append(run(**{name: _padded_to(max_seq_length, name, np.asarray(values, np.int32)[row : row + 1])
+                               for name, values in inputs.items()}))
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    return of_batch
+
+
+def _padded_to(length: int, name: str, values: np.ndarray) -> np.ndarray:
+    if name == "masked_lm_positions":
+        return values
+    padding = [(0, 0)] * (values.ndim - 1) + [(0, length - values.shape[-1])]
+    return np.pad(values, padding, constant_values=1 if name == "p_mask" else 0)
+
+
+def _signature_of(flatbuffer: bytes):
+    with warnings.catch_warnings(), imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+        warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
+        return tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
+
+
 def differences(
     flatbuffer: bytes, model: keras.Model, max_seq_length: int, max_predictions_per_seq: int = 20, seed: int = 0
 ) -> dict[str, float]:
@@ -62,7 +96,5 @@ def differences(
       seed: seed of the tokens.
     """
     inputs = random_inputs(model, 1, max_seq_length, max_predictions_per_seq, seed)
-    with warnings.catch_warnings(), imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
-        warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
-        run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
-        return largest_differences(lambda inputs: run(**inputs), model, inputs)
+    run = _signature_of(flatbuffer)
+    return largest_differences(lambda inputs: run(**inputs), model, inputs)

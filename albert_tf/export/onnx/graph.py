@@ -7,6 +7,7 @@ may be used any number of times.
 from __future__ import annotations
 
 import importlib
+import re
 from types import ModuleType
 from typing import Any, Callable, Sequence
 
@@ -26,15 +27,16 @@ class OnnxGraph:
 
     Args:
       precision: one of PRECISIONS. With int8, biases, LayerNorms and the last layer of a head are still float32.
+      in_float32: with int8, a regular expression of the names of further weights that are still float32; "" for none.
 
     Raises:
       ValueError: the package onnx is not installed, or the precision is unknown.
     """
 
-    def __init__(self, precision: str):
+    def __init__(self, precision: str, in_float32: str = ""):
         if precision not in PRECISIONS:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}")
-        self.precision = precision
+        self.precision, self._in_float32 = precision, in_float32
         self._onnx = import_package("onnx")
         self._nodes: list[Any] = []
         self._stored: list[Any] = []
@@ -73,7 +75,7 @@ class OnnxGraph:
 
     def matrix(self, name: str, kernel) -> Callable[[str], str]:
         """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
-        if self.precision != "int8":
+        if not self._is_int8(name):
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
         integers, scales = _quantized(_float32(kernel), axis=0)
@@ -91,7 +93,7 @@ class OnnxGraph:
 
     def table(self, name: str, rows) -> Table:
         """Stores an embedding table [rows, size]."""
-        if self.precision != "int8":
+        if not self._is_int8(name):
             return Table(self, self.weight(name, rows))
         integers, scales = _quantized(_float32(rows), axis=1)
         return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
@@ -153,6 +155,9 @@ class OnnxGraph:
             raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, but the format "
                              "allows at most 2 GB: choose float16 or int8")
         return model.SerializeToString()
+
+    def _is_int8(self, name: str) -> bool:
+        return self.precision == "int8" and not (self._in_float32 and re.search(self._in_float32, name))
 
     def _needed_for(self, outputs) -> tuple[list[Any], list[Any]]:
         """The nodes and the stored weights on which outputs depend."""
