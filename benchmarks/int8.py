@@ -45,6 +45,8 @@ flags.DEFINE_bool("depth", False, "Whether to measure by depth instead.")
 flags.DEFINE_multi_integer("layers", [6, 12, 24], "Numbers of layers for --depth. May be repeated.")
 flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line, for --depth.")
 flags.DEFINE_integer("examples", 1000, "Number of examples or lines.", lower_bound=1)
+flags.DEFINE_multi_string("variant", [], "Names of the rows to print, besides float32. May be "
+                          "repeated. Default: all.")
 FLAGS = flags.FLAGS
 
 LARGEST = 127
@@ -73,6 +75,8 @@ def by_weights() -> None:
     expected = None
     print(f"{'':28}{'MB':>7}{task.metrics[0]:>15}{'other labels':>14}{'error':>8}{'ms':>8}")
     for name, content in variants(model):
+        if FLAGS.variant and name not in ("float32", *FLAGS.variant):
+            continue
         logits, milliseconds = run(OnnxModel(content, exported_settings(model, Settings()), threads=1), rows)
         expected = logits if expected is None else expected
         score = metrics.evaluate(task, logits if task.is_regression else probabilities(logits), label_ids)
@@ -137,6 +141,8 @@ def by_depth() -> None:
         model.set_weights(stored.get_weights())
         encoder, expected = None, None
         for name, content in depth_variants(model):
+            if FLAGS.variant and name not in ("float32", *FLAGS.variant):
+                continue
             session = OnnxModel(content, threads=1)
             session.output_names = ("mlm_logits", "sequence_output")
             outputs = [session(inputs_of(row, tokenizer.mask_id)) for row in ids]

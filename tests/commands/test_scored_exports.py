@@ -40,8 +40,8 @@ def regression(sentence_pieces, tmp_path_factory):
 def export(script, folder, output_dir, **flags):
     lengths = dict(max_seq_length=24) if script == "export_to_tflite" else {}
     with loaded(script) as run:
-        return run(init_checkpoint=folder / "model", model="classifier", output_dir=output_dir,
-                   score_data=folder / "dev.tsv", task_name="sts-b", **{**lengths, **flags})
+        return run(init_checkpoint=folder / "model", model="classifier", output_dir=output_dir, **{
+            **lengths, "score_data": folder / "dev.tsv", "task_name": "sts-b", **flags})
 
 
 @pytest.mark.parametrize("script", ["export_to_onnx", "export_to_tflite"])
@@ -49,15 +49,15 @@ def test_the_score_before_and_after_is_printed_for_each_precision(regression, tm
     pytest.importorskip("onnxruntime")
     assert export(script, regression, tmp_path, precision="float32") == 0
     printed = capsys.readouterr().out
-    assert re.search(r"^pearson of the model: 1\.0000\npearson in float32: 1\.0000 \([+-]0\.00%\)$", printed, re.M)
+    assert re.search(r"^pearson of the model: 1\.0000\npearson in float32: 1\.0000 \(\+0\.00%\)$", printed, re.M)
     assert any(path.name.startswith("classifier_float32.") for path in tmp_path.iterdir())
 
 
 def test_nothing_is_written_if_a_precision_loses_too_much(regression, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
-    assert export("export_to_onnx", regression, tmp_path, max_score_drop=0) == 1
+    assert export("export_to_onnx", regression, tmp_path, max_score_drop=0, precision=["float32", "int8"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert re.fullmatch(r"export_to_onnx: error: in (float16|int8), pearson is 0\.\d+, \d+\.\d\d% below the model's "
+    assert re.fullmatch(r"export_to_onnx: error: in int8, pearson is 0\.\d+, \d+\.\d\d% below the model's "
                         r"1\.0000, and --max_score_drop=0 allows 0\.00%: nothing is written\. Export without .*", error)
     assert not list(tmp_path.iterdir())
 
@@ -83,8 +83,7 @@ def test_wrong_flags_are_named(regression, tmp_path, capsys, flags, message):
 def test_data_without_labels_is_refused(regression, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     assert export("export_to_onnx", regression, tmp_path, score_data=regression / "unlabelled.tsv") == 1
-    assert re.search("unlabelled.tsv line 2: '[a-z ]+' is not a score: expected a number",
-                     capsys.readouterr().err.splitlines()[-1])
+    assert "unlabelled.tsv line 2: expected 10 columns, got 9" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_loss_is_a_share_of_the_score():

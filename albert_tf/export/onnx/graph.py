@@ -20,6 +20,7 @@ PRECISIONS = ("float32", "float16", "int8")
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 # Processors without VNNI add two products of 8-bit numbers in 16 bits with saturation; 2 * 255 * 64 is small enough.
 _LARGEST_INTEGER_WEIGHT = 64
+_LARGEST_INTEGER_IN_LOOKUPS = 127
 
 
 class OnnxGraph:
@@ -78,7 +79,7 @@ class OnnxGraph:
         if not self._is_int8(name):
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
-        integers, scales = _quantized(_float32(kernel), axis=0)
+        integers, scales = _quantized(_float32(kernel), axis=0, largest=_LARGEST_INTEGER_WEIGHT)
         stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
         return lambda x: self.integer_product(x, stored, scale)
 
@@ -91,11 +92,12 @@ class OnnxGraph:
         stored = self.weight(f"{name}/kernel", kernel)
         return self._with_bias(lambda x: self.node("MatMul", x, stored), name, bias)
 
-    def table(self, name: str, rows) -> Table:
-        """Stores an embedding table [rows, size]."""
+    def table(self, name: str, rows, is_multiplied: bool = False) -> Table:
+        """Stores an embedding table [rows, size]. `is_multiplied`: whether it is used in products too."""
         if not self._is_int8(name):
             return Table(self, self.weight(name, rows))
-        integers, scales = _quantized(_float32(rows), axis=1)
+        largest = _LARGEST_INTEGER_WEIGHT if is_multiplied else _LARGEST_INTEGER_IN_LOOKUPS
+        integers, scales = _quantized(_float32(rows), axis=1, largest=largest)
         return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
 
     def integer_product(self, x: str, integers: str, scales: str) -> str:
@@ -228,9 +230,9 @@ def import_package(name: str) -> ModuleType:
                          "pip install '.[onnx]'") from error
 
 
-def _quantized(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Quantizes values to int8, with one float32 scale along `axis`: values are about integers * scale."""
-    scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / _LARGEST_INTEGER_WEIGHT
+def _quantized(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Quantizes to integers of at most `largest`, with one float32 scale along `axis`: values are integers * scale."""
+    scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / largest
     integers = np.rint(values / np.where(scales > 0, scales, 1))
     return integers.astype(np.int8), scales.squeeze(axis).astype(np.float32)
 
