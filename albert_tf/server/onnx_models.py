@@ -260,7 +260,7 @@ def _output_specs(model: OnnxModel) -> dict[str, OutputSpec]:
 
 def _of_examples(parts: _Parts, columns: Columns) -> Outputs:
     try:
-        parsed = tf.io.parse_example(columns["examples"].astype(bytes), dict(parts.features))
+        parsed = tf.io.parse_example(tf.constant(columns["examples"], tf.string), dict(parts.features))
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(error.message) from error
     return parts.ids({name: tensor.numpy().astype(np.int32) for name, tensor in parsed.items()})

@@ -39,7 +39,7 @@ REQUESTS["conditional_span"] = REQUESTS["span"]
 ARGUMENTS = dict(
     pretrainer=dict(), sentence_encoder=dict(max_seq_length=20), multiple_choice=dict(max_seq_length=20),
     token_classifier=dict(label_names=("O", "B-ä b", "I-x"), max_seq_length=12), span=dict(max_seq_length=24),
-    conditional_span=dict(max_seq_length=24, start_n_top=3, end_n_top=2),
+    conditional_span=dict(max_seq_length=24),
     classifier=dict(label_names=("bad", "good", "other"), max_seq_length=16))
 
 
