@@ -3,9 +3,9 @@
     python -m albert_tf serve --init_checkpoint=albert_base_v2 --init_checkpoint=squad
 
 Then open http://127.0.0.1:8501/. What a model can do depends on its head: fill masks, predict the order of sentences,
-classify, answer questions about a text, choose, or tag. Every model can show the distance between each layer's input
-and output. --saved_model serves a SavedModel that a script has exported (--export_dir), and --onnx_model an ONNX model
-of export_to_onnx, which is faster in int8. Programs send POST requests to
+classify, answer questions about a text, choose, or tag. A model of --init_checkpoint can also show the distance between
+each layer's input and output. --saved_model serves a SavedModel that a script has exported (--export_dir), and
+--onnx_model an ONNX model of export_to_onnx, which is faster in int8. Programs send POST requests to
 /v1/models/NAME:predict; the page shows how.
 """
 
