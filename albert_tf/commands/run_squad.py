@@ -150,8 +150,10 @@ def complete(options: Options, files: dict[str, SquadFile]) -> Options:
         num_warmup_steps = options.warmup_step
         if num_warmup_steps is None:
             num_warmup_steps = int(num_train_steps * options.warmup_proportion)
+        run = dataclasses.replace(finetuning.run, num_train_steps=num_train_steps,
+                                  save_checkpoints_steps=shared.saving_interval(num_train_steps))
         finetuning = dataclasses.replace(
-            finetuning, run=dataclasses.replace(finetuning.run, num_train_steps=num_train_steps),
+            finetuning, run=run,
             trainer=dataclasses.replace(finetuning.trainer, num_warmup_steps=num_warmup_steps))
     buckets = tuple(length for length in finetuning.buckets if length >= shortest)
     return dataclasses.replace(options, finetuning=dataclasses.replace(finetuning, buckets=buckets))

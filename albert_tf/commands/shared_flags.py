@@ -382,10 +382,10 @@ def run_options(**values) -> RunOptions:
     """RunOptions from the flags. The arguments are those of from_flags."""
     check_directory(FLAGS.output_dir)
     steps = values["num_train_steps"] if "num_train_steps" in values else FLAGS.num_train_steps
-    return from_flags(RunOptions, **values, save_checkpoints_steps=_save_checkpoints_steps(steps))
+    return from_flags(RunOptions, **values, save_checkpoints_steps=saving_interval(steps))
 
 
-def _save_checkpoints_steps(num_train_steps: int) -> int:
+def saving_interval(num_train_steps: int) -> int:
     """--save_checkpoints_steps; if only the script's default sets it, at most a fifth of the run.
 
     The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.
