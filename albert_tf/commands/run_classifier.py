@@ -23,6 +23,7 @@ from albert_tf.tasks.classification.answers import write_answers, write_predicti
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.classification.features import feature_table
 from albert_tf.tasks.classification.glue import find_task, with_companions
+from albert_tf.tasks.classification.losses import LabelLoss, class_weights
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
@@ -44,6 +45,9 @@ class Options(tuning.Options):
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
                                                    0.0, 1.0)
+    focal_gamma: float = shared.number(0.0, "Exponent of the focal loss (Lin et al., 2017), which gives texts that the "
+                                       "model already labels correctly less weight in training; 2 is usual. 0: no "
+                                       "focal loss.", 0.0, 10.0)
     predict_split: str = shared.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
     threshold_to_export: float | None = shared.number(None, "A number that the exported SavedModel returns with its "
                                                       "predictions, for clients that compare probabilities with it. "
@@ -94,16 +98,26 @@ class TextClassification(tuning.CommandTask):
         super().__init__(options)
         self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
         tuning.check_labels(options, self.task.labels)
+        self._check_kind()
+        self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
 
     def new_task(self, config):
         options, task, windows = self.options, self.task, self.windows
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
-                                 task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride)
-        return ClassificationTask(model, task.is_regression)
+                                 task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
+                                 task.multi_label)
+        return ClassificationTask(model, task.is_regression,
+                                  LabelLoss(task.multi_label, self._class_weights, options.focal_gamma))
 
     def training_table(self):
-        return self._table(self.task, "train")
+        table = self._table(self.task, "train")
+        path = self.task.source("train").path_in(self.options.data_dir)
+        self._class_weights = class_weights(self.task, table.scalars["label_ids"].numpy(), path)
+        if self._class_weights is not None:
+            logging.info("weights of the labels: %s", ", ".join(
+                f"{name} {weight:.4g}" for name, weight in zip(self.task.labels, self._class_weights)))
+        return table
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
@@ -127,6 +141,17 @@ class TextClassification(tuning.CommandTask):
         has_pairs = any("text_b" in source.columns for source in self.task.sources.values())
         export_classification(directory, model, self.tokenizer, self.options.max_seq_length, has_pairs,
                               self.task.is_regression, self.options.threshold_to_export, self.windows)
+
+    def _check_kind(self) -> None:
+        """Raises ValueError if a regression has a focal loss, or the model was trained for another number of labels."""
+        options, task = self.options, self.task
+        if options.focal_gamma and task.is_regression:
+            raise ValueError(f"--focal_gamma is for labels, and {task.name} is a regression")
+        source = options.model.run or (None if options.do_train else options.model.stored)
+        if source and task.labels and source.settings.multi_label != task.multi_label:
+            number = "any number of labels" if source.settings.multi_label else "one label"
+            raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
+                             f"{str(task.multi_label).lower()}: use the task_config of the training, or another model")
 
     def _table(self, task: TaskData, split: str):
         return feature_table(self.cache, task, self.options.data_dir, split, self.options.max_seq_length, self.windows)

@@ -27,6 +27,7 @@ class AlbertClassifier(ConfiguredModel):
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
         (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
+      multi_label: whether a text can have several labels: each has a probability of its own.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -38,11 +39,12 @@ class AlbertClassifier(ConfiguredModel):
 
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride")
+                 "doc_stride", "multi_label")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
-                 max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0, **kwargs):
+                 max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
+                 multi_label: bool = False, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -52,12 +54,22 @@ class AlbertClassifier(ConfiguredModel):
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
         self.max_windows, self.doc_stride = max_windows, doc_stride
+        self.multi_label = multi_label
         self.built = True
 
     @property
     def long_texts(self) -> LongTexts:
         """The constructor's arguments for texts that are longer than a row."""
         return LongTexts(self.window_pooling, self.max_windows, self.doc_stride)
+
+    def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
+        """The probabilities of the labels, float32 [batch, num_labels]: they add up to 1 unless multi_label is set."""
+        return tf.sigmoid(logits) if self.multi_label else tf.nn.softmax(logits)
+
+    @property
+    def label_thresholds(self) -> tf.Tensor:
+        """With multi_label, the least probability of each label that is predicted, float32 [num_labels]."""
+        return tf.fill([self.num_labels], 0.5)
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

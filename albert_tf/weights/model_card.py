@@ -256,6 +256,7 @@ def write_run_card(
         return
     facts = {
         "labels": ", ".join(getattr(model, "label_names", None) or ()),
+        "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
         "step of the weights": saved_step(run.output_dir), "training steps": run.num_train_steps,
         "warm-up steps": trainer.num_warmup_steps, "batch size": run.train_batch_size,

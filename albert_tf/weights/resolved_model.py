@@ -37,7 +37,7 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 Value = TypeVar("Value")
 # What members of an ensemble must agree in, if it is known of both.
 _READING = ("label_names", "max_seq_length", "long_texts", "label_all_pieces", "num_choices", "doc_stride",
-            "max_query_length", "max_qa_length", "sentence_pooling")
+            "max_query_length", "max_qa_length", "sentence_pooling", "multi_label")
 
 
 @dataclasses.dataclass(frozen=True)

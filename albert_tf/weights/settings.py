@@ -3,6 +3,7 @@
 The keys::
 
     label_names        the names of a classifier's labels, in the order of the logits
+    multi_label        true if a text can have several labels; without it, it has one
     long_texts         {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
     num_choices        of a multiple-choice model
     label_all_pieces   true; without it, a word's first piece has its tag
@@ -43,8 +44,8 @@ SETTINGS = "albert_tf.json"
 # The files up to version 0.2. Exports of classifiers still have the first one.
 LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
-_TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride": int, "max_query_length": int,
-          "max_qa_length": int}
+_TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "head": str, "doc_stride": int,
+          "max_query_length": int, "max_qa_length": int}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -64,6 +65,7 @@ class Settings:
       num_choices: choices per question of a multiple-choice model; None if the model is no such model, or unknown.
       label_all_pieces: whether a tagger reads a word's tag from all of its pieces.
       head: the name of the head that a run trained (see heads.py); None if unknown.
+      multi_label: whether a classifier gives a text several labels.
       doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
@@ -79,13 +81,15 @@ class Settings:
     doc_stride: int | None = None
     max_query_length: int | None = None
     max_qa_length: int | None = None
+    multi_label: bool = False
 
 
 def settings_of(model: keras.Model) -> Settings:
     """The settings of a model of albert_tf.modeling."""
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
-                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False))
+                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
+                    multi_label=getattr(model, "multi_label", False))
 
 
 def settings_in(folder: str) -> Settings:
@@ -136,7 +140,7 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
     values = {"label_names": settings.label_names, **{name: getattr(settings, name) for name in _TYPES}}
-    values["label_all_pieces"] = settings.label_all_pieces or None
+    values.update(label_all_pieces=settings.label_all_pieces or None, multi_label=settings.multi_label or None)
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
     values = {name: value for name, value in values.items() if value is not None}

@@ -26,7 +26,7 @@ def classify_texts(
     model: AlbertClassifier, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
     max_seq_length: int | None = None,
 ) -> list[list[Label]]:
-    """All labels of each text, most probable first.
+    """All labels of each text, most probable first. If a text can have several, probabilities do not add up to 1.
 
     Args:
       model: a fine-tuned AlbertClassifier. Labels without names are named "0", "1", ...
@@ -63,7 +63,7 @@ def classify_texts(
         rows = slice(start, start + _BATCH)
         pairs = None if text_pairs is None else text_pairs[rows]
         batch = _inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows)
-        for row in tf.nn.softmax(tf.cast(model(batch)["logits"], tf.float32)).numpy():
+        for row in model.probabilities(tf.cast(model(batch)["logits"], tf.float32)).numpy():
             labels.append([Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")])
     return labels
 
