@@ -28,23 +28,27 @@ class AlbertClassifier(ConfiguredModel):
         (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
       multi_label: whether a text can have several labels: each has a probability of its own.
+      temperature: what logits are divided by before they become probabilities. The logits stay as they are.
+      thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
     [batch, num_labels].
 
     Raises:
-      ValueError: window_pooling is unknown, or the number of label_names is not num_labels.
+      ValueError: window_pooling is unknown, or the number of label_names or thresholds is not num_labels.
     """
 
+    uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride", "multi_label")
+                 "doc_stride", "multi_label", "temperature", "thresholds")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
                  max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
-                 multi_label: bool = False, **kwargs):
+                 multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
+                 **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -54,7 +58,10 @@ class AlbertClassifier(ConfiguredModel):
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
         self.max_windows, self.doc_stride = max_windows, doc_stride
-        self.multi_label = multi_label
+        self.multi_label, self.temperature = multi_label, temperature
+        if thresholds is not None and len(thresholds) != num_labels:
+            raise ValueError(f"thresholds must have num_labels={num_labels} numbers. Received: {len(thresholds)}")
+        self.thresholds = None if thresholds is None else tuple(thresholds)
         self.built = True
 
     @property
@@ -64,12 +71,13 @@ class AlbertClassifier(ConfiguredModel):
 
     def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
         """The probabilities of the labels, float32 [batch, num_labels]: they add up to 1 unless multi_label is set."""
-        return tf.sigmoid(logits) if self.multi_label else tf.nn.softmax(logits)
+        scaled = logits if self.temperature == 1.0 else logits / self.temperature
+        return tf.sigmoid(scaled) if self.multi_label else tf.nn.softmax(scaled)
 
     @property
     def label_thresholds(self) -> tf.Tensor:
         """With multi_label, the least probability of each label that is predicted, float32 [num_labels]."""
-        return tf.fill([self.num_labels], 0.5)
+        return tf.constant(self.thresholds or (0.5,) * self.num_labels, tf.float32)
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

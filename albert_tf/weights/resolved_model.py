@@ -227,8 +227,11 @@ class ResolvedModel:
     @functools.cached_property
     def _run_config(self) -> AlbertConfig | None:
         """The config of the run; None if there is no run, or a run without a config."""
-        has_config = self.run and tf.io.gfile.exists(os.path.join(os.path.dirname(self.run.path), CONFIG_NAME))
-        return self.run.config if self.run and has_config else None
+        if self.run is None:
+            return None
+        # Not that of the source: with adapters of layers, the source is the merged model, which shares nothing.
+        path = os.path.join(os.path.dirname(self.run.path), CONFIG_NAME)
+        return AlbertConfig.from_json_file(path) if tf.io.gfile.exists(path) else None
 
     def _new_config(self) -> AlbertConfig:
         """The config of the flags or the stored weights."""

@@ -109,3 +109,63 @@ def test_a_regression_has_no_focal_loss(script, golden, tmp_path):
     printed = script.run(expect=1, task_config=None, task_name="sts-b", data_dir=golden / "glue", focal_gamma=2.0,
                          output_dir=tmp_path, do_train=True)
     assert "--focal_gamma is for labels, and sts-b is a regression" in printed
+
+
+def test_a_calibrated_run_predicts_exports_and_is_served_with_its_temperature_and_thresholds(script, folder, tmp_path):
+    directory = tmp_path / "run"
+    script.run(output_dir=directory, do_train=True, do_eval=True)
+    printed = script.run(output_dir=directory, calibrate=True, do_predict=True, predict_split="dev",
+                         export_dir=tmp_path / "served")
+    results = json.loads((directory / "calibration_results.json").read_text())
+    assert "calibration on 12 dev examples: " in printed
+    assert results["eval_loss"] < results["eval_loss_before"]
+    assert results["macro_f1"] >= results["macro_f1_before"]
+    settings = json.loads((directory / "albert_tf.json").read_text())
+    assert settings["temperature"] == results["temperature"] and len(settings["thresholds"]) == 3
+    rows = (directory / "dev_results.tsv").read_text()
+    with open(directory / "dev_predictions.csv", newline="", encoding="utf-8") as file:
+        answers = [row["prediction"] for row in csv.DictReader(file)]
+    expected = np.array([row.split("\t") for row in rows.splitlines()], np.float32)
+    predicted = expected >= np.array(settings["thresholds"], np.float32)
+    assert answers == [",".join(name for name, p in zip(LABELS, row) if p) for row in predicted]
+    model = from_pretrained(str(directory), model="classifier")
+    assert (model.temperature, list(model.thresholds)) == (settings["temperature"], settings["thresholds"])
+    texts = [json.loads(line)["text"] for line in (folder / "dev.jsonl").read_text().splitlines()]
+    served = model_of_saved_model("moods", str(tmp_path / "served")).signatures["serving_default"]
+    outputs = served.run(dict(text_a=np.array([text.encode() for text in texts])))
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    assert outputs["predictions"].tolist() == predicted.astype(int).tolist()
+    # A finished run keeps its calibration, and predicts the same with and without --do_train.
+    script.run(output_dir=directory, do_train=True, do_predict=True, predict_split="dev")
+    assert (directory / "dev_results.tsv").read_text() == rows
+    convert(open_source(str(directory)), str(tmp_path / "hf"), "hugging_face")
+    assert from_pretrained(str(tmp_path / "hf"), model="classifier").temperature == settings["temperature"]
+
+
+def test_calibration_needs_a_run_and_labels(script, run, golden, tmp_path):
+    assert "--calibrate needs a run in --output_dir" in script.run(
+        expect=1, output_dir=tmp_path / "new", init_checkpoint=run, albert_config_file=None, calibrate=True)
+    assert "--calibrate is for a single model: do not set --ensemble_checkpoints" in script.run(
+        expect=1, output_dir=run, ensemble_checkpoints=run, calibrate=True)
+    assert "--calibrate is for labels, and sts-b is a regression" in script.run(
+        expect=1, task_config=None, task_name="sts-b", data_dir=golden / "glue", output_dir=tmp_path / "other",
+        calibrate=True)
+
+
+@pytest.mark.long
+def test_adapters_are_merged_for_predictions_exports_and_other_formats(script, folder, tmp_path):
+    flags = dict(output_dir=tmp_path / "run", lora_rank=2, lora_alpha=8, lora_per_layer=True)
+    printed = script.run(do_train=True, do_eval=True, do_predict=True, export_dir=tmp_path / "served", **flags)
+    assert "6 adapters of rank 2" in printed and "training " in printed
+    rows = (tmp_path / "run/test_results.tsv").read_text()
+    assert json.loads((tmp_path / "run/albert_tf.json").read_text())["lora_alpha"] == 8
+    assert "| adapters | rank 2, alpha 8, one for each layer |" in (tmp_path / "run/README.md").read_text("utf-8")
+    script.run(output_dir=tmp_path / "run", do_predict=True)  # no flag of adapters is needed
+    assert (tmp_path / "run/test_results.tsv").read_text() == rows
+    convert(open_source(str(tmp_path / "run")), str(tmp_path / "tf1"), "tf1")
+    model, merged = (from_pretrained(str(tmp_path / name), model="classifier") for name in ("run", "tf1"))
+    ids = dict(input_ids=[[3, 5]], input_mask=[[1, 1]], segment_ids=[[0, 0]])
+    np.testing.assert_allclose(merged(ids)["logits"], model(ids)["logits"], atol=1e-6)
+    message = "has adapters with lora_alpha 8, and these flags mean adapters with lora_alpha 4: continue it with its"
+    assert message in script.run(expect=1, do_train=True, **dict(flags, lora_alpha=4))
+    script.run(do_train=True, train_step=3, **flags)  # the run continues

@@ -41,10 +41,10 @@ class ClassificationTask(MeanLossTask):
         return tf.reduce_sum(losses) / denominators["examples"], {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, labels]; for regression the score, [batch, 1], as in the release."""
+        """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1]."""
         logits = outputs["logits"]
         if self._is_regression:
-            return dict(probabilities=logits)
+            return dict(probabilities=logits, logits=logits)
         model = self.model
-        return dict(probabilities=model.probabilities(logits) if isinstance(model, AlbertClassifier)
-                    else tf.nn.softmax(logits))
+        probabilities = model.probabilities(logits) if isinstance(model, AlbertClassifier) else tf.nn.softmax(logits)
+        return dict(probabilities=probabilities, logits=logits)
