@@ -111,6 +111,7 @@ def test_a_regression_has_no_focal_loss(script, golden, tmp_path):
     assert "--focal_gamma is for labels, and sts-b is a regression" in printed
 
 
+@pytest.mark.long
 def test_a_calibrated_run_predicts_exports_and_is_served_with_its_temperature_and_thresholds(script, folder, tmp_path):
     directory = tmp_path / "run"
     script.run(output_dir=directory, do_train=True, do_eval=True)
