@@ -123,16 +123,11 @@ def run_process(
       ValueError: there is no such command, or it failed; it has then printed the reason.
     """
     paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    is_ended = False
-
-    def ends() -> bool:
-        nonlocal is_ended
-        is_ended = should_end is not None and should_end()
-        return is_ended
-
-    status = run_to_end(process_of(script, command_line_flags), {**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                        ends if should_end else None)
-    if status and not is_ended:
+    command = process_of(script, command_line_flags)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    status = (run_to_end(command, environment) if should_end is None
+              else run_to_end(command, environment, should_end))
+    if status:
         raise ValueError(f"{name or script} ended with status {status}")
 
 

@@ -150,6 +150,8 @@ def _run_trial(study: Study, space: SearchSpace, options: Options) -> None:
     start = time.monotonic()
     try:
         run_process(space.script, arguments(dict(flags, do_train=True, do_eval=True)), f"trial {trial.number}", halving)
+        if halving:
+            halving.report()
         score = None if halving and halving.is_over else _score(directory, space.metric)
     except ValueError as error:
         trial.set_user_attr("error", str(error))
@@ -168,7 +170,7 @@ def _run_trial(study: Study, space: SearchSpace, options: Options) -> None:
 
 
 class _Halving:
-    """Reports the evaluations of a trial. Calling it returns whether the trial should end."""
+    """Reports the evaluations of a trial to the study. Calling it returns whether the trial should end."""
 
     def __init__(self, trial: Trial, space: SearchSpace, directory: str):
         self._trial, self._metric, self._directory = trial, space.metric, directory
@@ -176,13 +178,18 @@ class _Halving:
         self.is_over = False
 
     def __call__(self) -> bool:
+        if self.report():
+            self.is_over = self._trial.should_prune()
+        return self.is_over
+
+    def report(self) -> bool:
+        """Reports the evaluations since the last call. Returns whether there were any."""
         path = os.path.join(self._directory, HISTORY)
         rows = read_history(self._directory, self._metric) if os.path.exists(path) else []
         for number, row in enumerate(rows[self._reported :], self._reported + 1):
             self._trial.report(row[self._metric], number)
-            self._reported = number
-            self.is_over = self.is_over or self._trial.should_prune()
-        return self.is_over
+        is_new, self._reported = len(rows) > self._reported, len(rows)
+        return is_new
 
 
 def _distribution(values: list | Range) -> Any:

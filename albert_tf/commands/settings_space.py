@@ -58,7 +58,7 @@ class SearchSpace:
         name = self.flags.get("recipe")
         if not name:
             return {}
-        path = RECIPES / f"{name}.json"
+        path = RECIPES / f"{str(name).lower()}.json"
         return read_json_object(str(path) if path.is_file() else str(name))
 
     @property

@@ -45,12 +45,12 @@ def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | No
     """
     if trainable != ALL or lora:
         _freeze(model, HEAD if lora and trainable == ALL else trainable, lora)
-    sizes = {id(variable): int(tf.size(variable)) for variable in model.weights}
-    trained = sum(sizes[id(variable)] for variable in model.trainable_weights)
+    trained, total = (sum(variable.shape.num_elements() for variable in variables)
+                      for variables in (model.trainable_weights, model.weights))
     if not trained:
         raise ValueError(f"--trainable={trainable} leaves nothing to train: a {type(model).__name__} has no weights "
                          "besides its encoder's. Set --trainable=last_K or --lora_rank")
-    logging.info("training %s of %s", f"{trained:,}", count_of(sum(sizes.values()), "parameter"))
+    logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
 
 
 def _freeze(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:

@@ -13,7 +13,7 @@ _SECONDS = 5.0  # between two calls of should_end
 def run_to_end(
     command: Sequence[str], environment: Mapping[str, str] | None = None, should_end: Callable[[], bool] | None = None
 ) -> int:
-    """Runs a command and returns its exit status.
+    """Runs a command and returns its exit status; 0 if should_end has ended it.
 
     After Ctrl-C or SIGTERM, this function waits until the command has ended, so that a training can save its step.
     SIGTERM is passed on to the command; Ctrl-C is not, because a terminal sends it to both.
@@ -54,5 +54,6 @@ def _wait(process: subprocess.Popen, should_end: Callable[[], bool] | None) -> i
         except subprocess.TimeoutExpired:
             if should_end():
                 process.terminate()
-                break
+                process.wait()
+                return 0
     return process.wait()
