@@ -1,9 +1,11 @@
 """search_settings: the trials that it runs, what it writes, that it continues, and its errors."""
 
 import csv
+import importlib.util
 import json
 import math
 import pathlib
+import sys
 
 import pytest
 import script_process
@@ -12,7 +14,7 @@ from albert_tf.commands import search_settings
 from albert_tf.commands.search_settings import Options, search
 from albert_tf.commands.settings_space import Range, read_space
 
-pytest.importorskip("optuna")
+needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 SPACE = dict(script="run_classifier", metric="eval_accuracy",
              flags=dict(task_name="rte", recipe="rte", train_batch_size=16, num_runs=2),
              space=dict(learning_rate=dict(low=1e-5, high=1e-3, log=True), classifier_dropout_prob=[0.0, 0.1],
@@ -59,6 +61,7 @@ def table(folder):
         return list(csv.DictReader(file))
 
 
+@needs_optuna
 def test_the_best_trial_is_a_recipe_and_the_cost_is_told_first(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO")
     trials = Trials(monkeypatch)
@@ -79,6 +82,7 @@ def test_the_best_trial_is_a_recipe_and_the_cost_is_told_first(tmp_path, monkeyp
     assert (tmp_path / "out" / "search.svg").is_file()
 
 
+@needs_optuna
 def test_a_search_that_was_interrupted_continues_with_the_same_trial(tmp_path, monkeypatch):
     trials, options = Trials(monkeypatch, interrupted=[2]), options_of(space_file(tmp_path), tmp_path / "out", 4)
     with pytest.raises(KeyboardInterrupt):
@@ -94,6 +98,7 @@ def test_a_search_that_was_interrupted_continues_with_the_same_trial(tmp_path, m
         search(options_of(space_file(tmp_path, metric="f1"), options.output_dir, 5))
 
 
+@needs_optuna
 def test_a_failed_trial_is_in_the_table_but_the_first_one_ends_the_search(tmp_path, monkeypatch, caplog):
     Trials(monkeypatch, fails=[1])
     search(options_of(space_file(tmp_path), tmp_path / "out", 3))
@@ -107,6 +112,7 @@ def test_a_failed_trial_is_in_the_table_but_the_first_one_ends_the_search(tmp_pa
         search(options_of(space_file(tmp_path, metric="accuracy"), tmp_path / "third", 3))
 
 
+@needs_optuna
 def test_halving_ends_trials_in_the_lower_half(tmp_path, monkeypatch):
     Trials(monkeypatch)
     search(options_of(space_file(tmp_path, flags=dict(task_name="rte")), tmp_path / "out", 8, True))
@@ -117,6 +123,12 @@ def test_halving_ends_trials_in_the_lower_half(tmp_path, monkeypatch):
     assert max(complete) > max(pruned)
     with pytest.raises(ValueError, match="--halving compares single runs: remove num_runs from the flags of the space"):
         search(options_of(space_file(tmp_path), tmp_path / "other", 8, True))
+
+
+def test_the_package_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ValueError, match="search_settings needs the package optuna: pip install optuna"):
+        search(options_of(space_file(tmp_path), tmp_path / "out", 2))
 
 
 RANGE = dict(low=1, high=4)
@@ -151,6 +163,7 @@ def test_the_cost_needs_the_number_of_steps(tmp_path):
     assert read_space(space_file(tmp_path)).space["train_step"] == Range(100, 300, step=100)
 
 
+@needs_optuna
 @pytest.mark.long
 def test_real_trials_are_trained(tmp_path, golden):
     (tmp_path / "config.json").write_text(json.dumps(dict(
