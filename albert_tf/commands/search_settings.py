@@ -1,8 +1,8 @@
-"""Searches for settings with the best dev score: runs a fine-tuning command in trials (Optuna's TPE).
+"""Searches for the settings of a fine-tuning command with the best dev score (Optuna's TPE).
 
     python -m albert_tf search_settings --space=rte_space.json --output_dir=rte_search --num_trials=12
 
-The JSON file of --space has the command, its fixed flags, and the values that other flags may have. The number of
+Each trial is a run of the command. The JSON file of --space has the command, its fixed flags, and the values that other flags may have. The number of
 training steps of the whole search is logged first. After each trial, --output_dir has the table trials.csv, the chart
 search.svg, and the settings of the best trial as a recipe, best_recipe.json. If the script is started again, the trial
 that was interrupted continues from its checkpoint; a larger --num_trials adds trials. A score of a trial chosen among
