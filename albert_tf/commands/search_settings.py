@@ -2,11 +2,11 @@
 
     python -m albert_tf search_settings --space=rte_space.json --output_dir=rte_search --num_trials=12
 
-Each trial is a run of the command. The JSON file of --space has the command, its fixed flags, and the values that other flags may have. The number of
-training steps of the whole search is logged first. After each trial, --output_dir has the table trials.csv, the chart
-search.svg, and the settings of the best trial as a recipe, best_recipe.json. If the script is started again, the trial
-that was interrupted continues from its checkpoint; a larger --num_trials adds trials. A score of a trial chosen among
-many is too high: compare on seeds or data that the search has not used.
+Each trial is a run of the command. The JSON file of --space has the command, its fixed flags, and the values that
+other flags may have. The number of training steps of the whole search is logged first. After each trial, --output_dir
+has the table trials.csv, the chart search.svg, and the settings of the best trial as a recipe, best_recipe.json. If the
+script is started again, the trial that was interrupted continues from its checkpoint; a larger --num_trials adds
+trials. A score of a trial chosen among many is too high: compare on seeds or data that the search has not used.
 """
 
 from __future__ import annotations
