@@ -55,7 +55,9 @@ class Options(tuning.Options):
         f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout).")
     train_file: str | None = shared.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
-        "header, or JSON lines with text_a and text_b. For --objective=simcse it is UTF-8 text, one text on each line.")
+        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse it is UTF-8 text, one text on "
+        "each line, or a table with --text_column.")
+    text_column: str | None = shared.text_column("text")
     data_dir: str | None = shared.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     best_score: float = shared.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = shared.number(
@@ -109,7 +111,8 @@ class SentenceEmbeddings(tuning.CommandTask):
         options = self.options
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
-        pairs = (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+        is_pairs = options.objective == "pairs"
+        pairs = read_pairs(options.train_file) if is_pairs else read_twice(options.train_file, options.text_column)
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
