@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
 import pathlib
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -124,6 +125,9 @@ class CommandTask(abc.ABC):
     def predictions(self) -> Iterable[ToPredict]:
         """Reads what --do_predict predicts."""
 
+    def prepare(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
+        """Does what else the command does with the trained model before it predicts."""
+
     def use(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the model, before it is exported."""
 
@@ -151,6 +155,7 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
         _train(runs, options, task, evaluate)
     elif evaluate is not None:
         runs.evaluate(evaluate)
+    task.prepare(runs)
     for table, write in to_predict:
         predictions = runs.predict(table) if table else [{}]
         if is_chief(strategy):
@@ -167,7 +172,7 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     """Trains, and writes vocabulary, settings and model card of each run."""
     def write_inputs(directory: str, model: keras.Model) -> None:
         settings = dataclasses.replace(settings_of(model), max_seq_length=options.finetuning.buckets[-1],
-                                       head=head_of(model).name, **task.lengths)
+                                       head=head_of(model).name, lora_alpha=_lora_alpha(options), **task.lengths)
         write_settings(settings, model.config, directory, options.model.vocabulary)
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
@@ -176,11 +181,29 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
                        dataclasses.replace(tuning.trainer, random_seed=seed), shared.command_line(),
                        tuning.init_checkpoint, dict.fromkeys(task.data_files, {}), scores, tuning.recipe, trained)
 
+    _check_alpha(options)
     if options.finetuning.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     with chief_first(runs.strategy):
         table = task.training_table()
     runs.train(table, evaluate, write_inputs, write_card)
+
+
+def _lora_alpha(options: Options) -> float | None:
+    """The alpha of the adapters that are trained; None without adapters."""
+    lora = options.finetuning.trainer.lora
+    return None if lora is None else lora.scale * lora.rank
+
+
+def _check_alpha(options: Options) -> None:
+    """Raises ValueError if the run that is continued has adapters with another alpha, or adapters or none."""
+    run, alpha = options.model.run, _lora_alpha(options)
+    stored = settings_in(os.path.dirname(run.path)).lora_alpha if run else alpha
+    if stored != alpha:
+        there, here = ("no adapters" if value is None else f"adapters with lora_alpha {value:g}"
+                       for value in (stored, alpha))
+        raise ValueError(f"the run in --output_dir={options.output_dir} has {there}, and these flags mean {here}: "
+                         "continue it with its own flags, or choose another --output_dir")
 
 
 def report_predicted(options: Options, scores: dict[str, float], step: int) -> None:
@@ -207,6 +230,7 @@ def define_flags(
     shared.define_vocabulary_flags()
     shared.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
     _define_run_flags(max_seq_length, trains_and_evaluates)
+    _define_trainable_flags()
     shared.define_device_flags()
     shared.define_fields(options_class)
     if steps:
@@ -250,6 +274,20 @@ def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
                           "predicts.", *bounds.RUNS)
     flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
                       "Default: predictions are those of the run's own checkpoint.")
+
+
+@usage.group("Training")
+def _define_trainable_flags() -> None:
+    flags.DEFINE_string("trainable", None, "The weights that train. all: all. head: the head, with the pooler if the "
+                        "head reads it. last_K, such as last_2: the head and the last K layers, which needs layers "
+                        "that do not share their weights with earlier ones. Default: all, or with --lora_rank head.")
+    shared.define_integer("lora_rank", 0, "Rank of low-rank adapters, which are trained with the head instead of the "
+                          "kernels of the layers, and added to the kernels when the run is evaluated again, converted "
+                          "or exported. 0: no adapters.", *bounds.WIDTH.at_least(0))
+    shared.define_float("lora_alpha", None, "The adapters are multiplied by lora_alpha / lora_rank. Default: "
+                        "--lora_rank.", lower_bound=0.0)
+    flags.DEFINE_bool("lora_per_layer", False, "Whether each layer has adapters of its own, also if layers share their "
+                      "weights. The model that is converted or exported then has layers without sharing.")
 
 
 def set_defaults(*heads: str) -> ResolvedModel:

@@ -58,6 +58,7 @@ class FeatureSchema:
       token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
         each token, is not listed.
       num_choices: sequences per example; a record has them concatenated.
+      sizes: the number of values per example of those scalars that have several.
       are_windows: whether the sequences are windows of a text. An example has 1 to num_choices windows, and its other
         sequences are empty. A batch leaves out the windows that are empty in all of its examples.
     """
@@ -67,6 +68,7 @@ class FeatureSchema:
     token_padding: Mapping[str, int] = dataclasses.field(default_factory=lambda: dict(TOKENS))
     num_choices: int = 1
     are_windows: bool = False
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def serialize(self, features: Mapping[str, Any]) -> bytes:
         """Serializes an example as a record.
@@ -85,8 +87,8 @@ class FeatureSchema:
         for name, padding in self.token_padding.items():
             record[name] = int64_feature(self._padded(rows(name), lengths, padding))
         for name, dtype in self.scalars.items():
-            value = features[name]
-            record[name] = float_feature([value]) if dtype.is_floating else int64_feature(varints([int(value)]))
+            values = features[name] if name in self.sizes else [features[name]]
+            record[name] = float_feature(values) if dtype.is_floating else int64_feature(varints(map(int, values)))
         return example(record)
 
     def _padded(self, rows: list[list[int]], lengths: list[int], padding: int) -> bytes:
@@ -98,7 +100,8 @@ class FeatureSchema:
     def record_features(self) -> dict[str, tf.io.FixedLenFeature]:
         """The feature specification for tf.io.parse_example."""
         tokens = tf.io.FixedLenFeature([self.num_choices * self.max_seq_length], tf.int64)
-        scalars = {name: tf.io.FixedLenFeature([], tf.float32 if dtype.is_floating else tf.int64)
+        scalars = {name: tf.io.FixedLenFeature([self.sizes[name]] if name in self.sizes else [],
+                                            tf.float32 if dtype.is_floating else tf.int64)
                    for name, dtype in self.scalars.items()}
         return dict({name: tokens for name in (*self.token_padding, "input_mask")}, **scalars)
 
@@ -109,7 +112,7 @@ class FeatureTable:
     Args:
       schema: the features of an example.
       sequences: the per-token features by name, [examples * num_choices, (tokens)].
-      scalars: the other features by name, [examples].
+      scalars: the other features by name, [examples], or [examples, sizes of the schema].
 
     Attributes:
       lengths: int32 [examples], the number of tokens of each example's longest sequence.

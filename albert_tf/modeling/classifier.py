@@ -10,12 +10,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, checked_label_names, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, mean_or_max
 
 
 @register
-class AlbertClassifier(ConfiguredModel):
+class AlbertClassifier(LabelProbabilities, ConfiguredModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
@@ -27,22 +28,28 @@ class AlbertClassifier(ConfiguredModel):
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
         (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
+      multi_label: whether a text can have several labels: each has a probability of its own.
+      temperature: what logits are divided by before they become probabilities. The logits stay as they are.
+      thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
     [batch, num_labels].
 
     Raises:
-      ValueError: window_pooling is unknown, or the number of label_names is not num_labels.
+      ValueError: window_pooling is unknown, or the number of label_names or thresholds is not num_labels.
     """
 
+    uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride")
+                 "doc_stride", "multi_label", "temperature", "thresholds")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
-                 max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0, **kwargs):
+                 max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
+                 multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
+                 **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -52,6 +59,10 @@ class AlbertClassifier(ConfiguredModel):
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
         self.max_windows, self.doc_stride = max_windows, doc_stride
+        self.multi_label, self.temperature = multi_label, temperature
+        if thresholds is not None and len(thresholds) != num_labels:
+            raise ValueError(f"thresholds must have num_labels={num_labels} numbers. Received: {len(thresholds)}")
+        self.thresholds = None if thresholds is None else tuple(thresholds)
         self.built = True
 
     @property

@@ -35,6 +35,13 @@ class PredictingModel(Protocol):
     def label_names(self) -> tuple[str, ...] | None:
         """Of a classifier or a tagger: the names of the labels."""
 
+    def probabilities(self, logits: Any) -> Any:
+        """Of a classifier: the probabilities of its labels."""
+
+    @property
+    def label_thresholds(self) -> Any:
+        """Of a classifier for several labels: the least probability of each label that is predicted."""
+
     @property
     def long_texts(self) -> LongTexts:
         """Of a classifier: how it reads texts that are longer than a row."""

@@ -40,6 +40,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
         check_pooling(pooling)
         self.albert = AlbertModel(config)
         self.pooling, self.normalize = pooling, normalize
+        self.uses_pooler = pooling == "pooler"
         self.built = True
 
     @property

@@ -94,20 +94,27 @@ def _encoder(served: _Served) -> _Parts:
 
 def _classifier(served: _Served) -> _Parts:
     model, tokenizer, _ = served
-    is_regression = model.num_labels == 1
+    is_regression = model.num_labels == 1 and not model.multi_label
+    predicted = (None, model.num_labels) if model.multi_label else (None,)
     specs = dict(probabilities=OutputSpec("float32", (None, model.num_labels)),
-                 predictions=OutputSpec("float32" if is_regression else "int32", (None,)))
+                 predictions=OutputSpec("float32" if is_regression else "int32", predicted))
     if not is_regression and model.label_names:
-        specs.update(labels=OutputSpec("string", (None,)), label_names=OutputSpec("string", (None, model.num_labels)))
+        specs.update(labels=OutputSpec("string", predicted),
+                     label_names=OutputSpec("string", (None, model.num_labels)))
 
     def outputs(logits: np.ndarray) -> Outputs:
         if is_regression:
             return dict(probabilities=logits, predictions=logits[:, 0])
-        best = logits.argmax(axis=1).astype(np.int32)
-        answer = dict(probabilities=_softmax(logits), predictions=best)
+        probabilities = model.probabilities(logits).numpy()
+        if model.multi_label:
+            predictions = (probabilities >= model.label_thresholds.numpy()).astype(np.int32)
+        else:
+            predictions = logits.argmax(axis=1).astype(np.int32)
+        answer = dict(probabilities=probabilities, predictions=predictions)
         if model.label_names:
             names = _bytes(model.label_names)
-            answer.update(labels=names[best], label_names=np.tile(names, [len(logits), 1]))
+            labels = np.where(predictions, names[None], b"") if model.multi_label else names[predictions]
+            answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
         return answer
 
     def texts(columns: Columns) -> Outputs:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Callable, Mapping, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.classification import metrics as text_metrics
@@ -87,9 +86,10 @@ def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
             raise ValueError(f"the model has {model.num_labels} labels and {task.name} has {task.num_labels}: set the "
                              "task that the model was fine-tuned on")
         logits = text_logits(model, tokenizer, texts, pairs)
-        probabilities = logits if task.is_regression else tf.nn.softmax(logits).numpy()
+        probabilities = logits if task.is_regression else model.probabilities(logits).numpy()
+        thresholds = model.label_thresholds.numpy() if task.multi_label else None
         name = task.metrics[0]
-        return Score(name, text_metrics.evaluate(task, probabilities, label_ids)[name])
+        return Score(name, text_metrics.evaluate(task, probabilities, label_ids, thresholds)[name])
 
     return score
 

@@ -30,7 +30,6 @@ class Head:
       layers: for each model type, the head's layers by the release's scope: Hugging Face's name of the layer, and the
         release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
-      uses_pooler: whether the head's own outputs depend on the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
       task: the name of its task in messages.
       arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
@@ -43,7 +42,6 @@ class Head:
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
-    uses_pooler: bool = False
     pipeline_tag: str = "feature-extraction"
     task: str = "encoding"
     arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
@@ -94,15 +92,18 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
-         uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
+         pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("classifier"),
                         label_names=lambda source: source.settings.label_names,
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
-                        doc_stride=lambda source: source.settings.long_texts.doc_stride),
-         uses_pooler=True, pipeline_tag="text-classification", task="classification"),
+                        doc_stride=lambda source: source.settings.long_texts.doc_stride,
+                        multi_label=lambda source: source.settings.multi_label,
+                        temperature=lambda source: source.settings.temperature or 1.0,
+                        thresholds=lambda source: source.settings.thresholds),
+         pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("token_classifier"),
@@ -117,7 +118,7 @@ HEADS = (
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
          arguments=dict(num_choices=_num_choices),
-         uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
+         pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
@@ -175,7 +176,7 @@ def has_only_random_pooled_output(model) -> bool:
     """Whether the pooler is random and nothing but pooled_output depends on it, so that an export can leave it out."""
     if not getattr(encoder_of(model), "has_random_pooler", False):
         return False
-    return not head_of(model).uses_pooler and getattr(model, "pooling", None) != "pooler"
+    return not model.uses_pooler
 
 
 def head_of_variables(names) -> Head:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.export.onnx.graph import import_package
+from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
@@ -27,7 +28,7 @@ ENDING, USUAL_NAME = ".onnx", "model.onnx"
 _ROWS = 32
 
 
-class OnnxModel:
+class OnnxModel(LabelProbabilities):
     """An ONNX model in ONNX Runtime, with the attributes of the Keras model that it was exported from.
 
     Args:
@@ -63,6 +64,21 @@ class OnnxModel:
         self._check_settings()
 
     @property
+    def multi_label(self) -> bool:  # type: ignore[override]
+        """Whether a classifier gives a text several labels."""
+        return self.settings.multi_label
+
+    @property
+    def temperature(self) -> float:  # type: ignore[override]
+        """What a classifier's logits are divided by before they become probabilities."""
+        return self.settings.temperature or 1.0
+
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:  # type: ignore[override]
+        """The least probability of each label that is predicted, if a text can have several; None for 0.5."""
+        return self.settings.thresholds
+
+    @property
     def max_seq_length(self) -> int | None:
         """The largest number of tokens of a row that the weights were trained with; None if unknown."""
         return self.settings.max_seq_length
@@ -85,7 +101,7 @@ class OnnxModel:
         return tokenizer
 
     @property
-    def num_labels(self) -> int:
+    def num_labels(self) -> int:  # type: ignore[override]
         """The number of logits of a classifier or a tagger; 1 for a regression."""
         return self._outputs["logits"][-1]
 

@@ -27,7 +27,7 @@ def classify_texts(
     model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
     max_seq_length: int | None = None,
 ) -> list[list[Label]]:
-    """All labels of each text, most probable first.
+    """All labels of each text, most probable first. If a text can have several, probabilities do not add up to 1.
 
     Args:
       model: a fine-tuned AlbertClassifier, or an exported one (from_onnx). Labels without names are named "0", "1", ...
@@ -58,7 +58,7 @@ def classify_texts(
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
     names = model.label_names or tuple(map(str, range(model.num_labels)))
-    probabilities = tf.nn.softmax(text_logits(model, tokenizer, texts, text_pairs, max_seq_length)).numpy()
+    probabilities = model.probabilities(text_logits(model, tokenizer, texts, text_pairs, max_seq_length)).numpy()
     return [[Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")] for row in probabilities]
 
 
