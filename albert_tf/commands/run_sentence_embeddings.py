@@ -3,21 +3,24 @@
     python -m albert_tf run_sentence_embeddings --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
         --output_dir=sentences --do_train --do_eval
 
---objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file), and
-simcse on single lines of text (--train_file). If the script is started again with the same flags, training continues
-from the latest checkpoint.
+--objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file), simcse
+on single lines of text (--train_file), and distillation on the vectors that --teacher_checkpoint makes of such lines. If
+the script is started again with the same flags, training continues from the latest checkpoint.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 
 import numpy as np
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands.distillation import Teacher, TeacherOptions
 from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import write_answers
@@ -30,11 +33,13 @@ from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.features import (
     TextPair,
     feature_table,
+    line_table,
     read_pairs,
     read_scored_pairs,
+    read_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask, as_wide_as
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils.progress import count_of
 
@@ -44,18 +49,20 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(TeacherOptions, tuning.Options):
     """The flags of this command; `pooling` is made from several flags, and `scored` is STS-B or --task_config."""
 
     pooling: SentencePooling
     scored: TaskData
     objective: str = shared.choice(
-        "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two texts predicts STS-B's score. "
+        "sts", ("sts", "pairs", "simcse", "distillation"), "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
-        f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout).")
+        f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
+        "distillation: the vector of each line is that of --teacher_checkpoint.")
     train_file: str | None = shared.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
-        "header, or JSON lines with text_a and text_b. For --objective=simcse it is UTF-8 text, one text on each line.")
+        "header, or JSON lines with text_a and text_b. For --objective=simcse and distillation it is UTF-8 text, one "
+        "text on each line.")
     data_dir: str | None = shared.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     best_score: float = shared.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = shared.number(
@@ -72,10 +79,12 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("sentence_encoder")
-    if FLAGS.objective != "sts" and not FLAGS.cpu_parts:
+    if FLAGS.objective in ("pairs", "simcse") and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
+    if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
+        raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
     return tuning.options_from_flags(Options, model, pooling=shared.sentence_pooling(model), scored=scored)
@@ -99,21 +108,39 @@ class SentenceEmbeddings(tuning.CommandTask):
         if options.objective != "sts":
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = [files[split] for split in options.splits if split in files]
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorTask.TEACHER_OUTPUTS)
 
     def new_task(self, config):
         model = AlbertSentenceEncoder(config, **dataclasses.asdict(self.options.pooling))
-        objective = "similarity" if self.options.objective == "sts" else "contrastive"
+        objective = "contrastive" if self.options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, self.options.temperature)
 
     def training_table(self):
         options = self.options
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
+        if options.objective == "distillation":
+            return line_table(self.cache, self.texts, options.max_seq_length)
         pairs = (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
         return self._table(pairs, "train")
+
+    @functools.cached_property
+    def texts(self) -> list[str]:
+        """The lines of --train_file that a teacher reads."""
+        return read_texts(self.options.train_file)
+
+    def teacher_table(self, table):
+        """The same lines, with the vocabulary and the length of the teacher."""
+        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir), self.texts,
+                          self.teacher.row_length(self.options.max_seq_length))
+
+    def targets(self, answers):
+        """The teacher's vectors, as wide as those of the model."""
+        return {name: as_wide_as(vectors, self.config.hidden_size) for name, vectors in answers.items()}
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")

@@ -50,16 +50,21 @@ def read_pairs(path: str) -> list[TextPair]:
     return pairs
 
 
-def read_twice(path: str) -> list[TextPair]:
-    """Each line of a text file as a pair with itself. Empty lines are skipped.
+def read_texts(path: str) -> list[str]:
+    """The lines of a text file that are not empty.
 
     Raises:
       ValueError: the file is missing or has no text.
     """
-    pairs = [TextPair(line, line) for line in read_lines(path) if line.strip()]
-    if not pairs:
+    lines = [line for line in read_lines(path) if line.strip()]
+    if not lines:
         raise ValueError(f"{path} has no lines")
-    return pairs
+    return lines
+
+
+def read_twice(path: str) -> list[TextPair]:
+    """Each line of read_texts as a pair with itself."""
+    return [TextPair(line, line) for line in read_texts(path)]
 
 
 def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: float) -> list[TextPair]:
@@ -99,6 +104,20 @@ def feature_table(
     schema = FeatureSchema(max_seq_length, dict(label_ids=tf.float32), num_choices=2)
     return cache.table(f"pairs_{split}", made_from, schema,
                        lambda: convert_pairs_to_features(pairs, cache.tokenizer, max_seq_length))
+
+
+def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -> FeatureTable:
+    """The features of lines of text, one row each; the arguments are those of feature_table."""
+    made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")))
+    return cache.table("lines_train", made_from, FeatureSchema(max_seq_length, {}),
+                       lambda: _line_features(lines, cache.tokenizer, max_seq_length))
+
+
+def _line_features(lines: Sequence[str], tokenizer: FullTokenizer, max_seq_length: int) -> Iterator[dict]:
+    packer = PairPacker(tokenizer, max_seq_length, pad=False)
+    for chunk in chunks(lines, _CHUNK):
+        for ids in tokenizer.encode_batch(chunk):
+            yield packer.pack(ids.tolist())
 
 
 def convert_pairs_to_features(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.pooling import normalized
@@ -9,6 +10,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 OBJECTIVES = ("similarity", "contrastive")
+_BLOCK = 10_000  # vectors that are in memory in float64
 
 
 class SentenceVectorTask(MeanLossTask):
@@ -23,6 +25,9 @@ class SentenceVectorTask(MeanLossTask):
     The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
+    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length 1.
+    The teacher's vectors must be as wide as the model's (see as_wide_as).
+
     Args:
       model: the encoder with its pooling.
       objective: one of OBJECTIVES.
@@ -33,6 +38,7 @@ class SentenceVectorTask(MeanLossTask):
     """
 
     model: AlbertSentenceEncoder
+    TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05):
         super().__init__(model)
@@ -59,9 +65,37 @@ class SentenceVectorTask(MeanLossTask):
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
         return tf.reduce_sum(losses) / denominators["examples"], {}
 
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean squared distance from the teacher's vectors."""
+        vectors, targets = (normalized(each["sentence_embedding"]) for each in (outputs, teacher))  # [batch, H]
+        return tf.reduce_sum(tf.math.squared_difference(vectors, targets)) / denominators["examples"]
+
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]."""
         return dict(cosine=cosines_of_rows(outputs["sentence_embedding"]))
+
+
+def as_wide_as(vectors: np.ndarray, size: int) -> np.ndarray:
+    """Vectors of another width with the same inner products, or as nearly the same as the width allows.
+
+    Wider vectors are projected to their first principal components, not centred, so that cosines stay what they are as
+    far as possible (Eckart and Young, 1936). Narrower ones get zeros.
+
+    Args:
+      vectors: float32 [texts, width].
+      size: the width of the result.
+    """
+    width = vectors.shape[1]
+    if width <= size:
+        return np.pad(vectors, [(0, 0), (0, size - width)])
+    products = np.zeros([width, width])
+    for start in range(0, len(vectors), _BLOCK):
+        block = vectors[start : start + _BLOCK].astype(np.float64)
+        products += block.T @ block
+    _, components = np.linalg.eigh(products)  # in the columns, by ascending eigenvalue
+    return vectors @ components[:, -size:].astype(np.float32)
 
 
 def copies(input_ids: tf.Tensor) -> tf.Tensor:
