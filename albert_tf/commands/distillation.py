@@ -1,10 +1,10 @@
-"""The teacher of the commands that fine-tune: its flags, what is checked, and its answers (training/distillation.py)."""
+"""The teacher of the commands that train: its flags, and what is checked (see training/distillation.py)."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Mapping, Sequence
+from typing import Mapping, Sequence, cast
 
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
@@ -103,11 +103,12 @@ class Teacher:
         Raises:
           ValueError: it has another vocabulary, or fewer positions.
         """
-        own = self.tokenizer if tokenizer and self.source.vocabulary else None
-        if self.config.vocab_size != config.vocab_size or own and tokenizer_key(own) != tokenizer_key(tokenizer):
-            raise ValueError(f"--teacher_checkpoint={self.path} has another vocabulary than the model to train, or other "
-                             "casing or accents, so its answers cannot be compared token by token: set it to a model "
-                             "with the same vocabulary")
+        are_known = tokenizer is not None and self.source.vocabulary
+        differ = are_known and tokenizer_key(self.tokenizer) != tokenizer_key(cast(FullTokenizer, tokenizer))
+        if differ or self.config.vocab_size != config.vocab_size:
+            raise ValueError(f"--teacher_checkpoint={self.path} has another vocabulary than the model to train, or "
+                             "other casing or accents, so its answers cannot be compared token by token: set it to a "
+                             "model with the same vocabulary")
         positions = self.config.max_position_embeddings
         if max_seq_length > positions:
             raise ValueError(f"--teacher_checkpoint={self.path} has {positions} positions, fewer than "
@@ -124,8 +125,8 @@ class Teacher:
         unused = ("cls/seq_relationship/", *([] if needs_pooler else ["bert/pooler/"]))
         missing = [name for name in report.not_restored if not name.startswith(unused)]
         if missing:
-            raise ValueError(f"--teacher_checkpoint={self.path} has no {', '.join(missing)}: set it to weights that were "
-                             "fine-tuned for the same task")
+            raise ValueError(f"--teacher_checkpoint={self.path} has no {', '.join(missing)}: set it to weights that "
+                             "were fine-tuned for the same task")
         return model
 
 
@@ -144,4 +145,5 @@ def teacher_of(
     """
     if not (options.teacher_checkpoint and is_trained):
         return None
-    return Teacher(options.teacher_checkpoint, head, outputs, options.distillation_temperature, options.distillation_alpha)
+    return Teacher(options.teacher_checkpoint, head, outputs, options.distillation_temperature,
+                   options.distillation_alpha)

@@ -41,7 +41,7 @@ from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
 from albert_tf.training.strategy import chief_first, is_chief
-from albert_tf.training.task import PredictingTask, TeachableTask
+from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils import bounds
 from albert_tf.utils.files import make_directory

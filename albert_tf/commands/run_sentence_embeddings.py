@@ -3,9 +3,9 @@
     python -m albert_tf run_sentence_embeddings --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
         --output_dir=sentences --do_train --do_eval
 
---objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file), simcse
-on single lines of text (--train_file), and distillation on the vectors that --teacher_checkpoint makes of such lines. If
-the script is started again with the same flags, training continues from the latest checkpoint.
+--objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file),
+simcse on single lines of text (--train_file), and distillation on the vectors that --teacher_checkpoint makes of such
+lines. If the script is started again with the same flags, training continues from the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Options(TeacherOptions, tuning.Options):
     pooling: SentencePooling
     scored: TaskData
     objective: str = shared.choice(
-        "sts", ("sts", "pairs", "simcse", "distillation"), "Training objective. sts: the cosine of two texts predicts STS-B's score. "
+        "sts", ("sts", "pairs", "simcse", "distillation"),
+        "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
         f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
         "distillation: the vector of each line is that of --teacher_checkpoint.")

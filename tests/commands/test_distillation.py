@@ -37,7 +37,8 @@ def run(golden, folder):
     glue = dict(data_dir=golden / "glue")
     own = dict(run_classifier=dict(task_name="rte", **glue), run_sentence_embeddings=glue,
                run_tagging=dict(train_file=folder / "tags.conll"),
-               run_squad=dict(train_file=golden / "squad/train.json", squad_version="1.1"))
+               run_squad=dict(train_file=golden / "squad/train.json", squad_version="1.1", max_seq_length=40,
+                              max_query_length=16, num_workers=1))
     with ScriptSession(eagerly=True) as session:
         yield lambda script, name, **changed: session.run(
             script=script, output_dir=folder / name, **{**flags, **own[script], **changed})

@@ -1,4 +1,4 @@
-"""Distillation: losses of every task as NumPy computes them, the weight alpha, the answers of a teacher and their cache."""
+"""Distillation: the losses of every task as NumPy computes them, the weight alpha, the answers of a teacher."""
 
 import json
 import types

@@ -25,8 +25,8 @@ class SentenceVectorTask(MeanLossTask):
     The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
-    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length 1.
-    The teacher's vectors must be as wide as the model's (see as_wide_as).
+    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
+    1. The teacher's vectors must be as wide as the model's (see as_wide_as).
 
     Args:
       model: the encoder with its pooling.
