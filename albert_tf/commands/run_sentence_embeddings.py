@@ -29,6 +29,7 @@ from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.features import (
     TextPair,
@@ -39,11 +40,14 @@ from albert_tf.tasks.sentence_vectors.features import (
     read_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask, as_wide_as
+from albert_tf.tasks.sentence_vectors.targets import as_wide_as, turned_towards
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils.progress import count_of
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
+# Distillation: about how many lines the initial weights read, and how many in a batch.
+COMPARED, COMPARED_BATCH = 2000, 32
 
 FLAGS = flags.FLAGS
 
@@ -140,8 +144,12 @@ class SentenceEmbeddings(tuning.CommandTask):
                           self.teacher.row_length(self.options.max_seq_length))
 
     def targets(self, answers):
-        """The teacher's vectors, as wide as those of the model."""
-        return {name: as_wide_as(vectors, self.config.hidden_size) for name, vectors in answers.items()}
+        """The teacher's vectors, as wide as those of the model and near those of its initial weights."""
+        vectors = as_wide_as(answers["sentence_embedding"], self.config.hidden_size)
+        if self.options.finetuning.init_checkpoint:
+            places = slice(None, None, -(-len(vectors) // COMPARED))
+            vectors = turned_towards(vectors, self._initial_vectors(self.texts[places]), places)
+        return dict(sentence_embedding=vectors)
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")
@@ -159,6 +167,12 @@ class SentenceEmbeddings(tuning.CommandTask):
 
     def _scored_pairs(self, split: str) -> list[TextPair]:
         return read_scored_pairs(self.options.scored, self.options.data_dir, split, self.options.best_score)
+
+    def _initial_vectors(self, texts: list[str]) -> np.ndarray:
+        """The vectors of texts by the initial weights, float32 [texts, H]."""
+        model = self.options.model.pretrained("sentence_encoder", **dataclasses.asdict(self.options.pooling))
+        by_length = embed(model, token_ids(self.tokenizer, texts, self.options.max_seq_length), COMPARED_BATCH)
+        return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
     def _write(self, predictions, step: int) -> None:
         """Writes the scores of the test set to files in the format of run_classifier.py."""

@@ -14,7 +14,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask, as_wide_as
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.training.distillation import PREFIX, DistilledTask, divergence
@@ -116,17 +116,6 @@ def test_sentence_vectors_are_compared_without_their_lengths():
     found = teacher_loss(SentenceVectorTask(NO_MODEL), dict(sentence_embedding=student),
                          dict(sentence_embedding=7 * teacher))
     assert found == pytest.approx(np.square(units[0] - units[1]).sum(1).mean(), rel=1e-5)
-
-
-def test_vectors_of_another_width_keep_their_products_as_far_as_the_width_allows():
-    vectors = normal(50, 8)
-    np.testing.assert_array_equal(as_wide_as(vectors, 8), vectors)
-    np.testing.assert_allclose(as_wide_as(vectors, 12) @ as_wide_as(vectors, 12).T, vectors @ vectors.T, atol=1e-4)
-    u, s, v = np.linalg.svd(vectors.astype(float), full_matrices=False)
-    best = (u[:, :3] * s[:3]) @ v[:3]  # of rank 3
-    narrow = as_wide_as(vectors, 3)
-    assert narrow.shape == (50, 3) and narrow.dtype == np.float32
-    np.testing.assert_allclose(narrow @ narrow.T, best @ best.T, atol=1e-3)
 
 
 def distilled(alpha):

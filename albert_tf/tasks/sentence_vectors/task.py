@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.pooling import normalized
@@ -10,7 +9,6 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 OBJECTIVES = ("similarity", "contrastive")
-_BLOCK = 10_000  # vectors that are in memory in float64
 
 
 class SentenceVectorTask(MeanLossTask):
@@ -26,7 +24,7 @@ class SentenceVectorTask(MeanLossTask):
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
-    1. The teacher's vectors must be as wide as the model's (see as_wide_as).
+    1. The teacher's vectors must be as wide as the model's (see targets.py).
 
     Args:
       model: the encoder with its pooling.
@@ -75,27 +73,6 @@ class SentenceVectorTask(MeanLossTask):
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]."""
         return dict(cosine=cosines_of_rows(outputs["sentence_embedding"]))
-
-
-def as_wide_as(vectors: np.ndarray, size: int) -> np.ndarray:
-    """Vectors of another width with the same inner products, or as nearly the same as the width allows.
-
-    Wider vectors are projected to their first principal components, not centred, so that cosines stay what they are as
-    far as possible (Eckart and Young, 1936). Narrower ones get zeros.
-
-    Args:
-      vectors: float32 [texts, width].
-      size: the width of the result.
-    """
-    width = vectors.shape[1]
-    if width <= size:
-        return np.pad(vectors, [(0, 0), (0, size - width)])
-    products = np.zeros([width, width])
-    for start in range(0, len(vectors), _BLOCK):
-        block = vectors[start : start + _BLOCK].astype(np.float64)
-        products += block.T @ block
-    _, components = np.linalg.eigh(products)  # in the columns, by ascending eigenvalue
-    return vectors @ components[:, -size:].astype(np.float32)
 
 
 def copies(input_ids: tf.Tensor) -> tf.Tensor:
