@@ -169,7 +169,7 @@ def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder):
         flags = dict(teacher_checkpoint=folder / "pretrained", random_seed=2)
         script.run(output_dir=folder / "untaught", random_seed=2)
         script.run(output_dir=folder / "taught_0", distillation_alpha=0, **flags)
-        assert "distillation_loss" in script.run(output_dir=folder / "taught_lm", do_eval=True, **flags)
+        script.run(output_dir=folder / "taught_lm", do_eval=True, **flags)
         printed = script.run(output_dir=folder / "tiny", expect=1, teacher_checkpoint="albert_tiny_en")
     assert are_equal(end_of(folder / "untaught"), end_of(folder / "taught_0"))
     assert not are_equal(end_of(folder / "untaught"), end_of(folder / "taught_lm"))
