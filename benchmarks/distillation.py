@@ -38,8 +38,8 @@ define_required("output_dir", "Folder of the runs and the results.")
 flags.DEFINE_list("parts", ["vectors", "sst-2", "sts-b"], "What to measure.")
 flags.DEFINE_integer("seeds", 1, "Number of runs of each student, each with another seed.", lower_bound=1)
 flags.DEFINE_integer("lines", 3000, "Part vectors: number of lines of each corpus.", lower_bound=0)
-flags.DEFINE_integer("steps", 2000, "Part vectors: number of training steps.", lower_bound=1)
-flags.DEFINE_float("learning_rate", 3e-4, "Part vectors: the peak learning rate.", lower_bound=0.0)
+flags.DEFINE_integer("steps", 4000, "Part vectors: number of training steps.", lower_bound=1)
+flags.DEFINE_float("learning_rate", 5e-4, "Part vectors: the peak learning rate.", lower_bound=0.0)
 flags.DEFINE_float("temperature", 2.0, "Parts sst-2 and sts-b: the temperature of the distillation.", lower_bound=0.0)
 flags.DEFINE_float("alpha", 0.9, "Parts sst-2 and sts-b: the weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
 FLAGS = flags.FLAGS
@@ -67,7 +67,7 @@ def of_vectors():
                    train_file=train_file, data_dir=os.path.join(FLAGS.data, "glue"), init_checkpoint="albert_tiny_en",
                    output_dir=directory, cached_dir=FLAGS.output_dir, seed=seed, max_seq_length=48,
                    train_batch_size=64, learning_rate=FLAGS.learning_rate, train_step=FLAGS.steps,
-                   warmup_step=FLAGS.steps // 10, save_checkpoints_steps=max(1, FLAGS.steps // 4), **COMMON)
+                   warmup_step=FLAGS.steps // 20, save_checkpoints_steps=max(1, FLAGS.steps // 10), **COMMON)
         yield row("vectors", "taught", seed, "spearman", directory)
 
 
