@@ -23,7 +23,7 @@ from absl import flags
 
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.shared_flags import define_required
+from albert_tf.commands.shared_flags import define_float, define_required
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.text.lines import read_lines
@@ -39,9 +39,9 @@ flags.DEFINE_list("parts", ["vectors", "sst-2", "sts-b"], "What to measure.")
 flags.DEFINE_integer("seeds", 1, "Number of runs of each student, each with another seed.", lower_bound=1)
 flags.DEFINE_integer("lines", 3000, "Part vectors: number of lines of each corpus.", lower_bound=0)
 flags.DEFINE_integer("steps", 4000, "Part vectors: number of training steps.", lower_bound=1)
-flags.DEFINE_float("learning_rate", 5e-4, "Part vectors: the peak learning rate.", lower_bound=0.0)
-flags.DEFINE_float("temperature", 2.0, "Parts sst-2 and sts-b: the temperature of the distillation.", lower_bound=0.0)
-flags.DEFINE_float("alpha", 0.9, "Parts sst-2 and sts-b: the weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
+define_float("learning_rate", 5e-4, "Part vectors: the peak learning rate.", lower_bound=0.0)
+define_float("temperature", 2.0, "Parts sst-2 and sts-b: the temperature of the distillation.", lower_bound=0.0)
+define_float("alpha", 0.9, "Parts sst-2 and sts-b: the weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
 FLAGS = flags.FLAGS
 
 COMMON = dict(do_train=True, do_eval=True, precision="mixed_bfloat16", verbosity=-1)
