@@ -2,8 +2,9 @@
 
     python -m benchmarks.sentence_in_context --init_checkpoint=albert_tiny_en --text=novels_dev.txt
 
-A score is the pseudo-log-likelihood of the sentence's pieces (each is masked once), in nats for each piece. In context, the
-row is filled with the pieces before the sentence up to --max_seq_length, so that the sentence stands at the last positions.
+A score is the pseudo-log-likelihood of the sentence's pieces (each is masked once), in nats for each piece. In context,
+the row is filled with the pieces before the sentence up to --max_seq_length, so that the sentence stands at the last
+positions.
 """
 
 from __future__ import annotations
