@@ -10,8 +10,8 @@ vectors: albert_tiny_en learns the teacher's vectors of sentences without labels
 fine-tuned on the task first. An ALBERT of 4 layers starts from its embeddings and its first layer, which all layers
 share, and is fine-tuned with the labels alone and with the teacher, too.
 
-The score of each run is printed and written to scores.csv in --output_dir. The benchmark continues where it stopped if
-it is run again.
+The scores of each run are printed and written to scores.csv in --output_dir. The benchmark continues where it stopped
+if it is run again.
 """
 
 import csv
@@ -27,7 +27,7 @@ from albert_tf.commands.shared_flags import define_float, define_required
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.training.evaluation import read_history
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.open_source import open_source
 from benchmarks.fine_tuning_settings import SETTINGS
@@ -53,7 +53,7 @@ def main():
         rows += of_vectors() if part == "vectors" else of_task(part)
     with open(os.path.join(FLAGS.output_dir, "scores.csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([("part", "student", "seed", "metric", "score"), *rows])
+        writer.writerows([("part", "student", "seed", "step", "metric", "score"), *rows])
 
 
 def of_vectors():
@@ -68,7 +68,7 @@ def of_vectors():
                    output_dir=directory, cached_dir=FLAGS.output_dir, seed=seed, max_seq_length=48,
                    train_batch_size=64, learning_rate=FLAGS.learning_rate, train_step=FLAGS.steps,
                    warmup_step=FLAGS.steps // 20, save_checkpoints_steps=max(1, FLAGS.steps // 10), **COMMON)
-        yield row("vectors", "taught", seed, "spearman", directory)
+        yield from rows_of("vectors", "taught", seed, "spearman", directory)
 
 
 def sentences(data, lines_of_corpus):
@@ -101,7 +101,7 @@ def of_task(task):
         save_checkpoints_steps=settings.steps, bias_correction=True, **COMMON)
     teacher = os.path.join(FLAGS.output_dir, f"{task}_teacher")
     run_script("run_classifier", output_dir=teacher, seed=1, **common)
-    yield row(task, "teacher", 1, settings.metric, teacher)
+    yield from rows_of(task, "teacher", 1, settings.metric, teacher)
     taught = dict(teacher_checkpoint=teacher, distillation_temperature=FLAGS.temperature,
                   distillation_alpha=FLAGS.alpha)
     for seed in range(1, FLAGS.seeds + 1):
@@ -109,14 +109,15 @@ def of_task(task):
             directory = os.path.join(FLAGS.output_dir, f"{task}_{name}_{seed}")
             run_script("run_classifier", output_dir=directory, albert_config_file=config_file, seed=seed,
                        **common, **distillation)
-            yield row(task, name, seed, settings.metric, directory)
+            yield from rows_of(task, name, seed, settings.metric, directory)
 
 
-def row(part, student, seed, metric, directory):
-    """The row of a run that has finished, which is printed, too."""
-    score = read_json_object(os.path.join(directory, "eval_results.json"))[metric]
-    print(f"{part:8} {student:8} seed {seed} {metric:14} {score:.4f}", flush=True)
-    return part, student, seed, metric, f"{score:.4f}"
+def rows_of(part, student, seed, metric, directory):
+    """The rows of a run, one for each evaluation, which are printed, too."""
+    for results in read_history(directory, metric):
+        step, score = results["global_step"], results[metric]
+        print(f"{part:8} {student:8} seed {seed} step {step:5} {metric:14} {score:.4f}", flush=True)
+        yield part, student, seed, step, metric, f"{score:.4f}"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import functools
 import os
 
 import numpy as np
+import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
@@ -40,14 +41,17 @@ from albert_tf.tasks.sentence_vectors.features import (
     read_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.targets import as_wide_as, turned_towards
+from albert_tf.tasks.sentence_vectors.targets import projection
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.writing import read_array, write_array
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
 # Distillation: about how many lines the initial weights read, and how many in a batch.
 COMPARED, COMPARED_BATCH = 2000, 32
+PROJECTION = "teacher_projection.npy"
 
 FLAGS = flags.FLAGS
 
@@ -144,12 +148,19 @@ class SentenceEmbeddings(tuning.CommandTask):
                           self.teacher.row_length(self.options.max_seq_length))
 
     def targets(self, answers):
-        """The teacher's vectors, as wide as those of the model and near those of its initial weights."""
-        vectors = as_wide_as(answers["sentence_embedding"], self.config.hidden_size)
-        if self.options.finetuning.init_checkpoint:
+        """The teacher's vectors, as wide as those of the model and near those of its initial weights.
+
+        Their projection is stored with the run, since the initial weights may be gone when it continues.
+        """
+        vectors, path = answers["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
+        if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
+            matrix = read_array(path)
+        else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
-            vectors = turned_towards(vectors, self._initial_vectors(self.texts[places]), places)
-        return dict(sentence_embedding=vectors)
+            own = self._initial_vectors(self.texts[places]) if self.options.finetuning.init_checkpoint else None
+            matrix = projection(vectors, self.config.hidden_size, own, places)
+            write_array(path, matrix)
+        return dict(sentence_embedding=vectors @ matrix)
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")

@@ -24,6 +24,7 @@ from albert_tf.training.strategy import is_chief, values_of_all
 from albert_tf.training.task import MeanLossTask, Tensors
 from albert_tf.utils.manifests import read_manifest, written_with_manifest
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.writing import read_array
 
 # Increase this number when a change of the code makes other answers from the same model and table.
 _VERSION = 1
@@ -75,7 +76,7 @@ def answers(
     are_cached = all(_is_current(path, made_from) for path in paths.values())
     if all(values_of_all(strategy, int(are_cached))):  # reading the examples takes all workers
         logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
-        return {name: _read(path) for name, path in paths.items()}
+        return {name: read_array(path) for name, path in paths.items()}
     logging.info("the teacher reads %s", count_of(len(table), "example"))
     predictor = Predictor(_Outputs(teacher, list(outputs)), strategy, batch_size,
                           bucket_lengths(table.schema.max_seq_length), parts=parts)
@@ -124,11 +125,6 @@ def _is_current(path: str, made_from: dict) -> bool:
     if not manifest:
         return False
     return manifest["made_from"] == made_from and manifest["size"] == tf.io.gfile.stat(path).length
-
-
-def _read(path: str) -> np.ndarray:
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return np.load(file, allow_pickle=False)
 
 
 def _write(path: str, values: np.ndarray, made_from: dict) -> None:

@@ -15,37 +15,37 @@ from albert_tf.modeling.pooling import LEAST_LENGTH
 _BLOCK = 10_000  # vectors that are in memory in float64
 
 
-def as_wide_as(vectors: np.ndarray, size: int) -> np.ndarray:
-    """Vectors of another width with the same inner products, or as nearly the same as the width allows.
+def projection(
+    vectors: np.ndarray, size: int, own: np.ndarray | None = None, places: slice = slice(None)
+) -> np.ndarray:
+    """The matrix that makes a student's targets of a teacher's vectors, float32 [width, size].
 
-    Wider vectors are projected to their first principal components, not centred, so that cosines stay what they are as
-    far as possible (Eckart and Young, 1936). Narrower ones get zeros.
+    Inner products stay the same, or as nearly the same as the size allows: wider vectors are projected to their first
+    principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
+    the student's own vectors (Schoenemann, 1966).
 
     Args:
-      vectors: float32 [texts, width].
-      size: the width of the result.
+      vectors: float32 [texts, width], the teacher's vectors.
+      size: the width of the student's vectors.
+      own: float32 [some texts, size], the student's vectors before training; their lengths do not count. None for no
+        rotation.
+      places: the texts of `own`.
     """
     width = vectors.shape[1]
-    if width <= size:
-        return np.pad(vectors, [(0, 0), (0, size - width)])
-    products = np.zeros([width, width])
+    matrix = np.eye(width, size) if width <= size else _principal_components(vectors)[:, :size]  # [width, size]
+    if own is not None:
+        rotation, _ = scipy.linalg.orthogonal_procrustes(_of_length_1(vectors[places] @ matrix), _of_length_1(own))
+        matrix = matrix @ rotation
+    return matrix.astype(np.float32)
+
+
+def _principal_components(vectors: np.ndarray) -> np.ndarray:
+    """The components in the columns, the largest first, float64 [width, width]."""
+    products = np.zeros([vectors.shape[1]] * 2)
     for start in range(0, len(vectors), _BLOCK):
         block = vectors[start : start + _BLOCK].astype(np.float64)
         products += block.T @ block
-    _, components = np.linalg.eigh(products)  # in the columns, by ascending eigenvalue
-    return vectors @ components[:, -size:].astype(np.float32)
-
-
-def turned_towards(vectors: np.ndarray, own: np.ndarray, places: slice = slice(None)) -> np.ndarray:
-    """Vectors after the rotation that brings them nearest to others (Schoenemann, 1966). Their cosines stay the same.
-
-    Args:
-      vectors: float32 [texts, H].
-      own: float32 [some texts, H], the others. Lengths do not count.
-      places: the texts of `own`.
-    """
-    rotation, _ = scipy.linalg.orthogonal_procrustes(_of_length_1(vectors[places]), _of_length_1(own))
-    return vectors @ rotation.astype(np.float32)
+    return np.linalg.eigh(products)[1][:, ::-1]  # eigh's eigenvalues ascend
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:

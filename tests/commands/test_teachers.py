@@ -139,6 +139,11 @@ def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_an
         init_checkpoint=folder / "start" if starts else None, albert_config_file=folder / config, do_eval=True,
         hidden_dropout_prob=0, attention_probs_dropout_prob=0, **{**flags, "train_step": 40},
         save_checkpoints_steps=40)
+    stored = (folder / name / "teacher_projection.npy").read_bytes()
+    printed = run("run_sentence_embeddings", name, objective="distillation", teacher_checkpoint=folder / "vectors",
+                  albert_config_file=folder / config, **{**flags, "train_step": 41})
+    assert "training from step 40 to 41" in printed  # without the initial weights
+    assert (folder / name / "teacher_projection.npy").read_bytes() == stored
     cosines = []
     for path in (folder / "vectors", folder / name):
         model = from_pretrained(str(path), model="sentence_encoder", normalize=True)
