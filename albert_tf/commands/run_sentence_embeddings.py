@@ -38,7 +38,7 @@ from albert_tf.tasks.sentence_vectors.features import (
     line_table,
     read_pairs,
     read_scored_pairs,
-    read_texts,
+    read_single_texts,
     read_twice,
 )
 from albert_tf.tasks.sentence_vectors.targets import projection
@@ -70,8 +70,9 @@ class Options(TeacherOptions, tuning.Options):
         "distillation: the vector of each line is that of --teacher_checkpoint.")
     train_file: str | None = shared.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
-        "header, or JSON lines with text_a and text_b. For --objective=simcse and distillation it is UTF-8 text, one "
-        "text on each line.")
+        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
+        "text, one text on each line, or a table with --text_column.")
+    text_column: str | None = shared.text_column("text")
     data_dir: str | None = shared.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     best_score: float = shared.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = shared.number(
@@ -131,7 +132,8 @@ class SentenceEmbeddings(tuning.CommandTask):
             return self._table(self._scored_pairs("train"), "train")
         if options.objective == "distillation":
             return line_table(self.cache, self.texts, options.max_seq_length)
-        pairs = (read_pairs if options.objective == "pairs" else read_twice)(options.train_file)
+        is_pairs = options.objective == "pairs"
+        pairs = read_pairs(options.train_file) if is_pairs else read_twice(options.train_file, options.text_column)
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
@@ -140,7 +142,7 @@ class SentenceEmbeddings(tuning.CommandTask):
     @functools.cached_property
     def texts(self) -> list[str]:
         """The lines of --train_file that a teacher reads."""
-        return read_texts(self.options.train_file)
+        return read_single_texts(self.options.train_file, self.options.text_column)
 
     def teacher_table(self, table):
         """The same lines, with the vocabulary and the length of the teacher."""

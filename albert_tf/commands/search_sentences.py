@@ -13,8 +13,9 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
+from albert_tf.data.texts import read_texts
 from albert_tf.tasks.sentence_vectors.search import nearest_lines
-from albert_tf.text.lines import read_lines, read_standard_input
+from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
 
@@ -27,6 +28,7 @@ def define_flags() -> None:
     shared.define_pooling_flags(with_normalize=False)
     shared.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
                            "skipped.")
+    shared.define_text_column_flag()
     flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
                               "lines of standard input that are not empty.")
     shared.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
@@ -43,7 +45,7 @@ def main() -> None:
     for query in FLAGS.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
-    lines = read_lines(FLAGS.input_file)
+    lines = read_texts(FLAGS.input_file, FLAGS.text_column)
     selected = shared.resolve_model()
     model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
     tokenizer = selected.vocabulary.tokenizer(model.config)

@@ -51,6 +51,8 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from albert_tf.tasks.scores import Scorer
+
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 AnyOptions = TypeVar("AnyOptions")
@@ -118,6 +120,21 @@ def choice(default: str | None, values: Sequence[str], help: str) -> Any:
     return _flag(flags.DEFINE_enum, default, values, help)
 
 
+def text_column(content: str) -> Any:
+    """A field of options whose flag is the name of the column with the texts of a table.
+
+    Args:
+      content: what a row of the table is: "text", "document".
+    """
+    return string(None, f"Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV "
+                        f"with a header. Each row is a {content}. Default: the input is text.")
+
+
+def define_text_column_flag(content: str = "text") -> None:
+    """Defines --text_column; see text_column."""
+    text_column(content).metadata["define"]("text_column")
+
+
 def _flag(define: Callable[..., Any], *arguments: Any) -> Any:
     return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
 
@@ -171,7 +188,8 @@ def define_source_flags() -> None:
                         "published size (albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
                         "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a "
-                        "run's directory (of several runs the best), a Hugging Face folder, a TF-Hub module whose "
+                        "run's directory (of several runs the best), a Hugging Face folder, a preset of keras-hub, "
+                        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module whose "
                         "variables have the release's names, or albert_tiny_en, which comes with the package.")
     flags.DEFINE_string("albert_hub_module_handle", None, "Path or URL of a TF-Hub module with the initial weights, "
                         "instead of --init_checkpoint. A TF2 module whose variables do not have the release's names is "
@@ -297,6 +315,46 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
                         "nothing is exported.")
     flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS, "Data type of the exported model's computations. "
                       "Default: the data type in which this command computes.")
+
+
+@usage.group("Export")
+def define_score_flags() -> None:
+    """Defines the flags of a dev file on which an export is scored."""
+    flags.DEFINE_string("score_data", None, "Path of a dev file of the model's task, on which the model is scored "
+                        "before and after the export: SQuAD's JSON, CoNLL for tags, JSON lines for multiple choice; "
+                        "for texts and sentence vectors a file with the columns of --task_name or --task_config. "
+                        "Default: nothing is scored.")
+    define_float("max_score_drop", None, "Largest part of the score that an export of --score_data may lose: 0.005 "
+                 "allows half a per cent. If one loses more, nothing is written. Default: any.", 0.0)
+    flags.DEFINE_string("task_name", None, "Name of the GLUE task of --score_data, such as sst-2.")
+    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
+                        "--task_name (docs/fine_tuning.md shows one).")
+
+
+def scorer_from_flags(model: ResolvedModel, head: str) -> Scorer | None:
+    """The function that scores a model on --score_data; None if the flag is not set.
+
+    Args:
+      model: the result of `resolve_model`, which has the vocabulary.
+      head: the name of the model's head.
+
+    Raises:
+      ValueError: another flag of scores is set without --score_data, or see scores.scorer.
+    """
+    from albert_tf.tasks.classification.glue import find_task
+    from albert_tf.tasks.classification.task_config import load_task_config
+    from albert_tf.tasks.scores import scorer
+
+    if not FLAGS.score_data:
+        for name in ("max_score_drop", "task_name", "task_config"):
+            if FLAGS[name].value is not None:
+                raise ValueError(f"--{name} needs --score_data, the file on which the export is scored")
+        return None
+    if FLAGS.task_name and FLAGS.task_config:
+        raise ValueError("set either --task_name or --task_config")
+    task = load_task_config(FLAGS.task_config) if FLAGS.task_config else None
+    return scorer(head, FLAGS.score_data, model.vocabulary.tokenizer(model.config),
+                  find_task(FLAGS.task_name) if FLAGS.task_name else task)
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:

@@ -141,13 +141,29 @@ def head_of(model) -> Head:
     """The entry of a model's class.
 
     Raises:
-      ValueError: it is not a model of albert_tf.modeling.
+      ValueError: it is not a model of albert_tf.modeling, nor an exported one, which has its entry as an attribute.
     """
+    if isinstance(getattr(model, "head", None), Head):
+        return model.head
     path = f"{type(model).__module__}.{type(model).__name__}"
     for head in HEADS:
         if path == f"albert_tf.modeling.{head.path}":
             return head
     raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+
+
+def is_head(model, *names: str) -> bool:
+    """Whether a model, Keras or exported, has one of the heads with these names."""
+    try:
+        return head_of(model).name in names
+    except ValueError:
+        return False
+
+
+def described(model) -> str:
+    """What a model is, for messages: its class, and the head of an exported one."""
+    name = type(model).__name__
+    return f"{name} with the head {model.head.name}" if isinstance(getattr(model, "head", None), Head) else name
 
 
 def encoder_of(model):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
-from albert_tf.data.rows import JSON_LINES, ShortRow, read_rows
+from albert_tf.data.rows import ShortRow, is_of_objects, read_rows
+from albert_tf.data.texts import read_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -31,13 +30,13 @@ class TextPair(NamedTuple):
 def read_pairs(path: str) -> list[TextPair]:
     """The pairs of texts that belong together, one in each row of a file.
 
-    The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines.
+    The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines or
+    Parquet.
 
     Raises:
       ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
     """
-    is_json = os.path.splitext(path)[1].lower() in JSON_LINES
-    columns = dict(text_a="text_a", text_b="text_b") if is_json else dict(text_a=0, text_b=1)
+    columns = dict(text_a="text_a", text_b="text_b") if is_of_objects(path) else dict(text_a=0, text_b=1)
     pairs = []
     for row in read_rows(path, columns, has_header=False):
         if isinstance(row, ShortRow):
@@ -50,21 +49,24 @@ def read_pairs(path: str) -> list[TextPair]:
     return pairs
 
 
-def read_texts(path: str) -> list[str]:
-    """The lines of a text file that are not empty.
+def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
+    """The texts of a file that are not empty.
+
+    Args:
+      path, text_column: see read_texts.
 
     Raises:
-      ValueError: the file is missing or has no text.
+      ValueError: see read_texts; or the file has no text.
     """
-    lines = [line for line in read_lines(path) if line.strip()]
-    if not lines:
+    texts = [text for text in read_texts(path, text_column) if text.strip()]
+    if not texts:
         raise ValueError(f"{path} has no lines")
-    return lines
+    return texts
 
 
-def read_twice(path: str) -> list[TextPair]:
-    """Each line of read_texts as a pair with itself."""
-    return [TextPair(line, line) for line in read_texts(path)]
+def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
+    """Each text of read_single_texts as a pair with itself."""
+    return [TextPair(text, text) for text in read_single_texts(path, text_column)]
 
 
 def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: float) -> list[TextPair]:
