@@ -25,21 +25,25 @@ import os
 import pathlib
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
+import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared, usage
+from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
+from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils import bounds
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.json_files import read_json_object
@@ -47,7 +51,7 @@ from albert_tf.utils.writing import check_export
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.settings import SETTINGS, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
 
 FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
@@ -92,11 +96,13 @@ class CommandTask(abc.ABC):
       best_metric: the result that decides which checkpoint is the best; higher is better.
       data_files: names of the files of training and evaluation data, for the model cards.
       lengths: the settings of the task's features (see Settings) by name, such as doc_stride.
+      teacher: the model that the model learns from; None without one.
     """
 
     best_metric: str
     data_files: Collection[str] = ()
     lengths: Mapping[str, Any] = {}
+    teacher: Teacher | None = None
 
     def __init__(self, options: Options):
         self.options = options
@@ -111,6 +117,17 @@ class CommandTask(abc.ABC):
     @abc.abstractmethod
     def training_table(self) -> FeatureTable:
         """The features to train on."""
+
+    def teacher_table(self, table: FeatureTable) -> FeatureTable:
+        """The examples of the training table, in the same order, as the teacher reads them.
+
+        This one is the training table itself, for a teacher with the same vocabulary.
+        """
+        return table
+
+    def targets(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What the model learns of the teacher's answers (see teacher_answers.py): here the answers themselves."""
+        return answers
 
     @property
     def is_evaluated(self) -> bool:
@@ -146,8 +163,8 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     task = new_command_task(options)
     shared.check_length(options.finetuning.buckets[-1], task.config)
     make_directory(options.output_dir)
-    runs = FineTuning(options.finetuning, strategy, task.config, task.new_task, options.model.reader(),
-                      task.best_metric)
+    new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
+    runs = FineTuning(options.finetuning, strategy, task.config, new_task, options.model.reader(), task.best_metric)
     with chief_first(strategy):
         evaluate = task.evaluation() if task.is_evaluated else None
         to_predict = list(task.predictions()) if options.do_predict else []
@@ -186,6 +203,8 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     with chief_first(runs.strategy):
         table = task.training_table()
+    if task.teacher and task.teacher.alpha:
+        table = _with_answers(table, options, task, runs.strategy)
     runs.train(table, evaluate, write_inputs, write_card)
 
 
@@ -204,6 +223,25 @@ def _check_alpha(options: Options) -> None:
                        for value in (stored, alpha))
         raise ValueError(f"the run in --output_dir={options.output_dir} has {there}, and these flags mean {here}: "
                          "continue it with its own flags, or choose another --output_dir")
+
+
+def _distilled(new_task: Callable[[AlbertConfig], Any], teacher: Teacher) -> Callable[[AlbertConfig], DistilledTask]:
+    return lambda config: DistilledTask(new_task(config), teacher.temperature, teacher.alpha)
+
+
+def _with_answers(
+    table: FeatureTable, options: Options, task: CommandTask, strategy: tf.distribute.Strategy
+) -> FeatureTable:
+    """The training examples with the teacher's answers."""
+    teacher, tuning = task.teacher, options.finetuning
+    assert teacher is not None
+    with chief_first(strategy):
+        teacher_table = task.teacher_table(table)
+    with strategy.scope():
+        model = teacher.model()
+    answered = answers(model, teacher.outputs, teacher_table, options.cached_dir, strategy,
+                       tuning.run.train_batch_size // tuning.trainer.gradient_accumulation_steps, tuning.trainer.parts)
+    return with_answers(table, task.targets(answered), teacher.outputs)
 
 
 def report_predicted(options: Options, scores: dict[str, float], step: int) -> None:
@@ -410,7 +448,7 @@ def check_labels(options: Options, names: Sequence[str] | None) -> None:
     """
     model, saved = options.model, saved_runs(options.output_dir)
     for path in saved:
-        difference = _label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
+        difference = label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
         if difference:
             raise ValueError(difference)
     number = model.run.num_labels() if model.run else None
@@ -419,18 +457,8 @@ def check_labels(options: Options, names: Sequence[str] | None) -> None:
                          f"{len(names) if names else 1}: choose another --output_dir")
     initial = [] if options.do_train or saved or not model.initial else [model.initial]
     for source in (*model.members, *initial):
-        difference = _label_difference(source.path, source.settings.label_names, names)
+        difference = label_difference(source.path, source.settings.label_names, names)
         if difference and sorted(source.settings.label_names or ()) == sorted(names or ()):
             raise ValueError(difference)
         if difference:
             logging.warning("%s", difference)
-
-
-def _label_difference(
-    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
-) -> str | None:
-    """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
-    if stored is None or names is not None and tuple(stored) == tuple(names):
-        return None
-    wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
-    return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"

@@ -17,6 +17,8 @@ from typing import Iterator
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands.distillation import DistillationOptions, teacher_of
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
@@ -42,7 +44,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(DistillationOptions, tuning.Options):
     """The flags of this command; `task` and `long_texts` are made from several flags."""
 
     task: TaskData
@@ -113,6 +115,9 @@ class TextClassification(tuning.CommandTask):
         self._calibration = Calibration() if is_other else _stored(options.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
+        self.teacher = teacher_of(options, "classifier", ClassificationTask.TEACHER_OUTPUTS, options.do_train)
+        if self.teacher:
+            self.teacher.check_labels(self.task.labels)
 
     def new_task(self, config):
         options, task, windows = self.options, self.task, self.windows
@@ -130,6 +135,13 @@ class TextClassification(tuning.CommandTask):
             logging.info("weights of the labels: %s", ", ".join(
                 f"{name} {weight:.4g}" for name, weight in zip(self.task.labels, self._class_weights)))
         return table
+
+    def teacher_table(self, table):
+        """The same texts, with the vocabulary, the length and the windows of the teacher."""
+        options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cached_dir)
+        return feature_table(cache, self.task, options.data_dir, "train",
+                             self.teacher.row_length(options.max_seq_length),
+                             self.teacher.source.settings.long_texts.windows)
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))

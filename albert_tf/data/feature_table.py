@@ -26,6 +26,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import types
 from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
@@ -65,7 +66,7 @@ class FeatureSchema:
 
     max_seq_length: int
     scalars: Mapping[str, tf.DType]
-    token_padding: Mapping[str, int] = dataclasses.field(default_factory=lambda: dict(TOKENS))
+    token_padding: Mapping[str, float] = dataclasses.field(default_factory=lambda: dict(TOKENS))
     num_choices: int = 1
     are_windows: bool = False
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -91,9 +92,9 @@ class FeatureSchema:
             record[name] = float_feature(values) if dtype.is_floating else int64_feature(varints(map(int, values)))
         return example(record)
 
-    def _padded(self, rows: list[list[int]], lengths: list[int], padding: int) -> bytes:
+    def _padded(self, rows: list[list[int]], lengths: list[int], padding: float) -> bytes:
         """The concatenated rows as varints, each truncated to its length and padded."""
-        encoded_padding = varints([padding])
+        encoded_padding = varints([int(padding)])
         return b"".join([varints(row[:length]) + encoded_padding * (self.max_seq_length - length)
                          for row, length in zip(rows, lengths)])
 
@@ -182,9 +183,35 @@ class FeatureTable:
         tokens, to_length = dict(input_mask=tf.reshape(mask, shape)), tf.cast(tf.stack([-1, length]), tf.int64)
         for name, padding in self.schema.token_padding.items():
             sequences = tf.gather(self.sequences[name], places)
-            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), shape=to_length)
-            tokens[name] = tf.reshape(tf.cast(padded, tf.int32), shape)
+            further = self.sequences[name].shape[2:]  # of a column with several values per token
+            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), shape=tf.concat([to_length, further], 0))
+            values = padded if padded.dtype.is_floating else tf.cast(padded, tf.int32)
+            tokens[name] = tf.reshape(values, [*shape, *further])
         return dict(tokens, **{name: tf.gather(values, rows) for name, values in self.scalars.items()})
+
+    def with_columns(
+        self, columns: Mapping[str, np.ndarray], token_padding: Mapping[str, float] = types.MappingProxyType({})
+    ) -> FeatureTable:
+        """A table with further columns, which records do not have.
+
+        Args:
+          columns: values by name: float32 [examples, ...], or [tokens of all examples, ...] if token_padding has the
+            name.
+          token_padding: the padding values of the columns with one value, or one vector, per token.
+        """
+        lengths = self._sequence_lengths
+        sequences = {name: tf.RaggedTensor.from_row_lengths(columns[name], lengths) for name in token_padding}
+        scalars = {name: tf.constant(values) for name, values in columns.items() if name not in token_padding}
+        schema = dataclasses.replace(self.schema, token_padding={**self.schema.token_padding, **token_padding})
+        return FeatureTable(schema, {**self.sequences, **sequences}, {**self.scalars, **scalars})
+
+    def digest(self) -> str:
+        """The SHA-256 digest of all columns, for made_from of what is computed from the table."""
+        sha256 = hashlib.sha256(self._sequence_lengths.numpy().tobytes())
+        flat = {name: values.flat_values for name, values in self.sequences.items()}
+        for name, values in sorted({**flat, **self.scalars}.items()):
+            sha256.update(f"{name} {values.dtype.name} ".encode() + values.numpy().tobytes())
+        return sha256.hexdigest()
 
 
 def _without_padding(records: dict[str, tf.Tensor], schema: FeatureSchema) -> dict[str, np.ndarray]:

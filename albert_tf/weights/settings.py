@@ -30,7 +30,7 @@ import dataclasses
 import json
 import math
 import os
-from typing import Any
+from typing import Any, Sequence
 
 import tensorflow as tf
 
@@ -159,6 +159,16 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
                     json.dumps(values, indent=2, ensure_ascii=False) + "\n" if values else None)
     for name in _EARLIER_FILES:
         write_or_remove(os.path.join(folder, name), None)
+
+
+def label_difference(
+    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
+) -> str | None:
+    """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
+    if stored is None or names is not None and tuple(stored) == tuple(names):
+        return None
+    wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
+    return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"
 
 
 def _checked(stored: Any, place: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import tensorflow as tf
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.losses import ONE_LABEL, LabelLoss
+from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 
@@ -20,6 +21,8 @@ class ClassificationTask(MeanLossTask):
       is_regression: whether the single logit is a score.
       label_loss: the loss of labels.
     """
+
+    TEACHER_OUTPUTS = dict(logits=None)
 
     def __init__(self, model: AlbertClassifier | AlbertMultipleChoice, is_regression: bool = False,
                  label_loss: LabelLoss = ONE_LABEL):
@@ -40,6 +43,19 @@ class ClassificationTask(MeanLossTask):
             losses = self._label_loss.losses(outputs["logits"], batch["label_ids"])  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
 
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean divergence from the teacher's labels, or squared error of its score."""
+        expected, logits = teacher["logits"], outputs["logits"]  # [batch, labels]
+        if self._is_regression:
+            losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
+        elif self._label_loss.multi_label:
+            losses = tf.reduce_mean(divergence(_yes_or_no(expected), _yes_or_no(logits), temperature), axis=1)
+        else:
+            losses = divergence(expected, logits, temperature)  # [batch]
+        return tf.reduce_sum(losses) / denominators["examples"]
+
     def predictions(self, outputs: Tensors) -> Tensors:
         """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1]."""
         logits = outputs["logits"]
@@ -48,3 +64,8 @@ class ClassificationTask(MeanLossTask):
         model = self.model
         probabilities = model.probabilities(logits) if isinstance(model, AlbertClassifier) else tf.nn.softmax(logits)
         return dict(probabilities=probabilities, logits=logits)
+
+
+def _yes_or_no(logits: tf.Tensor) -> tf.Tensor:
+    """The logits of two classes whose probabilities are those of a label and of its absence, [..., 2]."""
+    return tf.stack([logits, tf.zeros_like(logits)], axis=-1)

@@ -23,6 +23,9 @@ class SentenceVectorTask(MeanLossTask):
     The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
+    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
+    1. The teacher's vectors must be as wide as the model's (see targets.py).
+
     Args:
       model: the encoder with its pooling.
       objective: one of OBJECTIVES.
@@ -33,6 +36,7 @@ class SentenceVectorTask(MeanLossTask):
     """
 
     model: AlbertSentenceEncoder
+    TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05):
         super().__init__(model)
@@ -58,6 +62,13 @@ class SentenceVectorTask(MeanLossTask):
             logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
         return tf.reduce_sum(losses) / denominators["examples"], {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean squared distance from the teacher's vectors."""
+        vectors, targets = (normalized(each["sentence_embedding"]) for each in (outputs, teacher))  # [batch, H]
+        return tf.reduce_sum(tf.math.squared_difference(vectors, targets)) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]."""

@@ -72,3 +72,13 @@ def test_balanced_weights_of_several_labels_are_texts_without_to_texts_with_them
     numbers = TaskData("moods", {}, LABELS, multi_label=True, class_weights=(1, 2, 3))
     assert class_weights(numbers, SEVERAL, "train.csv") == (1.0, 2.0, 3.0)
     assert class_weights(TaskData("moods", {}, LABELS), ONE, "train.csv") is None
+
+
+def test_a_teacher_of_several_labels_per_text_is_compared_label_by_label():
+    """The mean over labels of KL(Bernoulli(teacher) || Bernoulli(student)), times the squared temperature."""
+    teacher, student = np.array([[2.0, -1.0, 0.5]], np.float32), np.array([[1.0, 1.0, -2.0]], np.float32)
+    task = ClassificationTask(None, label_loss=LabelLoss(multi_label=True))
+    found = task.teacher_loss(dict(logits=student), dict(logits=teacher), {}, dict(examples=1.0), temperature=2.0)
+    p, q = (1 / (1 + np.exp(-logits / 2)) for logits in (teacher, student))
+    expected = 4 * np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
