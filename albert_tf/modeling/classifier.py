@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, checked_label_names, register, side_by_side
-from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.configured_model import as_rows, checked_label_names, register, side_by_side
+from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, mean_or_max
 
 
 @register
-class AlbertClassifier(ConfiguredModel):
+class AlbertClassifier(EarlyExitModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
@@ -27,6 +27,7 @@ class AlbertClassifier(ConfiguredModel):
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
         (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
+      exit_heads, exit_patience, exit_tolerance, num_layers: see EarlyExitModel.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -38,7 +39,7 @@ class AlbertClassifier(ConfiguredModel):
 
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride")
+                 "doc_stride", *EarlyExitModel.EXIT_ARGUMENTS)
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
@@ -52,6 +53,7 @@ class AlbertClassifier(ConfiguredModel):
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
         self.max_windows, self.doc_stride = max_windows, doc_stride
+        self.add_exit_heads(num_labels)
         self.built = True
 
     @property
@@ -59,13 +61,19 @@ class AlbertClassifier(ConfiguredModel):
         """The constructor's arguments for texts that are longer than a row."""
         return LongTexts(self.window_pooling, self.max_windows, self.doc_stride)
 
-    def call(self, inputs, training=False):
-        """The outputs that the class describes."""
-        dropout = dropouts(inputs, training)
-        rows, windows = as_rows(inputs, "windows")
-        outputs = self.albert.encode(rows, dropout)
-        logits = self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
-        if windows is not None:
-            is_there = side_by_side(tf.reduce_max(rows["input_mask"], axis=1), windows)  # [batch, windows]
-            logits = mean_or_max(side_by_side(logits, windows), is_there, self.window_pooling)
-        return dict(outputs, logits=logits)
+    @property
+    def is_regression(self) -> bool:
+        """Whether the single logit is a score."""
+        return self.num_labels == 1
+
+    def rows_of(self, inputs):
+        """See EarlyExitModel."""
+        return as_rows(inputs, "windows")
+
+    def logits_of(self, head, outputs, input_mask, count, dropout):
+        """See EarlyExitModel. The logits are pooled over windows."""
+        logits = head(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
+        if count is None:
+            return logits
+        is_there = side_by_side(tf.reduce_max(input_mask, axis=1), count)  # [batch, windows]
+        return mean_or_max(side_by_side(logits, count), is_there, self.window_pooling)

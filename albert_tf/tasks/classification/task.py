@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
@@ -13,7 +14,7 @@ class ClassificationTask(MeanLossTask):
     """GLUE and multiple choice. Batches have label_ids, int32 [batch], or float32 [batch] for regression.
 
     Args:
-      model: a model with one logit per label.
+      model: a model with one logit per label. With exit heads, all of them are trained (see loss_over_exits).
       is_regression: whether the single logit is a score.
     """
 
@@ -23,13 +24,19 @@ class ClassificationTask(MeanLossTask):
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean cross entropy, or of the mean squared error for regression."""
-        if self._is_regression:
-            losses = tf.square(outputs["logits"][:, 0] - batch["label_ids"])  # [batch]
-        else:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label_ids"], outputs["logits"])  # [batch]
-        return tf.reduce_sum(losses) / denominators["examples"], {}
+        def loss_of(logits):
+            if self._is_regression:
+                losses = tf.square(logits[:, 0] - batch["label_ids"])  # [batch]
+            else:
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label_ids"], logits)  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs), {}
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, labels]; for regression the score, [batch, 1], as in the release."""
+        """probabilities, float32 [batch, labels]; for regression the score, [batch, 1], as in the release.
+
+        With early exit also num_layers_used, int32 [batch].
+        """
         logits = outputs["logits"]
-        return dict(probabilities=logits if self._is_regression else tf.nn.softmax(logits))
+        return dict(probabilities=logits if self._is_regression else tf.nn.softmax(logits), **num_layers_used(outputs))
