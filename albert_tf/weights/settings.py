@@ -8,6 +8,7 @@ The keys::
     label_all_pieces   true; without it, a word's first piece has its tag
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
+    exit_heads         true if there is an output after every layer (modeling/early_exit.py)
 
 The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
 tokenizer_config.json (see vocabulary_files.py).
@@ -44,7 +45,7 @@ SETTINGS = "albert_tf.json"
 LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride": int, "max_query_length": int,
-          "max_qa_length": int}
+          "max_qa_length": int, "exit_heads": bool}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -67,6 +68,7 @@ class Settings:
       doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
+      exit_heads: whether there is an output after every layer.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -79,13 +81,15 @@ class Settings:
     doc_stride: int | None = None
     max_query_length: int | None = None
     max_qa_length: int | None = None
+    exit_heads: bool = False
 
 
 def settings_of(model: keras.Model) -> Settings:
     """The settings of a model of albert_tf.modeling."""
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
-                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False))
+                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
+                    exit_heads=getattr(model, "exit_heads", False))
 
 
 def settings_in(folder: str) -> Settings:
@@ -136,7 +140,8 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
     values = {"label_names": settings.label_names, **{name: getattr(settings, name) for name in _TYPES}}
-    values["label_all_pieces"] = settings.label_all_pieces or None
+    for name in ("label_all_pieces", "exit_heads"):
+        values[name] = getattr(settings, name) or None
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
     values = {name: value for name, value in values.items() if value is not None}

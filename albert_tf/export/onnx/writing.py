@@ -8,7 +8,7 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
-from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
+from albert_tf.export.outputs import check_uses_all_layers, exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.weights.heads import head_of
@@ -27,8 +27,10 @@ def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
 
     Raises:
       ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
-        format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no function for the head.
+        format's limit of 2 GB, the encoder is a TF2 module, the model predicts with early exit, or head_graphs.py has
+        no function for the head.
     """
+    check_uses_all_layers(model, "ONNX")
     head = head_of(model)
     add_head = getattr(head_graphs, head.name, None)
     if add_head is None:
