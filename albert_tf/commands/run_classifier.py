@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Iterator
+from typing import Any, Iterator
 
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
@@ -27,7 +28,7 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.training.finetuning import mean_of
+from albert_tf.training.finetuning import layers_used, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
@@ -36,10 +37,11 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options(tuning.Options):
-    """The flags of this command; `task` and `long_texts` are made from several flags."""
+    """The flags of this command; `task`, `long_texts` and `exits` are made from several flags."""
 
     task: TaskData
     long_texts: LongTexts
+    exits: dict[str, Any]
     data_dir: str | None = shared.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
@@ -64,6 +66,7 @@ def define_flags() -> None:
                           "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
     shared.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                           "windows.", *bounds.CANDIDATES.at_least(2))
+    tuning.define_exit_flags()
 
 
 def options_from_flags() -> Options:
@@ -78,7 +81,8 @@ def options_from_flags() -> Options:
     elif FLAGS.long_texts != "truncate":
         requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
     long_texts = model.setting("long_texts", requested) or LongTexts()
-    return tuning.options_from_flags(Options, model, task=task, long_texts=long_texts)
+    return tuning.options_from_flags(Options, model, task=task, long_texts=long_texts,
+                                     exits=tuning.exits_from_flags(model, task.is_regression))
 
 
 def main() -> None:
@@ -99,7 +103,8 @@ class TextClassification(tuning.CommandTask):
     def new_task(self, config):
         options, task, windows = self.options, self.task, self.windows
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
-                                 task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride)
+                                 task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
+                                 **options.exits)
         return ClassificationTask(model, task.is_regression)
 
     def training_table(self):
@@ -112,7 +117,9 @@ class TextClassification(tuning.CommandTask):
             results = {}
             for task, table in dev_sets:
                 label_ids = table.scalars["label_ids"].numpy()
-                scores = glue_metrics.evaluate(task, mean_of(predict(table), "probabilities"), label_ids)
+                predictions = predict(table)
+                scores = dict(glue_metrics.evaluate(task, mean_of(predictions, "probabilities"), label_ids),
+                              **layers_used(predictions))
                 prefix = "" if task is self.task else f"{task.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
@@ -142,5 +149,6 @@ class TextClassification(tuning.CommandTask):
         suffix = "" if task is self.task else f"_{task.name}"
         guids = [example.guid for example in examples]
         write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
-        path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
+        used = mean_of(predictions, NUM_LAYERS_USED) if layers_used(predictions) else None
+        path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split, used)
         logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)

@@ -15,6 +15,7 @@ import dataclasses
 from absl import logging
 
 from albert_tf.commands import shared_flags as shared
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED, EarlyExit
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.server.server import ModelServer
@@ -28,9 +29,10 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of this command; `vocabulary` is made from several flags."""
+    """The flags of this command; `vocabulary` and `early_exit` are made from several flags."""
 
     vocabulary: VocabularyFiles
+    early_exit: EarlyExit
     init_checkpoint: list[str] = shared.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, or a Hugging Face folder. "
         "Repeat the flag for several models.")
@@ -53,10 +55,12 @@ class Options:
 def define_flags() -> None:
     shared.define_vocabulary_flags()
     shared.define_fields(Options)
+    shared.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags())
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(),
+                             early_exit=shared.early_exit_from_flags())
 
 
 def main() -> None:
@@ -88,6 +92,10 @@ def load(options: Options) -> list[ServedModel]:
         else:
             models.append(model_of_saved_model(name, path))
         logging.info("%s: %s", name, models[-1].description)
+    outputs = {name for model in models for signature in model.signatures.values() for name in signature.outputs}
+    if options.early_exit.is_used and NUM_LAYERS_USED not in outputs:
+        raise ValueError("--exit_patience and --num_layers need a model that was trained with exit heads (--exit_heads)"
+                         f": {', '.join(paths)} has none")
     return models
 
 
@@ -101,4 +109,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k)
+    return model_of_source(name, source, options.model, options.top_k, options.early_exit)
