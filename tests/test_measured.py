@@ -117,3 +117,7 @@ def test_the_times_of_early_exit_are_those_of_the_layers():
         programs = times[f"patience {int(layers) - 1}"], alone
         assert all(row["layers"] == layers for row in programs)
         assert cells == [f"{float(row[name]):.2f}" for row in programs for name in ("time_batch_1", "time_batch_32")]
+    scores = {row["program"]: row["score"] for row in read_rows("early_exit.csv")}
+    section = "\n".join(lines)
+    assert f"(accuracy {scores['patience 6']} and {scores['without exits']})" in section
+    assert {scores[f"patience {patience}"] for patience in range(1, 5)} == {"0.509"} and "(0.509)" in section
