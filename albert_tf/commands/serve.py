@@ -19,6 +19,7 @@ from absl import logging
 
 from albert_tf.commands import shared_flags as shared
 from albert_tf.export.onnx.session import ENDING, from_onnx
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED, EarlyExit
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.server.onnx_models import model_of_onnx
@@ -33,9 +34,10 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of this command; `vocabulary` is made from several flags."""
+    """The flags of this command; `vocabulary` and `early_exit` are made from several flags."""
 
     vocabulary: VocabularyFiles
+    early_exit: EarlyExit
     init_checkpoint: list[str] = shared.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
@@ -61,10 +63,12 @@ class Options:
 def define_flags() -> None:
     shared.define_vocabulary_flags()
     shared.define_fields(Options)
+    shared.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags())
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(),
+                             early_exit=shared.early_exit_from_flags())
 
 
 def main() -> None:
@@ -98,6 +102,10 @@ def load(options: Options) -> list[ServedModel]:
     for loader, name, path in zip(loaders, names, paths):
         models.append(loader(name, path))
         logging.info("%s: %s", name, models[-1].description)
+    outputs = {name for model in models for signature in model.signatures.values() for name in signature.outputs}
+    if options.early_exit.is_used and NUM_LAYERS_USED not in outputs:
+        raise ValueError("--exit_patience and --num_layers need a model that was trained with exit heads (--exit_heads)"
+                         f": {', '.join(paths)} has none")
     return models
 
 
@@ -117,4 +125,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k)
+    return model_of_source(name, source, options.model, options.top_k, options.early_exit)
