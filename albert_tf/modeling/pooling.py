@@ -37,6 +37,8 @@ class LongTexts:
 
 
 MEAN_OR_MAX = ("mean", "max")
+# The functions that make a score of the logit of a classifier that ranks, by PyTorch's names.
+ACTIVATIONS = ("sigmoid", "identity")
 POOLINGS = (*MEAN_OR_MAX, "cls", "pooler")
 # The smallest divisor of torch.nn.functional.normalize, which sentence-transformers uses.
 LEAST_LENGTH = 1e-12

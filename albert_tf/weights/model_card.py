@@ -36,6 +36,7 @@ _WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
+_OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
 
@@ -220,13 +221,13 @@ def _table(rows: Mapping[str, object]) -> list[str]:
 
 
 def _library_of(loaded_by: str) -> str:
-    return "sentence-transformers" if loaded_by == "SentenceTransformer" else "transformers"
+    return "sentence-transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
 
 
 def _loading(loaded_by: str, folder: str) -> list[str]:
     """Lines of Python that load a folder in Hugging Face's format with a class of its libraries."""
-    if loaded_by == "SentenceTransformer":
-        return ["import sentence_transformers", "", f"model = sentence_transformers.SentenceTransformer({folder})"]
+    if loaded_by in _OF_SENTENCE_TRANSFORMERS:
+        return ["import sentence_transformers", "", f"model = sentence_transformers.{loaded_by}({folder})"]
     return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",
             f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
 

@@ -6,6 +6,7 @@ The keys::
     long_texts         {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
     num_choices        of a multiple-choice model
     label_all_pieces   true; without it, a word's first piece has its tag
+    activation_fn      what makes the score of a model that ranks: sigmoid or identity
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
 
@@ -31,7 +32,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
+from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, SentencePooling
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
@@ -44,7 +45,7 @@ SETTINGS = "albert_tf.json"
 LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride": int, "max_query_length": int,
-          "max_qa_length": int}
+          "max_qa_length": int, "activation_fn": str}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -67,6 +68,7 @@ class Settings:
       doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
+      activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -79,13 +81,15 @@ class Settings:
     doc_stride: int | None = None
     max_query_length: int | None = None
     max_qa_length: int | None = None
+    activation_fn: str | None = None
 
 
 def settings_of(model: keras.Model) -> Settings:
     """The settings of a model of albert_tf.modeling."""
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
-                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False))
+                    getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
+                    activation_fn=getattr(model, "activation_fn", None))
 
 
 def settings_in(folder: str) -> Settings:
@@ -106,6 +110,10 @@ def sentence_pooling_in(folder: str) -> SentencePooling | None:
       ValueError: a file is damaged, or has a step or a pooling that is not supported.
     """
     if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
+        return None
+    from albert_tf.weights.hugging_face.cross_encoder import is_cross_encoder
+
+    if is_cross_encoder(folder):
         return None
     from albert_tf.weights.hugging_face.sentence_transformers import pooling_in
 
@@ -151,6 +159,9 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
     values = dict(check_keys(stored, place, {}, {"label_names": list, "long_texts": dict, **_TYPES}))
     for name in _BOUNDS.keys() & values.keys():
         _BOUNDS[name].check(f"{place}: {name}", values[name])
+    if values.get("activation_fn", ACTIVATIONS[0]) not in ACTIVATIONS:
+        raise ValueError(f"{place}: activation_fn must be one of {', '.join(ACTIVATIONS)}. "
+                         f"Received: {values['activation_fn']!r}")
     if "label_names" in values:
         for name in values["label_names"]:
             if not isinstance(name, str):

@@ -21,9 +21,9 @@ def export_classification(
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
     outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
     if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
-    each probability. For regression, probabilities and predictions are the score. If a threshold is set, it is another
-    output, float32 [batch]. With windows, raw text is split into windows, and a tf.Example has max_windows rows. The
-    signature for token ids takes rows of a single window.
+    each probability. For regression and ranking, probabilities and predictions are the score. If a threshold is set, it
+    is another output, float32 [batch]. With windows, raw text is split into windows, and a tf.Example has max_windows
+    rows. The signature for token ids takes rows of a single window.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -40,6 +40,8 @@ def export_classification(
     """
     def outputs(model_outputs: dict) -> dict:
         logits = model_outputs["logits"]
+        if model.activation_fn:  # of a model that ranks
+            logits = model.score_of(logits)
         if is_regression:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:

@@ -8,7 +8,8 @@
 
 "files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON lines. "columns" maps text_a
 and label, and optionally text_b and guid, to a name in the header or the JSON object, or to a number from 0. For a
-regression, write "regression": true instead of "labels". "has_header": false means that the first line is a row.
+regression, write "regression": true instead of "labels"; for a ranking, "ranking": true (text_a is a query, text_b a
+passage, and the label 1 or 0 says whether it is relevant). "has_header": false means that the first line is a row.
 "test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
 by the first of "metrics".
 """
@@ -26,11 +27,12 @@ from albert_tf.utils.json_files import read_json_object
 SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
 REGRESSION_METRICS = ("pearson", "spearman", "MSE")
+RANKING_METRICS = ("mrr@10", "ndcg@10")
 
 _FIELDS = ("guid", "text_a", "text_b", "label")
 _STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
 _CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
-                    regression=_BOOL, metrics=_LIST)
+                    regression=_BOOL, ranking=_BOOL, metrics=_LIST)
 
 
 def load_task_config(path: str) -> TaskData:
@@ -72,10 +74,13 @@ def _from_config(config: dict[str, Any]) -> TaskData:
                  for split, name in files.items()},
         labels=labels,
         metrics=metrics,
+        is_ranking=config.get("ranking", False),
     )
 
 
 def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    if config.get("ranking", False):
+        return None, _metrics_of_ranking(config)
     is_regression, labels = config.get("regression", False), config.get("labels", [])
     if is_regression == ("labels" in config):
         raise ValueError('give "labels", or "regression": true, and not both')
@@ -92,6 +97,18 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 needs exactly two labels; the second one is the positive class")
     return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)
+
+
+def _metrics_of_ranking(config: dict[str, Any]) -> tuple[str, ...]:
+    for key in ("labels", "regression"):
+        if key in config:
+            raise ValueError(f'a ranking has no "{key}": its labels are 0 and 1')
+    _check_keys("field in columns", config["columns"], _FIELDS, required=("text_b",))
+    metrics = config.get("metrics", RANKING_METRICS[:1])
+    if not metrics or not all(metric in RANKING_METRICS for metric in metrics):
+        raise ValueError(f"metrics of a ranking must be some of {', '.join(RANKING_METRICS)}. "
+                         f"Received: {reprlib.repr(metrics)}")
+    return tuple(metrics)
 
 
 def _check_keys(what: str, values: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:

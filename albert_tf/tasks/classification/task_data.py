@@ -50,6 +50,7 @@ class TaskData:
       skips_short_rows: whether a row with too few columns is skipped, as in the release; if not, it is an error.
       companions: names of tasks that are evaluated and predicted with the same model.
       score_range: the range to which predicted scores are clipped; None for no clipping.
+      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see ranking.py).
     """
 
     name: str
@@ -59,6 +60,7 @@ class TaskData:
     skips_short_rows: bool = False
     companions: tuple[str, ...] = ()
     score_range: tuple[float, float] | None = None
+    is_ranking: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -90,7 +92,12 @@ class TaskData:
         """
         if label is None:
             label = self.placeholder_label
-        return _score(label) if self.labels is None else _class_id(str(label).strip(), self.labels)
+        if self.labels is not None:
+            return _class_id(str(label).strip(), self.labels)
+        score = _score(label)
+        if self.is_ranking and score not in (0, 1):
+            raise ValueError(f"{label!r} is neither 1, for a relevant passage, nor 0")
+        return score
 
 
 def _class_id(label: str, labels: tuple[str, ...]) -> int:
