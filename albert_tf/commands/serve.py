@@ -11,6 +11,7 @@ and output. --saved_model serves a SavedModel that a script has exported (--expo
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, Mapping
 
 from absl import logging
 
@@ -28,9 +29,10 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of this command; `vocabulary` is made from several flags."""
+    """The flags of this command; `vocabulary` and `vectors` are made from several flags."""
 
     vocabulary: VocabularyFiles
+    vectors: Mapping[str, Any]
     init_checkpoint: list[str] = shared.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, or a Hugging Face folder. "
         "Repeat the flag for several models.")
@@ -52,11 +54,12 @@ class Options:
 
 def define_flags() -> None:
     shared.define_vocabulary_flags()
+    shared.define_vector_flags()
     shared.define_fields(Options)
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags())
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(), vectors=shared.vector_arguments())
 
 
 def main() -> None:
@@ -101,4 +104,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k)
+    return model_of_source(name, source, options.model, options.top_k, options.vectors)

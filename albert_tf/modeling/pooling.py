@@ -18,6 +18,7 @@ class SentencePooling:
     pooling: str = "mean"
     normalize: bool = False
     max_seq_length: int | None = None
+    truncate_dim: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import tempfile
-from typing import Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +39,8 @@ from albert_tf.weights.source import Source
 SENTENCE_ORDER, LAYER_DISTANCES = "sentence_order", "layer_distances"
 
 
-def model_of_source(name: str, source: Source, model: str | None = None, top_k: int = 5) -> ServedModel:
+def model_of_source(name: str, source: Source, model: str | None = None, top_k: int = 5,
+                    vectors: Mapping[str, Any] | None = None) -> ServedModel:
     """A model with all signatures that its head allows.
 
     These are the signatures of the SavedModel that the head's script exports. In addition, a pre-trained model predicts
@@ -51,13 +52,14 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
       model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
         names of its variables tell.
       top_k: number of pieces per mask.
+      vectors: arguments of AlbertSentenceEncoder that replace those of a sentence encoder; None for none.
 
     Raises:
       ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
-    built, report = build(source, kind)
+    built, report = build(source, kind, **(vectors or {}) if kind == "sentence_encoder" else {})
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
     exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))
