@@ -54,16 +54,15 @@ def nearest_lines(
     queries = list_of_strings("queries", queries)
     if not queries:
         raise ValueError("there are no queries")
-    unit_vectors = unit_vectors_function(model, tokenizer, batch_size)
-    query_vectors = unit_vectors(queries)  # [queries, size]
+    vectors_of = vectors_of_texts_function(model, tokenizer, batch_size)
+    query_vectors = _of_length_1(vectors_of(queries))  # [queries, size]
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     best: list[list[Neighbour]] = [[] for _ in queries]
     for block in chunks(numbered, block_size):
         if vectors is None:
-            stored = precision.stored(unit_vectors([line for _, line in block]))
+            stored = precision.stored(vectors_of([line for _, line in block])).numpy()
         else:
             stored = vectors[[number - 1 for number, _ in block]]
-            stored = _unit(stored) if precision.name == "float32" else stored
         for row, values in enumerate(cosines(query_vectors, stored, precision)):
             candidates = np.argsort(-values, kind="stable")[:top_k]
             neighbours = [Neighbour(float(values[i]), *block[i]) for i in candidates]
@@ -76,30 +75,39 @@ def cosines(queries: np.ndarray, stored: np.ndarray, precision: VectorPrecision)
 
     Args:
       queries: vectors of length 1, float32 [queries, size]. With "binary", they are compared as bits.
-      stored: the vectors of the lines in the precision; with "float32" of length 1.
+      stored: the vectors of the lines in the precision, of any length.
       precision: the precision of the lines' vectors.
     """
     size = queries.shape[1]
     lines = precision.restored(stored, size).numpy()
     if precision.name == "binary":  # equal Hamming distances give equal cosines
         return precision.restored(precision.stored(queries), size).numpy() @ lines.T / size
-    return queries @ (lines if precision.name == "float32" else _unit(lines)).T
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), LEAST_LENGTH)
+    return queries @ _of_length_1(lines).T
 
 
 def unit_vectors_function(
     model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
 ) -> Callable[[Sequence[str]], np.ndarray]:
     """Returns a function from texts to their vectors of length 1, float32 [texts, size]. The model is traced once."""
+    vectors_of = vectors_of_texts_function(model, tokenizer, batch_size)
+    return lambda texts: _of_length_1(vectors_of(texts))
+
+
+def vectors_of_texts_function(
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
+) -> Callable[[Sequence[str]], np.ndarray]:
+    """Returns a function from texts to their vectors, float32 [texts, size]. The model is traced once."""
     function = vectors_function(model)
 
-    def unit_vectors(texts: Sequence[str]) -> np.ndarray:
+    def vectors_of(texts: Sequence[str]) -> np.ndarray:
         vectors = np.zeros([len(texts), model.vector_size], np.float32)
         for each in embed_by(function, token_ids(tokenizer, texts, model.row_length), batch_size):
-            vectors[each.text] = each.pooled / max(np.linalg.norm(each.pooled), LEAST_LENGTH)
+            vectors[each.text] = each.pooled
         return vectors
 
-    return unit_vectors
+    return vectors_of
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    return np.array([vector / max(np.linalg.norm(vector), LEAST_LENGTH) for vector in vectors],
+                    np.float32).reshape(vectors.shape)

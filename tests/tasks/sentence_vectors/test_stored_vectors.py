@@ -81,7 +81,7 @@ def test_stored_and_computed_vectors_find_the_same_lines(model, sentence_pieces,
         expected = 1 - 2 * ((vectors > 0) != (of_query > 0)).sum(axis=1) / 12
     else:
         expected = vectors @ of_query
-    for stored in (None, np.asarray(precision.stored(vectors * 3 if name == "float32" else vectors))):
+    for stored in (None, np.asarray(precision.stored(vectors * 3 if name == "float32" else vectors))):  # of any length
         found, = nearest_lines(model, sentence_pieces, [query], LINES, 5, block_size=block_size, precision=precision,
                                vectors=stored)
         cosines = np.array([expected[each.line - 1] for each in found])
