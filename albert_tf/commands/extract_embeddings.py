@@ -105,12 +105,19 @@ def main() -> None:
         height = write_vectors(source, model, rows, FLAGS.batch_size, FLAGS.per_token)
         more_files = dict(zip(companions(source, FLAGS.per_token), companions(FLAGS.output_file, FLAGS.per_token)))
         if FLAGS.vector_precision != "float32":
-            exact, source = source, os.path.join(folder, f"stored_{os.path.basename(FLAGS.output_file)}")
-            write_stored(exact, source, precision or VectorPrecision("int8", ranges_in(exact)))
-            if has_ranges:
-                more_files[ranges_path(source)] = ranges_path(FLAGS.output_file)
+            source = store(source, precision)
+        if has_ranges:
+            more_files[ranges_path(source)] = ranges_path(FLAGS.output_file)
         move_with_manifest(source, FLAGS.output_file, made_from, more_files)
     logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"), count_of(model.vector_size, "number"))
+
+
+def store(exact: str, precision: VectorPrecision | None) -> str:
+    """Writes the vectors of a file in a precision beside it (None: int8 with their own ranges). Returns the path."""
+    folder, name = os.path.split(exact)
+    path = os.path.join(folder, f"stored_{name}")
+    write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
+    return path
 
 
 def write_vectors(

@@ -25,7 +25,7 @@ class AlbertClassifier(ConfiguredModel):
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
       label_names: the name of each label, in the order of the logits; None if they have no names.
       activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
-        makes the score; None for other models.
+        makes the score; None for other models. It is left out if there are several labels.
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
         (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
@@ -57,7 +57,7 @@ class AlbertClassifier(ConfiguredModel):
         self.max_windows, self.doc_stride = max_windows, doc_stride
         if activation_fn not in (None, *ACTIVATIONS):
             raise ValueError(f"activation_fn must be one of {', '.join(ACTIVATIONS)}. Received: {activation_fn!r}")
-        self.activation_fn = activation_fn
+        self.activation_fn = activation_fn if num_labels == 1 else None
         self.built = True
 
     @property

@@ -56,6 +56,11 @@ def test_folders_of_earlier_versions_are_read(folder, entry):
     assert albert_tf.from_pretrained(str(folder), model="classifier").activation_fn == "identity"
 
 
+def test_with_several_labels_it_is_a_classifier(folder):
+    model = albert_tf.from_pretrained(str(folder), model="classifier", num_labels=3)
+    assert (model.num_labels, model.activation_fn) == (3, None)
+
+
 @pytest.mark.parametrize("form", ["ours", "tf1", "hugging_face"])
 def test_every_form_keeps_the_scores(folder, tmp_path, scores, form):
     model, _ = scores_of(folder)
