@@ -66,6 +66,8 @@ def main() -> None:
     options = shared.from_flags(MiningOptions)
     pairs = read_pairs(FLAGS.input_file)
     corpus = [line for line in read_lines(FLAGS.corpus_file) if line.strip()] if FLAGS.corpus_file else []
+    if FLAGS.corpus_file and not corpus:
+        raise ValueError(f"{FLAGS.corpus_file} has no lines")
     selected = shared.resolve_model()
     model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
     mined = mine_negatives(model, selected.vocabulary.tokenizer(model.config), pairs, options, corpus, FLAGS.batch_size,
