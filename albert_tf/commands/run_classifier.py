@@ -101,7 +101,7 @@ class TextClassification(tuning.CommandTask):
         options, task, windows = self.options, self.task, self.windows
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
-                                 "sigmoid" if task.is_ranking else None)
+                                 activation_fn="sigmoid" if task.is_ranking else None)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression)
