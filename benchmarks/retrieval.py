@@ -127,7 +127,7 @@ def reranked(questions, paragraphs, answers, nearest):
     model = from_pretrained(FLAGS.rerank_checkpoint, model="classifier")
     scorer = RelevanceScorer(model, tokenizer_from_pretrained(FLAGS.rerank_checkpoint))
     nearest = nearest[: len(questions)]
-    relevance = scorer([question for question in questions for _ in range(BEST)],
+    relevance = scorer([question for question in questions for _ in range(nearest.shape[1])],
                        [paragraphs[index] for row in nearest for index in row]).reshape(nearest.shape)
     order = np.take_along_axis(nearest, np.argsort(-relevance, axis=1, kind="stable"), axis=1)
     return [dict(precision=name, **scores(each, answers), questions=len(questions))
@@ -145,7 +145,7 @@ def write_training_rows(vectors_of, negatives=3):
     rows.writerow(["query", "passage", "relevant"])
     for row, i in enumerate(chosen):
         rows.writerow([questions[i], paragraphs[answers[i]], 1])
-        for index in np.argsort(-products[row], kind="stable")[:negatives]:
+        for index in np.argsort(-products[row], kind="stable")[: min(negatives, len(paragraphs) - 1)]:
             rows.writerow([questions[i], paragraphs[index], 0])
     write_text(FLAGS.training_file, file.getvalue())
     logging.info("%s: %d questions", FLAGS.training_file, len(chosen))
