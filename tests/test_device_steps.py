@@ -1,15 +1,21 @@
 """The exported steps (benchmarks/device_steps) compute with jaxlib what TensorFlow computes."""
 
+import gzip
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from benchmarks.device_steps.compile import instructions
+from benchmarks.device_steps.cudnn_attention import attention
 from benchmarks.device_steps.programs import TASKS, forward_flops
+from benchmarks.device_steps.run import difference_of
 from benchmarks.workers.workloads import WORKLOADS
 from tests.helpers.peers import python_of
 
@@ -59,6 +65,31 @@ def test_a_program_names_its_parameters_and_has_no_weights(tmp_path):
     assert sum(file.stat().st_size for file in folder.iterdir()) < 100_000
 
 
+def test_attention_is_one_operation_of_cudnn_for_each_direction_on_request(tmp_path):
+    export(tmp_path, "--task=tagging", "--model=demo", "--batch=2", "--seq=16", "--num_hidden_layers=1",
+           "--attention=cudnn", "--what=step", "--what=forward")
+    calls = {folder.name: re.findall(rb"__cudnn[$]\w+", gzip.decompress((folder / "program.hlo.gz").read_bytes()))
+             for folder in tmp_path.iterdir()}
+    assert calls == {
+        "tagging-demo-1-layers-2x16-bfloat16-forward-cudnn-attention": [b"__cudnn$fmhaSoftmax"],
+        "tagging-demo-1-layers-2x16-bfloat16-step-cudnn-attention": [
+            b"__cudnn$fmhaSoftmax", b"__cudnn$fmhaSoftmaxBackward"]}
+
+
+def test_attention_of_cudnn_is_refused_in_float32_and_with_dropout():
+    for query, dropout in ((tf.zeros([1, 1, 8, 4]), ()), (tf.zeros([1, 1, 8, 4], tf.bfloat16), ([1, 2], 0.1))):
+        with pytest.raises(ValueError, match="--precision=bfloat16 and --dropout=0"):
+            attention(query, query, query, tf.zeros([1, 1, 1, 8]), *dropout)
+
+
+def test_differences_of_moments_are_relative_to_them():
+    assert difference_of("kernel:0", np.array([0.5, 4.0]), np.array([0.5, 5.0])) == 0.2
+    assert difference_of("kernel:0", np.array([0.02]), np.array([0.01])) == 0.01
+    assert difference_of("kernel/m:0", np.array([0.02]), np.array([0.01])) == 1.0
+    assert difference_of("kernel/v:0", np.array([0.0144]), np.array([0.01])) == pytest.approx(0.2)
+    assert difference_of("bias/m:0", np.array([1e-9]), np.array([-1e-9])) == pytest.approx(2e-6)
+
+
 def test_operations_are_counted_as_two_for_each_weight_and_token():
     """hidden_256: 6 layers of 4 * 256^2 + 8 * 256^2 weights, attention over 128 tokens, the projection from 128."""
     of_token = 2 * (6 * 12 * 256**2 + 128 * 256) + 6 * 4 * 128 * 256
@@ -79,3 +110,15 @@ ENTRY %main (x: f32[4,8,16], y: bf16[4,16,2]) -> f32[4,8,2] {
     assert (product.kind, product.origin) == ("custom-call __cublas$gemm", "a/b")
     assert product.flops == 2 * 4 * 8 * 16 * 2 and product.bytes == 4 * (8 * 16 * 4 + 16 * 2 * 2 + 8 * 2 * 4)
     assert (added.kind, added.flops, added.bytes) == ("add", 0, 3 * 4 * 8 * 2 * 4)
+
+
+def test_an_attention_of_cudnn_has_the_operations_of_its_products():
+    """Two products of the forward pass; for the gradient, the scores again and those of four gradients."""
+    program = """
+ENTRY %main (q: bf16[2,3,8,4]) -> bf16[2,3,8,4] {{
+  %q = bf16[2,3,8,4]{{3,2,1,0}} parameter(0)
+  ROOT %context = (bf16[2,3,8,4]) custom-call(%q, %q, %q), custom_call_target="__cudnn$fmhaSoftmax{}"
+}}"""
+    for direction, products in (("", 2), ("Backward", 5)):
+        call, = instructions(program.format(direction))
+        assert call.flops == products * 2 * (2 * 3 * 8 * 8 * 4)

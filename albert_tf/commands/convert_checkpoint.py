@@ -14,6 +14,7 @@ from albert_tf.commands import shared_flags as shared
 from albert_tf.export.conversion import FORMATS, convert
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face.writing import DTYPES
+from albert_tf.weights.widening import widened
 
 FLAGS = flags.FLAGS
 
@@ -27,6 +28,8 @@ def define_flags() -> None:
                       "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or "
                       "a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
+    flags.DEFINE_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
+                         "further training: new columns are random, and what reads them starts at zero.")
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
                       "inferred from the names of the variables.")
@@ -50,5 +53,9 @@ def main() -> None:
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
-    convert(selected.reader().open(path), output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
+    source = selected.reader().open(path)
+    if FLAGS.embedding_size is not None:
+        source = widened(source, FLAGS.embedding_size)
+        config = config.replace(embedding_size=FLAGS.embedding_size)
+    convert(source, output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
             **shared.pooling_arguments(selected, FLAGS.model))

@@ -34,7 +34,7 @@ from absl import logging
 
 from albert_tf.data.records import RecordFile, check_records, record_writer, without_autotuning
 from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import check_name
 from albert_tf.utils.progress import count_of
 
@@ -283,17 +283,6 @@ def fingerprint(path: str) -> str:
 def digest(content: bytes) -> str:
     """The SHA-256 digest of bytes, for made_from."""
     return hashlib.sha256(content).hexdigest()
-
-
-def tokenizer_key(tokenizer: FullTokenizer) -> dict:
-    """The properties of a tokenizer that features depend on, for made_from."""
-    model, pieces = tokenizer.sp_model, list(tokenizer.vocab)
-    if model:
-        # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
-        pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}" for i in range(len(pieces))]
-    keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)
-    return dict(vocabulary_sha256=digest("\n".join(pieces).encode()), do_lower_case=tokenizer.do_lower_case,
-                keep_accents=keep_accents)
 
 
 def _all_made_from(made_from: dict, schema: FeatureSchema) -> dict:

@@ -23,14 +23,13 @@ from typing import Iterator
 
 import tensorflow as tf
 
-from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.data.records import CountingWriter, all_or_none, check_outputs
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus
 from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, sorted_records, tokenize_batch
 from albert_tf.text.lines import is_compressed
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import listed, local_place, written_path
 from albert_tf.utils.manifests import move_with_manifest
 from albert_tf.utils.progress import count_of, progress

@@ -21,7 +21,6 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import streaming
-from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.data.records import (
     CountedFile,
     check_records,
@@ -32,7 +31,7 @@ from albert_tf.data.records import (
 from albert_tf.data.streaming import with_infinite_cardinality
 from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
 from albert_tf.pretraining.examples import OBJECTIVES
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 
 # The number of records of each file that are checked before a run.
 _NUM_CHECKED = 200

@@ -5,6 +5,7 @@ The functions of text that the release has are here too, and which pieces start 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Sequence
 
@@ -245,3 +246,14 @@ def _starts_word(piece: str) -> bool:
     if piece.startswith((WORD_START, "<")) or (len(piece) == 1 and piece in _MARKS):
         return True
     return not _ONLY_LETTERS_AND_MARKS.fullmatch(piece)
+
+
+def tokenizer_key(tokenizer: FullTokenizer) -> dict:
+    """The properties of a tokenizer that ids depend on, for the manifests of what is made with it."""
+    model, pieces = tokenizer.sp_model, list(tokenizer.vocab)
+    if model:
+        # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
+        pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}" for i in range(len(pieces))]
+    keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)
+    digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
+    return dict(vocabulary_sha256=digest, do_lower_case=tokenizer.do_lower_case, keep_accents=keep_accents)

@@ -13,6 +13,7 @@ import reprlib
 import statistics
 from typing import Callable, Iterable, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -166,6 +167,12 @@ class Evaluator:
                 for key in results.keys() - {"global_step"}:
                     tf.summary.scalar(key, results[key])
         self._curves.flush()
+
+
+def check_finite_outputs(outputs: np.ndarray) -> None:
+    """Raises ValueError if one of a model's outputs is NaN or infinite."""
+    if not np.isfinite(outputs).all():
+        raise ValueError("the model's outputs are NaN or infinite: training has diverged, lower --learning_rate")
 
 
 def write_results(directory: str, results: dict[str, float], name: str = RESULTS) -> None:

@@ -263,8 +263,7 @@ def write_run_card(
         "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,
     }
-    scores = scores or {}
-    shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores}
+    shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
     write_model_card(run.output_dir, ModelCard(
         head_of(model), model.config, init_checkpoint, facts=facts, datasets=datasets or {}, command=command,
         scores=shown))

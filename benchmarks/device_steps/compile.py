@@ -33,7 +33,8 @@ MATRIX_RATE, BANDWIDTH = 780e12, 4.3e12
 _INSTRUCTION = re.compile(r"^  (?:ROOT )?%(\S+) = (\(.*?\)|\S+) ([a-z][a-z-]*)\((.*)$")
 _ARRAY = re.compile(r"\b(pred|[suf]\d+|bf16)\[([\d,]*)\]")
 _HOST = ("infeed", "outfeed", "send", "recv")
-_PRODUCT = "custom-call __cublas"
+_PRODUCT = ("custom-call __cublas", "custom-call __cudnn")
+_PRODUCTS_OF_ATTENTION = {"custom-call __cudnn$fmhaSoftmax": 2, "custom-call __cudnn$fmhaSoftmaxBackward": 5}
 
 
 class Instruction(NamedTuple):
@@ -108,8 +109,15 @@ def instructions(text: str) -> list[Instruction]:
         found.append(Instruction(
             kind, _origin(origin[1]) if origin else "", re.sub(r"\{[^}]*\}", "", shape),
             array_bytes(shape) + sum(map(array_bytes, inputs)),
-            product_flops(*inputs[:2], shape) if kind.startswith(_PRODUCT) else 0.0))
+            _flops(kind, inputs, shape)))
     return found
+
+
+def _flops(kind: str, inputs: list[str], shape: str) -> float:
+    if kind in _PRODUCTS_OF_ATTENTION:  # query: [batch, heads, seq, head_size]
+        batch, heads, seq, size = (int(size) for size in _ARRAY.search(inputs[0])[2].split(","))
+        return _PRODUCTS_OF_ATTENTION[kind] * 2.0 * batch * heads * seq**2 * size
+    return product_flops(*inputs[:2], shape) if kind.startswith(_PRODUCT) else 0.0
 
 
 def product_flops(one: str, two: str, result: str) -> float:

@@ -12,10 +12,12 @@ or AdamW. Weights are random and are made where the program runs.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import gzip
 import itertools
 import json
 import os
+from unittest import mock
 
 from albert_tf.commands import app  # isort: split
 
@@ -25,7 +27,8 @@ from absl import flags
 
 from albert_tf.commands.shared_flags import define_float, define_required
 from albert_tf.config import PRESETS, AlbertConfig
-from benchmarks.device_steps import run
+from albert_tf.modeling import blocks
+from benchmarks.device_steps import cudnn_attention, run
 from benchmarks.device_steps.programs import (
     TASKS,
     batch_of,
@@ -39,6 +42,10 @@ from benchmarks.precision import POLICIES, set_precision
 from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
 STEPS_TO_COMPARE = 2
+ATTENTION = {
+    "ops": dict(attention=blocks.attention, attention_in_training=blocks.attention_in_training),
+    "cudnn": dict(attention=cudnn_attention.attention, attention_in_training=cudnn_attention.attention),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +61,7 @@ class Cell:
     dropout: float = 0.0
     gradient_checkpointing: bool = False
     num_hidden_layers: int | None = None
+    attention: str = "ops"
 
     @property
     def name(self) -> str:
@@ -61,8 +69,9 @@ class Cell:
         dropout = f"-dropout-{self.dropout:g}" if self.dropout else ""
         layers = f"-{self.num_hidden_layers}-layers" if self.num_hidden_layers else ""
         again = "-checkpointing" if self.gradient_checkpointing else ""
-        return (f"{self.task}-{self.model}{layers}-{self.batch}x{self.seq}-{self.precision}-{self.what}{dropout}{again}"
-                .lower().replace(" ", "-"))
+        attention = f"-{self.attention}-attention" if self.attention != "ops" else ""
+        return (f"{self.task}-{self.model}{layers}-{self.batch}x{self.seq}-{self.precision}-{self.what}"
+                f"{dropout}{again}{attention}".lower().replace(" ", "-"))
 
     @property
     def workload(self) -> Workload:
@@ -79,6 +88,7 @@ TABLE = [
     Cell("pre-training", "albert_base_v2", 64, 512, precision="float32"),
     Cell("pre-training", "albert_base_v2", 64, 512, dropout=0.1),
     Cell("pre-training", "albert_base_v2", 64, 512, what="forward"),
+    Cell("pre-training", "albert_base_v2", 64, 512, attention="cudnn"),
     *(Cell("pre-training", "albert_large_v2", batch, 512) for batch in (32, 64)),
     *(Cell("pre-training", "albert_xxlarge_v2", batch, 512, gradient_checkpointing=True) for batch in (16, 32)),
     *(Cell("classification", "albert_base_v2", 128, 128, dropout=rate) for rate in (0.0, 0.1)),
@@ -96,6 +106,8 @@ flags.DEFINE_multi_enum("precision", ["bfloat16"], list(POLICIES), "Data type of
 define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
 flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute each layer for its gradient.")
 flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the model's.", lower_bound=1)
+flags.DEFINE_multi_enum("attention", ["ops"], list(ATTENTION), "Attention as the model's operations or as one "
+                        "operation of cuDNN, for NVIDIA GPUs alone.")
 flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA, from the same values, "
                   f"and store the results: {STEPS_TO_COMPARE} steps. run.py --compare reads them.")
 FLAGS = flags.FLAGS
@@ -103,10 +115,12 @@ FLAGS = flags.FLAGS
 
 def main():
     combinations = itertools.product(FLAGS.task, FLAGS.model, FLAGS.batch, FLAGS.seq, FLAGS.what, FLAGS.precision,
-                                     [FLAGS.dropout], [FLAGS.gradient_checkpointing], [FLAGS.num_hidden_layers])
+                                     [FLAGS.dropout], [FLAGS.gradient_checkpointing], [FLAGS.num_hidden_layers],
+                                     FLAGS.attention)
     for cell in itertools.starmap(Cell, combinations) if FLAGS.task else TABLE:
         folder = os.path.join(FLAGS.output_dir, cell.name)
         size = export(cell, folder, FLAGS.expected)
+        gc.collect()  # the model and its graph refer to each other
         print(f"{folder}: {size / 1e3:,.0f} kB", flush=True)
 
 
@@ -120,8 +134,9 @@ def export(cell: Cell, folder: str, expected: bool = False) -> int:
     function = trainer.train_step if cell.what == "step" else forward_pass(trainer.task.model)
     compiled = in_one_graph(function)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
+    with mock.patch.multiple(blocks, **ATTENTION[cell.attention]):
+        graph = compiled.get_concrete_function(tensors)
     program = hlo(compiled, tensors)
-    graph = compiled.get_concrete_function(tensors)
     variables = variables_of(graph)
     spec = run.Spec(
         inputs=[*(dict(name=name, shape=batch[name].shape, dtype=batch[name].dtype.name) for name in sorted(batch)),

@@ -46,14 +46,14 @@ def main():
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     print(f"{name}, torch {torch.__version__}, transformers {transformers.__version__}, {arguments.attention}, "
           f"matrix products {rate / 1e12:.4g} TFLOP/s\n"
-          f"{'':73}{'tokens/s':>20}{'share':>14}{'memory GB':>11}", flush=True)
+          f"{'':78}{'tokens/s':>20}{'share':>14}{'memory GB':>11}", flush=True)
     forms = [form for form, is_out in (("eager", arguments.no_eager), ("compiled", arguments.no_compile)) if not is_out]
     for file in sorted(arguments.folder.rglob("program.json")):
         spec = json.loads(file.read_text())
         if arguments.only not in file.parent.name or spec["peer"]["task"] not in TASKS:
             continue
         for form in forms:
-            print(f"{file.parent.name:63} {form:9}", end="", flush=True)
+            print(f"{file.parent.name:68} {form:9}", end="", flush=True)
             try:
                 print_figures(spec, device, form, rate, arguments)
             except torch.cuda.OutOfMemoryError as error:

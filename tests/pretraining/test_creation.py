@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.data.records import pretraining_features
 from albert_tf.pretraining import creation, worker
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.temporary_files import temporary_path
 
 SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from synthetic_records import VOCAB_SIZE, example, write_records
 
-from albert_tf.data.feature_table import FeatureSchema, FeatureTable, tokenizer_key
+from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer
 from albert_tf.data.streaming import training_record_batches
 from albert_tf.data.tf_example import serialize
@@ -20,7 +20,7 @@ from albert_tf.pretraining.reading import (
     parser,
     turns,
 )
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 
 WHOLE = tf.distribute.InputContext()
 # Bytes that are no tf.Example, and no UTF-8 that TensorFlow's message could quote.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.utils.imports import scipy_stats as stats, sklearn_metrics as metrics
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
@@ -46,12 +47,6 @@ def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float
     """
     check_finite_outputs(predicted)
     return {name: float(_METRICS[name](expected, predicted)) for name in ("pearson", "spearman")}
-
-
-def check_finite_outputs(outputs: np.ndarray) -> None:
-    """Raises ValueError if one of a model's outputs is NaN or infinite."""
-    if not np.isfinite(outputs).all():
-        raise ValueError("the model's outputs are NaN or infinite: training has diverged, lower --learning_rate")
 
 
 def _correlation(function):

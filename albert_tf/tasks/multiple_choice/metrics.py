@@ -6,8 +6,9 @@ from typing import Sequence
 
 import numpy as np
 
-from albert_tf.tasks.classification.metrics import check_finite_outputs, mean_cross_entropy
+from albert_tf.tasks.classification.metrics import mean_cross_entropy
 from albert_tf.tasks.multiple_choice.reading import ALL_LEVELS, MultipleChoiceExample
+from albert_tf.training.evaluation import check_finite_outputs
 
 BEST_METRIC = f"{ALL_LEVELS}_accuracy"
 

@@ -16,11 +16,11 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.classification.metrics import check_finite_outputs
 from albert_tf.tasks.squad.features import FeatureOptions, SquadFeature, feature_blocks
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.tasks.squad.tables import QuestionWindows
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.evaluation import check_finite_outputs
 
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
