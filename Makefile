@@ -40,7 +40,8 @@ PEERS := .venv-transformers .venv-transformers-4 .venv-keras-hub .venv-jax
 test-peers: $(VENV)/installed $(PEERS:%=%/installed)
 	ALBERT_TF_PEER_PYTHON=.venv-transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=.venv-transformers-4/bin/python \
 	ALBERT_TF_KERAS_HUB_PYTHON=.venv-keras-hub/bin/python ALBERT_TF_JAX_PYTHON=.venv-jax/bin/python \
-	$(VENV)/bin/python -m pytest tests/weights tests/test_device_steps.py -k "transformers or keras_hub or jaxlib" -m "not slow"
+	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/test_device_steps.py \
+	-k "transformers or keras_hub or keras_3 or jaxlib" -m "not slow"
 
 .venv-transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
 .venv-transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf

@@ -53,6 +53,7 @@ class Job:
       work: folder of all other files of the pipeline. All workers must be able to read and write it.
       tokenizer: the model's tokenizer.
       options: how examples are made.
+      text_column: name of the column with the documents if the input files are tables.
     """
 
     input_files: list[str]
@@ -60,6 +61,7 @@ class Job:
     work: str
     tokenizer: FullTokenizer
     options: CreationOptions
+    text_column: str | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -85,13 +87,15 @@ class RecordFile(NamedTuple):
 
 
 def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
-                            options: CreationOptions, pipeline_options: PipelineOptions) -> Statistics:
+                            options: CreationOptions, pipeline_options: PipelineOptions,
+                            text_column: str | None = None) -> Statistics:
     """Writes pre-training records with the workers of a Beam runner.
 
     Args:
       input_files, output_files, tokenizer, options: see data.pretraining.creation. All workers must be able to read and
         write the paths.
       pipeline_options: the pipeline's options.
+      text_column: see data.pretraining.creation.
 
     Returns:
       the counts of data.pretraining.creation.create_pretraining_data.
@@ -104,7 +108,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     output_files = [absolute(path) for path in output_files]
     with temporary_shards(output_files) as shard_files:
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
-                  options)
+                  options, text_column)
         run(pipeline_options, functools.partial(build, job))
         result = job.outcome.result()
         statistics = Statistics(result["statistics"])
@@ -118,7 +122,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
 
 def build(job: Job, pipeline: beam.Pipeline) -> None:
     """Adds the stages to a pipeline."""
-    ranges = list(enumerate(text_ranges(job.input_files)))
+    ranges = list(enumerate(text_ranges(job.input_files, text_column=job.text_column)))
     (pipeline
      | "ranges of the text" >> beam.Create(ranges).with_output_types(Tuple[int, Any]) | "by range" >> beam.GroupByKey()
      | "tokenize" >> beam.ParDo(TokenizeRanges(job)) | "all batches" >> beam.GroupByKey()

@@ -28,7 +28,8 @@ from albert_tf.utils.writing import array_writer, write_text
 
 def extract_embeddings(
     input_files: list[str], output_files: list[str], model: AlbertSentenceEncoder, tokenizer: FullTokenizer,
-    max_seq_length: int, batch_size: int, per_token: bool, made_from: dict, options: PipelineOptions
+    max_seq_length: int, batch_size: int, per_token: bool, made_from: dict, options: PipelineOptions,
+    text_column: str | None = None,
 ) -> int:
     """Writes the vectors of all lines to .npy files, one per shard. Returns the number of lines.
 
@@ -42,6 +43,7 @@ def extract_embeddings(
       per_token: whether to write one vector per token.
       made_from: the made_from entry of the manifests.
       options: the pipeline's options.
+      text_column: see predict_lines.
 
     Raises:
       ValueError, OSError: see predict_lines.
@@ -51,12 +53,13 @@ def extract_embeddings(
     write = functools.partial(_write_vectors, per_token=per_token,
                               size=model.config.hidden_size if per_token else model.vector_size)
     return predict_lines(input_files, output_files, _saver(model, vectors_function(model)), predict, write, made_from,
-                         options, functools.partial(companions, per_token=per_token))
+                         options, functools.partial(companions, per_token=per_token), text_column)
 
 
 def score_lines(
     input_files: list[str], output_files: list[str], model: AlbertPretrainer, tokenizer: FullTokenizer,
-    within_word_l2r: bool, tokens_per_batch: int, made_from: dict, options: PipelineOptions
+    within_word_l2r: bool, tokens_per_batch: int, made_from: dict, options: PipelineOptions,
+    text_column: str | None = None,
 ) -> int:
     """Writes the pseudo-log-likelihoods of all lines to JSON files, {"scores": [...]}. Returns the number of lines.
 
@@ -68,6 +71,7 @@ def score_lines(
       within_word_l2r, tokens_per_batch: see score_sentences.
       made_from: the made_from entry of the manifests.
       options: the pipeline's options.
+      text_column: see predict_lines.
 
     Raises:
       ValueError, OSError: see predict_lines.
@@ -75,7 +79,7 @@ def score_lines(
     predict = functools.partial(_score, longest=model.config.max_position_embeddings, tokenizer=tokenizer,
                                 within_word_l2r=within_word_l2r, tokens_per_batch=tokens_per_batch)
     return predict_lines(input_files, output_files, _saver(model, log_probabilities_function(model)), predict,
-                         _write_scores, made_from, options)
+                         _write_scores, made_from, options, text_column=text_column)
 
 
 def _saver(model: keras.Model, function: Callable) -> Callable[[str], None]:

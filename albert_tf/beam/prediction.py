@@ -22,10 +22,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
-from albert_tf.beam.text_ranges import BatchPlace, TextRange, check_complete, numbered, text_ranges
+from albert_tf.beam.text_ranges import (
+    BatchPlace,
+    TextRange,
+    check_complete,
+    numbered,
+    read_texts_of,
+    text_ranges,
+)
 from albert_tf.data.records import all_or_none
 from albert_tf.data.worker_pool import chunks
-from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import absolute, listed
 from albert_tf.utils.manifests import check_output, move_with_manifest
 from albert_tf.utils.temporary_files import local_copy, temporary_folder
@@ -69,6 +75,7 @@ class LineJob:
       work: folder of the SavedModel and all other files of the pipeline. All workers must be able to read and write it.
       predict: function of the loaded SavedModel and a Block that returns the predictions of the block's lines.
       write_shard: function of a path and the predictions of all blocks in order, which writes a shard.
+      text_column: name of the column with the texts if the input files are tables.
     """
 
     input_files: list[str]
@@ -76,6 +83,7 @@ class LineJob:
     work: str
     predict: Callable[[Any, Block], Arrays]
     write_shard: Callable[[str, list[Arrays]], None]
+    text_column: str | None = None
 
     def shard_file(self, shard: int) -> str:
         """The temporary path of a shard, which is renamed to the output at the end."""
@@ -100,6 +108,7 @@ def predict_lines(
     input_files: list[str], output_files: list[str], save_model: Callable[[str], None],
     predict: Callable[[Any, Block], Arrays], write_shard: Callable[[str, list[Arrays]], None], made_from: dict,
     options: PipelineOptions, companions: Callable[[str], Sequence[str]] = lambda path: (),
+    text_column: str | None = None,
 ) -> int:
     """Predicts for each line of texts, and returns the number of lines.
 
@@ -111,6 +120,7 @@ def predict_lines(
       made_from: the made_from entry of the manifests.
       options: the pipeline's options.
       companions: function of the path of a shard that returns the paths of further files that write_shard writes.
+      text_column: see LineJob.
 
     Raises:
       ValueError: there is no line, a line is not UTF-8 or `predict` refuses it, there is less text than shards, or an
@@ -122,7 +132,8 @@ def predict_lines(
     output_files = [absolute(path) for path in output_files]
     directory = os.path.dirname(output_files[0])
     with temporary_folder(os.path.join(directory, "predict_lines"), output=directory) as work:
-        job = LineJob([absolute(path) for path in input_files], output_files, work, predict, write_shard)
+        job = LineJob([absolute(path) for path in input_files], output_files, work, predict, write_shard,
+                      text_column)
         ranges = _ranges(job)
         save_model(job.model_folder)
         run(options, functools.partial(build, job, ranges))
@@ -140,7 +151,7 @@ def _ranges(job: LineJob) -> list[TextRange]:
     """The ranges of the text, at least as many as there are shards."""
     num_shards = len(job.output_files)
     size = sum(tf.io.gfile.stat(path).length for path in job.input_files)
-    ranges = text_ranges(job.input_files, max(1, size // num_shards))
+    ranges = text_ranges(job.input_files, max(1, size // num_shards), job.text_column)
     if len(ranges) < num_shards:
         raise ValueError(f"--num_shards must be at most {len(ranges)}, the number of parts into which the text can be "
                          f"divided. Received: {num_shards}")
@@ -250,7 +261,7 @@ class WriteResult(_Stage):
 
 def _blocks(text_range: TextRange) -> Iterator[list[str]]:
     """The lines of a range in blocks. The last block is empty, so that there is always at least one."""
-    yield from chunks(read_lines(*text_range[1:]), LINES_PER_BLOCK)
+    yield from chunks(read_texts_of(text_range), LINES_PER_BLOCK)
     yield []
 
 

@@ -7,6 +7,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 import tensorflow as tf
 
+from albert_tf.data.texts import read_document_lines, read_texts
 from albert_tf.pretraining.corpus import in_batches
 from albert_tf.text.lines import is_compressed, read_lines
 
@@ -15,12 +16,16 @@ RANGE_BYTES = 4 << 20
 
 
 class TextRange(NamedTuple):
-    """A range of a file's bytes: the lines that begin at bytes `start` to `stop` - 1, or to the file's end (None)."""
+    """A range of a file's bytes: the lines that begin at bytes `start` to `stop` - 1, or to the file's end (None).
+
+    With text_column, it is the whole of a table.
+    """
 
     file: int
     path: str
     start: int
     stop: int | None
+    text_column: str | None = None
 
     @property
     def name(self) -> str:
@@ -50,19 +55,22 @@ def _name(file: int, start: int, number: int) -> str:
     return f"{file:06d}-{start:015d}-{number:06d}"
 
 
-def text_ranges(paths: list[str], most_bytes: int | None = None) -> list[TextRange]:
-    """The ranges of all files. A compressed file is a single range, since it can only be read from its start.
+def text_ranges(
+    paths: list[str], most_bytes: int | None = None, text_column: str | None = None
+) -> list[TextRange]:
+    """The ranges of all files. A compressed file or a table is a single range, since it is read from its start.
 
     Args:
       paths: paths of the files.
       most_bytes: the largest size of a range, from 1 to RANGE_BYTES; None for RANGE_BYTES.
+      text_column: name of the column with the texts if the files are tables.
     """
     ranges = []
     num_bytes = RANGE_BYTES if most_bytes is None else min(RANGE_BYTES, most_bytes)
     for file, path in enumerate(paths):
-        size = 0 if is_compressed(path) else tf.io.gfile.stat(path).length
+        size = 0 if text_column or is_compressed(path) else tf.io.gfile.stat(path).length
         starts = range(0, max(size, 1), num_bytes)
-        ranges += [TextRange(file, path, start, stop) for start, stop in zip(starts, [*starts[1:], None])]
+        ranges += [TextRange(file, path, start, stop, text_column) for start, stop in zip(starts, [*starts[1:], None])]
     return ranges
 
 
@@ -72,14 +80,28 @@ def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]
     Raises:
       ValueError: see read_lines.
     """
-    lines: Iterable[str] = read_lines(*text_range[1:])
+    _, path, start, stop, text_column = text_range
+    is_whole = stop is None and not start
+    lines: Iterable[str] = read_document_lines(path, text_column) if is_whole else read_lines(path, start, stop)
     # With twice the size of a range, all lines of a range are in one batch.
-    return numbered(text_range, in_batches(lines if text_range.stop else itertools.chain(lines, [""]), 2 * RANGE_BYTES))
+    return numbered(text_range, in_batches(lines if stop or is_whole else itertools.chain(lines, [""]),
+                                           2 * RANGE_BYTES))
+
+
+def read_texts_of(text_range: TextRange) -> Iterator[str]:
+    """The lines of a range, or the texts of a table.
+
+    Raises:
+      ValueError: see read_texts.
+    """
+    _, path, start, stop, text_column = text_range
+    is_whole = stop is None and not start
+    return read_texts(path, text_column) if is_whole else read_lines(path, start, stop)
 
 
 def numbered(text_range: TextRange, batches: Iterator[list[str]]) -> Iterator[tuple[BatchPlace, list[str]]]:
     """The batches of a range, at least one, with their places."""
-    file, _, start, stop = text_range
+    file, _, start, stop, _ = text_range
     batch, number = next(batches), 0
     for following in batches:
         yield BatchPlace(file, start, number, start, number + 1), batch

@@ -3,20 +3,25 @@
     python convert_checkpoint.py --init_checkpoint=albert_base_v2.tar.gz --to=hugging_face --output_dir=albert_hf
     python convert_checkpoint.py --init_checkpoint=model_dir --to=tf1 --output_dir=released
 
+    python convert_checkpoint.py --init_checkpoint=model_dir --to=hugging_face --output_dir=albert_hf --upload=org/name
+
 Optimizer slots are not written. So this script also replaces export_checkpoints of the release, and accepts its flags:
 
     python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
 """
 
-from absl import flags
+from absl import flags, logging
 
 from albert_tf.commands import shared_flags as shared
 from albert_tf.export.conversion import FORMATS, convert
 from albert_tf.weights.heads import HEAD_NAMES
+from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.hugging_face.writing import DTYPES
 from albert_tf.weights.widening import widened
 
 FLAGS = flags.FLAGS
+# The formats that programs read from the Hugging Face Hub.
+_ON_HUB = ("hugging_face", "keras_hub")
 
 
 def define_flags() -> None:
@@ -25,14 +30,17 @@ def define_flags() -> None:
     shared.define_pooling_flags()
     shared.define_vector_flags(with_precision=False)
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
-                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or "
-                      "a TF-Hub module.")
+                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, a "
+                      "preset of keras-hub, or a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
-    flags.DEFINE_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
-                         "further training: new columns are random, and what reads them starts at zero.")
+    shared.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
+                          "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
                       "inferred from the names of the variables.")
+    flags.DEFINE_string("upload", None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also "
+                        "uploaded, with its model card. It is made if it does not exist.")
+    flags.DEFINE_bool("hub_private_repo", True, "Whether the repository of --upload is private.")
     flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
                         "--init_checkpoint replaces it and --checkpoint_name).")
     shared.define_checkpoint_name_flag()
@@ -49,6 +57,8 @@ def main() -> None:
     path, output_dir = shared.init_path(), FLAGS.output_dir or FLAGS.export_path
     if not (path and output_dir):
         raise ValueError("--init_checkpoint and --output_dir are required")
+    if FLAGS.upload is not None:
+        _check_upload(FLAGS.upload, FLAGS.to)
     selected = shared.resolve_model()
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
@@ -59,3 +69,14 @@ def main() -> None:
         config = config.replace(embedding_size=FLAGS.embedding_size)
     convert(source, output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
             **shared.pooling_arguments(selected, FLAGS.model))
+    if FLAGS.upload is not None:
+        url = hub.upload(output_dir, FLAGS.upload, FLAGS.hub_private_repo)
+        logging.info("uploaded to %s", url)
+
+
+def _check_upload(name: str, to: str) -> None:
+    """Checks --upload and --to before anything is written."""
+    if to not in _ON_HUB:
+        raise ValueError(f"--upload needs --to={' or --to='.join(_ON_HUB)}, which programs read from the hub. "
+                         f"Received: --to={to}")
+    hub.check_upload(name)

@@ -27,6 +27,7 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end "
                            "in .gz or .bz2 are decompressed.")
+    shared.define_text_column_flag("document, with a sentence on each line")
     shared.define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over "
                            "all files.")
     shared.define_vocabulary_flags(with_weights=False)
@@ -86,10 +87,12 @@ def main() -> None:
         from albert_tf.beam import creation
 
         logging.info("%s, on Apache Beam", files)
-        statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options)
+        statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options,
+                                                      FLAGS.text_column)
     else:
         logging.info("%s, %s", files, count_of(FLAGS.num_workers, "worker"))
-        statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers)
+        statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers,
+                                             FLAGS.text_column)
     logging.info(summary(statistics))
     if message := warning(statistics, options):
         logging.warning(message)

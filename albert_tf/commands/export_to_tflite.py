@@ -1,10 +1,10 @@
-"""Exports an ALBERT as TensorFlow Lite models: float32, float16 and int8.
+"""Exports an ALBERT as models for LiteRT (TensorFlow Lite): float32, float16 and int8.
 
     python -m albert_tf export_to_tflite --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=tflite
 
 writes output_dir/pretrainer_float32.tflite and so on, and prints the size of each and the largest difference between
-its outputs and the model's. int8 is TensorFlow Lite's dynamic range quantization: 8-bit weights, float32 inputs and
-outputs.
+its outputs, as the package ai_edge_litert computes them, and the model's. int8 is TensorFlow Lite's dynamic range
+quantization: 8-bit weights, float32 inputs and outputs.
 """
 
 import os
@@ -32,6 +32,9 @@ def define_flags() -> None:
                             "file is written for each. Repeat the flag for several values.")
     shared.define_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
                           *bounds.SEQ_LENGTH)
+    flags.DEFINE_list("signature_lengths", None, "Comma-separated numbers of tokens. Each file then has a signature "
+                      "length_N for each number N, which share the weights. Default: one signature for inputs of "
+                      "--max_seq_length tokens.")
     shared.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
                           "--model=pretrainer.", *bounds.PREDICTIONS)
 
@@ -41,8 +44,20 @@ def main() -> None:
     selected = shared.resolve_model()
     model = selected.pretrained(FLAGS.model, **shared.pooling_arguments(selected, FLAGS.model))
     shared.check_length(FLAGS.max_seq_length, model.config)
-    shape = dict(max_seq_length=FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
+    lengths = None
+    if FLAGS.signature_lengths is not None:
+        lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
+    shape = dict(max_seq_length=lengths or FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
     for precision in FLAGS.precision:
         flatbuffer = tflite.convert(model, precision, **shape)
         write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite"), flatbuffer,
                           tflite.differences(flatbuffer, model, **shape))
+
+
+def lengths_of(values: list[str], most: int) -> list[int]:
+    """The numbers of --signature_lengths in ascending order, each from 1 to the model's number of positions."""
+    for value in values or [""]:
+        if not value.isdecimal() or not 1 <= int(value) <= most:
+            raise ValueError(f"--signature_lengths must be numbers of tokens from 1 to {most}, the model's "
+                             f"max_position_embeddings, such as 32,128. Received: {','.join(values)}")
+    return sorted({int(value) for value in values})

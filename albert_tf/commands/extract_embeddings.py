@@ -25,11 +25,11 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
+from albert_tf.data.texts import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
 from albert_tf.tasks.sentence_vectors.stored_vectors import ranges_in, ranges_path, write_stored
-from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.manifests import check_output, move_with_manifest
@@ -49,6 +49,7 @@ def define_flags() -> None:
     shared.define_vector_flags()
     shared.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
                            "comma-separated list of paths and globs.")
+    shared.define_text_column_flag()
     shared.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
     flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
                       "--normalize, --truncate_dim and --vector_precision must not be set then.")
@@ -77,7 +78,7 @@ def main() -> None:
         raise ValueError("--num_shards needs --engine=beam")
     if FLAGS.vector_precision != "float32" and pipeline_options:
         raise ValueError("--engine=beam writes float32 vectors alone: leave out --vector_precision")
-    lines = [] if pipeline_options else list(read_lines(FLAGS.input_file))
+    lines = [] if pipeline_options else list(read_texts(FLAGS.input_file, FLAGS.text_column))
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()
@@ -91,12 +92,14 @@ def main() -> None:
     tokenizer = selected.vocabulary.tokenizer(model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
     made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))
+    if FLAGS.text_column:
+        made_from["text_column"] = FLAGS.text_column
     if pipeline_options:
         from albert_tf.beam import line_models
 
         num_lines = line_models.extract_embeddings(
             expand_globs(FLAGS.input_file), output_files, model, tokenizer, length, FLAGS.batch_size, FLAGS.per_token,
-            made_from, pipeline_options)
+            made_from, pipeline_options, FLAGS.text_column)
         logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
         return
     rows = token_ids(tokenizer, lines, length)

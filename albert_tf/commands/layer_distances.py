@@ -21,9 +21,9 @@ from absl import flags, logging
 import albert_tf
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
+from albert_tf.data.texts import read_texts
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
-from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_directory, make_directory
@@ -38,6 +38,7 @@ def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     shared.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
+    shared.define_text_column_flag()
     shared.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
     flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
                               "--init_checkpoint accepts. Repeat the flag for several models.")
@@ -60,7 +61,7 @@ class Row:
 def main() -> None:
     check_directory(FLAGS.output_dir)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
-    lines = [line for line in read_lines(FLAGS.input_file) if line.strip()]
+    lines = [line for line in read_texts(FLAGS.input_file, FLAGS.text_column) if line.strip()]
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()

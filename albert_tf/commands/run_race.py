@@ -38,7 +38,7 @@ class Options(tuning.Options):
         "does not need it.")
     data_format: str = shared.choice(
         "race", FORMATS, "race: RACE in its original or the release's layout. jsonl: the files train.jsonl, dev.jsonl "
-        "and test.jsonl with one question per line.")
+        "and test.jsonl with one question per line. parquet: train.parquet and so on, with the same columns.")
     train_file: str | None = shared.string(
         None, "Path of the cached training features. Default: a file in --cached_dir.")
     eval_file: str | None = shared.string(
@@ -64,7 +64,7 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("multiple_choice")
-    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format == "jsonl",
+    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format != "race",
                           "RACE, or the .jsonl files")
     return tuning.options_from_flags(Options, model, max_qa_length=tuning.stored_or_requested(model, "max_qa_length"))
 

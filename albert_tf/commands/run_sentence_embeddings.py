@@ -58,11 +58,13 @@ class Options(tuning.Options):
         f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout).")
     train_file: str | None = shared.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
-        "header, or JSON lines with text_a and text_b. For --objective=simcse it is UTF-8 text, one text on each line.")
+        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse it is UTF-8 text, one text on "
+        "each line, or a table with --text_column.")
+    text_column: str | None = shared.text_column("text")
     num_negatives: int = shared.integer(
         0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
-        "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines; "
-        "mine_negatives writes them.", bounds.CANDIDATES.at_least(0))
+        "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
+        "Parquet; mine_negatives writes them.", bounds.CANDIDATES.at_least(0))
     matryoshka_dims: tuple[int, ...] = shared.whole_numbers(
         (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
         "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
@@ -126,7 +128,7 @@ class SentenceEmbeddings(tuning.CommandTask):
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
         pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
-                 else read_twice(options.train_file))
+                 else read_twice(options.train_file, options.text_column))
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")

@@ -21,9 +21,10 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
+from albert_tf.data.texts import read_texts
 from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pairs
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
-from albert_tf.text.lines import read_lines, read_standard_input
+from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.manifests import check_output, written_with_manifest
@@ -46,9 +47,10 @@ class Options:
     input_file: str | None = shared.string(
         None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam a comma-separated list of "
         "paths and globs. Default: standard input.")
+    text_column: str | None = shared.text_column("sentence")
     pairs: str | None = shared.string(
-        None, "Comma-separated list of JSON-lines files, globs and folders with minimal pairs. Each line has "
-        "sentence_good, sentence_bad and, for accuracies by field, field.")
+        None, "Comma-separated list of JSON-lines or Parquet files, globs and folders with minimal pairs. Each line "
+        "has sentence_good, sentence_bad and, for accuracies by field, field.")
     output_file: str | None = shared.string(
         None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the lines, or with --pairs "
         "{\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are only printed.")
@@ -74,12 +76,16 @@ def options_from_flags() -> Options:
     if FLAGS.pairs and FLAGS.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
     pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    if FLAGS.text_column and not FLAGS.input_file:
+        raise ValueError("--text_column needs --input_file")
     if pipeline_options and not (FLAGS.input_file and FLAGS.output_file):
         raise ValueError("--engine=beam needs --input_file and --output_file")
     if FLAGS.num_shards > 1 and not pipeline_options:
         raise ValueError("--num_shards needs --engine=beam")
-    return shared.from_flags(Options, pipeline_options=pipeline_options,
-                             made_from={name: FLAGS[name].value for name in _MADE_FROM})
+    made_from = {name: FLAGS[name].value for name in _MADE_FROM}
+    if FLAGS.text_column:
+        made_from["text_column"] = FLAGS.text_column
+    return shared.from_flags(Options, pipeline_options=pipeline_options, made_from=made_from)
 
 
 def main() -> None:
@@ -103,7 +109,8 @@ def score_on_beam(options: Options) -> None:
     tokenizer = selected.vocabulary.tokenizer(model.config)
     num_lines = line_models.score_lines(
         expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
-        options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options)
+        options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options,
+        options.text_column)
     logging.info("%s: scores of %s", options.output_file, count_of(num_lines, "line"))
 
 
@@ -115,7 +122,8 @@ def write_results(options: Options, results: dict) -> None:
 
 def score_lines(options: Options) -> dict:
     name = options.input_file or "standard input"
-    lines = list(read_lines(options.input_file) if options.input_file else read_standard_input())
+    from_file = options.input_file and read_texts(options.input_file, options.text_column)
+    lines = list(from_file or read_standard_input())
     if not lines:
         raise ValueError(f"{name} has no lines")
     scores = score(options, lines, [f"{name} line {number}" for number in range(1, len(lines) + 1)])

@@ -16,11 +16,12 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
+from albert_tf.data.texts import read_texts
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.ranking import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines
 from albert_tf.tasks.sentence_vectors.stored_vectors import open_vectors
-from albert_tf.text.lines import read_lines, read_standard_input
+from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
@@ -35,6 +36,7 @@ def define_flags() -> None:
     shared.define_vector_flags()
     shared.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
                            "skipped.")
+    shared.define_text_column_flag()
     flags.DEFINE_string("vectors_file", None, "Path of the vectors of the lines that extract_embeddings has written, "
                         "with the same model. They are read in blocks. Default: the vectors are computed.")
     flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
@@ -57,15 +59,15 @@ def main() -> None:
     for query in FLAGS.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
-    lines = read_lines(FLAGS.input_file)
+    lines = read_texts(FLAGS.input_file, FLAGS.text_column)
     selected = shared.resolve_model()
     model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
     vectors, precision = None, VectorPrecision()
     if FLAGS.vectors_file:
         if FLAGS.vector_precision != "float32" or FLAGS.vector_ranges:
             raise ValueError("--vectors_file has a precision: leave out --vector_precision and --vector_ranges")
-        vectors, precision = open_vectors(FLAGS.vectors_file, sum(1 for _ in read_lines(FLAGS.input_file)),
-                                          model.vector_size)
+        num_texts = sum(1 for _ in read_texts(FLAGS.input_file, FLAGS.text_column))
+        vectors, precision = open_vectors(FLAGS.vectors_file, num_texts, model.vector_size)
     else:
         precision = shared.vector_precision()
         precision.check_size(model.vector_size)

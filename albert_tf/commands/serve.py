@@ -34,8 +34,8 @@ class Options:
     vocabulary: VocabularyFiles
     vectors: Mapping[str, Any]
     init_checkpoint: list[str] = shared.strings(
-        [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, or a Hugging Face folder. "
-        "Repeat the flag for several models.")
+        [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
+        "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
     saved_model: list[str] = shared.strings(
         [], "Directory of a SavedModel that a script has exported (--export_dir), or the folder of its numbered "
         "versions, of which the latest is served. Its graph runs, so use only SavedModels that you trust. Repeat the "

@@ -124,6 +124,21 @@ def choice(default: str | None, values: Sequence[str], help: str) -> Any:
     return _flag(flags.DEFINE_enum, default, values, help)
 
 
+def text_column(content: str) -> Any:
+    """A field of options whose flag is the name of the column with the texts of a table.
+
+    Args:
+      content: what a row of the table is: "text", "document".
+    """
+    return string(None, f"Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV "
+                        f"with a header. Each row is a {content}. Default: the input is text.")
+
+
+def define_text_column_flag(content: str = "text") -> None:
+    """Defines --text_column; see text_column."""
+    text_column(content).metadata["define"]("text_column")
+
+
 def _flag(define: Callable[..., Any], *arguments: Any) -> Any:
     return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
 
@@ -177,7 +192,8 @@ def define_source_flags() -> None:
                         "published size (albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
                         "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a "
-                        "run's directory (of several runs the best), a Hugging Face folder, a TF-Hub module whose "
+                        "run's directory (of several runs the best), a Hugging Face folder, a preset of keras-hub, "
+                        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module whose "
                         "variables have the release's names, or albert_tiny_en, which comes with the package.")
     flags.DEFINE_string("albert_hub_module_handle", None, "Path or URL of a TF-Hub module with the initial weights, "
                         "instead of --init_checkpoint. A TF2 module whose variables do not have the release's names is "

@@ -5,9 +5,12 @@
 writes my_vocabulary.model, for --spm_model_file of the other scripts, and my_vocabulary.vocab, a list of the pieces.
 """
 
+import functools
+
 from absl import flags, logging
 
 from albert_tf.commands import shared_flags as shared
+from albert_tf.data.texts import read_document_lines
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
@@ -18,6 +21,7 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per "
                            "line.")
+    shared.define_text_column_flag("document, with a sentence on each line")
     shared.define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
                            "written.")
     shared.define_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
@@ -28,5 +32,5 @@ def define_flags() -> None:
 
 def main() -> None:
     train_vocabulary(expand_globs(FLAGS.input_file), FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case,
-                     FLAGS.keep_accents)
+                     FLAGS.keep_accents, functools.partial(read_document_lines, column=FLAGS.text_column))
     logging.info("%s.model: %d pieces", FLAGS.model_prefix, FLAGS.vocab_size)

@@ -1,7 +1,7 @@
-"""Reads rows of TSV, CSV and JSON-lines files. Byte-order marks and CRLF line ends are accepted.
+"""Reads rows of TSV, CSV, JSON-lines and Parquet files. Byte-order marks and CRLF line ends are accepted.
 
 In a TSV file, a quote is a plain character, as in GLUE. In a CSV file, fields may be quoted. An error names file and
-line.
+line; for Parquet, the line is the number of the row, from 1. Text files may be compressed (.gz, .bz2).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
 from absl import logging
 
-from albert_tf.text.lines import read_lines
+from albert_tf.data import parquet
+from albert_tf.text.lines import read_lines, uncompressed_name
 from albert_tf.utils.json_files import parse_json_object
 from albert_tf.utils.progress import count_of
 
@@ -43,7 +44,7 @@ class ShortRow(NamedTuple):
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True) -> Iterator[Row | ShortRow]:
-    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, or JSON lines (.jsonl, .json).
+    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON lines (.jsonl, .json).
 
     Empty lines are skipped.
 
@@ -56,12 +57,12 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
       ValueError: the file is missing or empty or has another extension, a named column does not exist or stands in the
         header twice, a row of a .csv has more fields than the header, or a line is not UTF-8, CSV or JSON.
     """
-    ending = os.path.splitext(path)[1].lower()
-    if ending in JSON_LINES:
-        return _json_rows(path, {field: str(column) for field, column in columns.items()})
+    ending = _ending(path)
+    if is_of_objects(path):
+        return _object_rows(path, {field: str(column) for field, column in columns.items()})
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
-    endings = ", ".join([*_DELIMITED, *JSON_LINES])
+    endings = ", ".join([*_DELIMITED, *JSON_LINES, parquet.ENDING])
     raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
 
 
@@ -74,6 +75,31 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(existing_lines(path), start=1):
         if line.strip():
             yield number, parse_json_object(line, path, line=number)
+
+
+def is_of_objects(path: str) -> bool:
+    """Whether the rows of a file have names of columns in every row, by its extension: JSON lines or Parquet."""
+    return _ending(path) in JSON_LINES or parquet.is_parquet(path)
+
+
+def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Reads the rows of a JSON-lines or Parquet file, each with its line number or the number of the row (from 1).
+
+    Args:
+      path: the file. Any other extension than .parquet is that of JSON lines.
+      columns: the names of columns that every row must have; None for any.
+
+    Raises:
+      ValueError: see read_json_lines and read_parquet; or a row has no such column.
+    """
+    if parquet.is_parquet(path):
+        yield from parquet.read_parquet(path, columns and list(dict.fromkeys(columns)))
+        return
+    for line, values in read_json_lines(path):
+        missing = [column for column in columns or () if column not in values]
+        if missing:
+            raise ValueError(f"{path} line {line}: no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}")
+        yield line, values
 
 
 def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
@@ -91,7 +117,7 @@ def as_text(value: Any) -> str:
     """A JSON value as the text of a field: a string unchanged, null as "", any other value as JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def existing_lines(path: str) -> Iterator[str]:
@@ -107,11 +133,12 @@ def existing_lines(path: str) -> Iterator[str]:
     return itertools.chain([first[first.startswith(_BYTE_ORDER_MARK):]], lines)
 
 
-def _json_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
-    for line, values in read_json_lines(path):
-        missing = [column for column in columns.values() if column not in values]
-        if missing:
-            raise ValueError(f"{path} line {line}: no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}")
+def _ending(path: str) -> str:
+    return os.path.splitext(uncompressed_name(path))[1].lower()
+
+
+def _object_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
+    for line, values in read_objects(path, list(columns.values())):
         yield Row(line, {field: as_text(values[column]) for field, column in columns.items()})
 
 

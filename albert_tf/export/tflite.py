@@ -1,9 +1,16 @@
-"""Converts the encoder, or any model with a head, to TensorFlow Lite."""
+"""Converts the encoder, or any model with a head, to a .tflite file, which LiteRT runs: the package ai_edge_litert.
+
+LiteRT is the new name of TensorFlow Lite. TensorFlow still has the converter, and warns of its own interpreter.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
 import warnings
+from typing import Any, Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
@@ -16,26 +23,45 @@ from albert_tf.utils import imports
 PRECISIONS = ("float32", "float16", "int8")
 
 
-def convert(model: keras.Model, precision: str, max_seq_length: int, max_predictions_per_seq: int = 20) -> bytes:
-    """Converts a model to a flatbuffer with one signature, for one input of a fixed length.
+def convert(
+    model: keras.Model, precision: str, max_seq_length: int | Sequence[int], max_predictions_per_seq: int = 20
+) -> bytes:
+    """Converts a model to a flatbuffer with a signature for one input of a fixed length, or with several of them.
 
-    The inputs have the model's names and are int32 [1, max_seq_length], or [1, num_choices, max_seq_length] for
-    multiple choice. The outputs are the model's, without those of single layers.
+    The inputs have the model's names and are int32 [1, length], or [1, num_choices, length] for multiple choice. The
+    outputs are the model's, without those of single layers.
 
     Args:
       model: any model of albert_tf.modeling, or a HubEncoder.
       precision: one of PRECISIONS.
-      max_seq_length: number of tokens of an input. Shorter inputs must be padded.
+      max_seq_length: number of tokens of an input, to which shorter ones must be padded; or several numbers, each with
+        a signature of its own (see signature_name), which share the weights.
       max_predictions_per_seq: number of masked_lm_positions (AlbertPretrainer only).
 
     Raises:
       ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder.
     """
-    specs = model.input_specs(1, max_seq_length, max_predictions_per_seq)
-    function = graph(lambda **inputs: exported_outputs(model, inputs), **specs)
+    def function(length: int) -> Any:
+        specs = model.input_specs(1, length, max_predictions_per_seq)
+        return graph(lambda **inputs: exported_outputs(model, inputs), **specs)
+
     module = tf.Module()
     module.weights = model.variables
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    if isinstance(max_seq_length, int):
+        one = tf.lite.TFLiteConverter.from_concrete_functions([function(max_seq_length)], module)
+        return _converted(one, precision)
+    signatures = {signature_name(length): function(length) for length in max_seq_length}
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures)
+        return _converted(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]), precision)
+
+
+def signature_name(length: int) -> str:
+    """The name of the signature for inputs of a length, in a file with several of them."""
+    return f"length_{length}"
+
+
+def _converted(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     # One scale per kernel. Later versions of TensorFlow have one scale per output by default. Then the word table is
@@ -52,17 +78,43 @@ def convert(model: keras.Model, precision: str, max_seq_length: int, max_predict
 
 
 def differences(
-    flatbuffer: bytes, model: keras.Model, max_seq_length: int, max_predictions_per_seq: int = 20, seed: int = 0
+    flatbuffer: bytes, model: keras.Model, max_seq_length: int | Sequence[int], max_predictions_per_seq: int = 20,
+    seed: int = 0,
 ) -> dict[str, float]:
-    """For each output, the largest difference between a converted model and the model, on random tokens.
+    """For each output, the largest difference between a converted model and the model, on random tokens of each length.
 
     Args:
       flatbuffer: the result of `convert`.
       model, max_seq_length, max_predictions_per_seq: see `convert`.
       seed: seed of the tokens.
     """
-    inputs = random_inputs(model, 1, max_seq_length, max_predictions_per_seq, seed)
-    with warnings.catch_warnings(), imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+    lengths = [max_seq_length] if isinstance(max_seq_length, int) else max_seq_length
+    largest: dict[str, float] = {}
+    with imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+        interpreter = interpreter_of(flatbuffer)
+        for length in lengths:
+            name = None if isinstance(max_seq_length, int) else signature_name(length)
+            found = _differences_of(interpreter.get_signature_runner(name), model,
+                                    random_inputs(model, 1, length, max_predictions_per_seq, seed))
+            largest = {output: float(np.max([value, largest.get(output, 0.0)])) for output, value in found.items()}
+    return largest
+
+
+def interpreter_of(flatbuffer: bytes, num_threads: int | None = None) -> Any:
+    """An interpreter of a flatbuffer: that of ai_edge_litert, or without this package TensorFlow's own, which is older.
+
+    Args:
+      flatbuffer: the content of a .tflite file.
+      num_threads: number of threads; None for the interpreter's default.
+    """
+    if importlib.util.find_spec("ai_edge_litert"):
+        from ai_edge_litert.interpreter import Interpreter
+
+        return Interpreter(model_content=flatbuffer, num_threads=num_threads)
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
-        run = tf.lite.Interpreter(model_content=flatbuffer).get_signature_runner()
-        return largest_differences(lambda inputs: run(**inputs), model, inputs)
+        return tf.lite.Interpreter(model_content=flatbuffer, num_threads=num_threads)
+
+
+def _differences_of(run: Callable[..., Any], model: keras.Model, inputs: dict) -> dict[str, float]:
+    return largest_differences(lambda inputs: run(**inputs), model, inputs)

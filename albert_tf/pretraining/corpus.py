@@ -1,18 +1,19 @@
 """A corpus as token ids on disk. It is tokenised once, in parallel, and then each worker reads the parts that it needs.
 
-Text has one sentence per line and a blank line between documents (release: create_pretraining_data.py).
+Text has one sentence per line and a blank line between documents (release: create_pretraining_data.py); in a table, a
+row is a document.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from typing import BinaryIO, Iterable, Iterator, NamedTuple, Protocol
 
 import numpy as np
 
-from albert_tf.text.lines import read_lines, split_lines
+from albert_tf.data.texts import read_document_lines
+from albert_tf.text.lines import split_lines
 from albert_tf.text.tokenization import FullTokenizer
 
 # Bytes of text per call to a tokenising worker.
@@ -219,9 +220,13 @@ class FileColumn:
         return values
 
 
-def line_batches(paths: list[str]) -> Iterator[list[str]]:
-    """The lines of all files in batches of about a megabyte. An empty line is added at the end of each file."""
-    return in_batches((line for path in paths for line in itertools.chain(read_lines(path), [""])), _BATCH_BYTES)
+def line_batches(paths: list[str], text_column: str | None = None) -> Iterator[list[str]]:
+    """The lines of all files in batches of about a megabyte. An empty line is added at the end of each file.
+
+    Args:
+      paths, text_column: see read_document_lines.
+    """
+    return in_batches((line for path in paths for line in read_document_lines(path, text_column)), _BATCH_BYTES)
 
 
 def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:

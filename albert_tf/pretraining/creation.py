@@ -40,7 +40,8 @@ _MOST_UNUSED = 0.2
 
 
 def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
-                            options: CreationOptions, num_workers: int) -> collections.Counter:
+                            options: CreationOptions, num_workers: int, text_column: str | None = None
+                            ) -> collections.Counter:
     """Writes pre-training records, shuffled over all output files.
 
     Args:
@@ -50,6 +51,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
       tokenizer: the model's tokenizer.
       options: how examples are made.
       num_workers: number of processes.
+      text_column: name of the column of tables whose rows are documents (see read_document_lines); None for text.
 
     Returns:
       the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples), left_out
@@ -64,7 +66,7 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
     check_outputs(output_files)
     with _working_directory(output_files[0]) as work:
         with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
-            corpus = _tokenize(run, input_files, work)
+            corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
             buckets = num_buckets(corpus, options, len(output_files))
             statistics = _make_examples(run, corpus, options, buckets)
@@ -109,10 +111,11 @@ def _working_directory(output_file: str) -> Iterator[str]:
         yield work
 
 
-def _tokenize(run: Run, input_files: list[str], work: str) -> Corpus:
-    # The size of a compressed file's text is unknown before it is read.
-    size = None if any(map(is_compressed, input_files)) else sum(tf.io.gfile.stat(path).length for path in input_files)
-    tasks = ((lines,) for lines in corpus_files.line_batches(input_files))
+def _tokenize(run: Run, input_files: list[str], text_column: str | None, work: str) -> Corpus:
+    # The size of the text of a table or a compressed file is unknown before it is read.
+    is_unknown = text_column or any(map(is_compressed, input_files))
+    size = None if is_unknown else sum(tf.io.gfile.stat(path).length for path in input_files)
+    tasks = ((lines,) for lines in corpus_files.line_batches(input_files, text_column))
     with progress("tokenising", size, "B") as done:
 
         def encoded():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from typing import Iterator
+from typing import Callable, Iterable, Iterator
 
 import sentencepiece
 import tensorflow as tf
@@ -34,7 +34,8 @@ _LONGEST_SENTENCE = 16_384
 
 
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
-                     do_lower_case: bool = True, keep_accents: bool = False) -> None:
+                     do_lower_case: bool = True, keep_accents: bool = False,
+                     read: Callable[[str], Iterable[str]] = read_lines) -> None:
     """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
 
     Args:
@@ -44,6 +45,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
       vocab_size: number of pieces, including the special ones.
       do_lower_case: whether to lower-case the text.
       keep_accents: whether the text keeps its accents.
+      read: function of a path that returns the lines of a file.
 
     Raises:
       ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, or an
@@ -51,7 +53,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     """
     check_output(f"{model_prefix}.model", f"{model_prefix}.vocab")
     model = io.BytesIO()
-    text = _Text(input_files, do_lower_case, keep_accents)
+    text = _Text(input_files, do_lower_case, keep_accents, read)
     sentences = text.sentences()
     first = next(sentences, None)
     if first is None and text.num_long:
@@ -79,10 +81,12 @@ class _Text:
     """The text of files.
 
     Args:
-      input_files, do_lower_case, keep_accents: see train_vocabulary.
+      input_files, do_lower_case, keep_accents, read: see train_vocabulary.
     """
 
-    def __init__(self, input_files: list[str], do_lower_case: bool, keep_accents: bool):
+    def __init__(self, input_files: list[str], do_lower_case: bool, keep_accents: bool,
+                 read: Callable[[str], Iterable[str]]):
+        self._read = read
         self._input_files, self._do_lower_case, self._keep_accents = input_files, do_lower_case, keep_accents
         self.num_lines = self.num_long = 0  # lines that have text, and those that are too long
         self.error: ValueError | None = None  # the error that reading has raised
@@ -91,7 +95,7 @@ class _Text:
         """The normalised lines that have text and are not too long."""
         try:
             for path in self._input_files:
-                for line in read_lines(path):
+                for line in self._read(path):
                     sentence = preprocess_text(line, lower=self._do_lower_case, keep_accents=self._keep_accents)
                     is_long = len(sentence.encode()) > _LONGEST_SENTENCE
                     self.num_lines += bool(sentence)

@@ -35,8 +35,9 @@ def from_pretrained(
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
-        checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, or
-        a TF-Hub module, as a path or URL; or "albert_tiny_en", which comes with the package.
+        checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, a
+        preset of keras-hub, or a TF-Hub module, as a path or URL; "hf://org/name[@revision][/subfolder]" on the Hugging
+        Face Hub; or "albert_tiny_en", which comes with the package.
       model: "encoder", "sentence_encoder", "pretrainer", "classifier", "token_classifier", "span",
         "conditional_span" or "multiple_choice".
       config: the model's config; None for the config that comes with the weights.

@@ -24,6 +24,7 @@ from albert_tf.training.evaluation import logged_names
 from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.heads import Head, head_of
+from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.open_source import is_url, shipped_model
 
 CARD = "README.md"
@@ -37,6 +38,9 @@ _WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
+# The row with the commit of base_model on the Hugging Face Hub.
+_REVISION = "revision of the weights"
+_KERAS_HUB = "keras_hub."
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
 
@@ -55,8 +59,8 @@ class ModelCard:
         "made_from", or {}.
       command: the command that made the weights and measured the scores; None if there is none.
       scores: the scores by name. They may include global_step.
-      loaded_by: the class of transformers or sentence-transformers that loads the weights; None if they are not in
-        Hugging Face's format.
+      loaded_by: the class of transformers or sentence-transformers, or keras_hub.models.NAME, that loads the weights;
+        None if no other library does.
     """
 
     head: Head
@@ -152,6 +156,10 @@ def write_model_card(directory: str, card: ModelCard) -> None:
         logging.info("%s is not a card of albert_tf and is not replaced", path)
         return
     base = _card_of(card.base_model) if card.base_model else ""
+    if card.base_model and hub.is_on_hub(card.base_model):
+        # A run that is continued does not open its initial weights again.
+        revision = hub.revision_of(card.base_model) or _row_of(present, _REVISION)
+        card = dataclasses.replace(card, facts={_REVISION: revision, **card.facts})
     fields = {**_fields_of(base, _WEIGHT_FIELDS if card.is_conversion else ["language"]),
               **_fields_of(present, _USER_FIELDS)}
     if "model-index" not in fields and card.is_conversion:
@@ -161,7 +169,9 @@ def write_model_card(directory: str, card: ModelCard) -> None:
 
 
 def model_name(path: str) -> str:
-    """The name of weights in a card: their URL, or the name of a directory, an archive or a checkpoint."""
+    """The name of weights in a card: org/name, a URL, or the name of a directory, an archive or a checkpoint."""
+    if hub.is_on_hub(path):
+        return hub.parse(path).name
     if is_url(path):
         return path
     if not _is_checkpoint(path):
@@ -206,6 +216,12 @@ def _sections_of(card: str, name: str) -> str:
     return re.sub(r"^## ", f"## {name}: ", sections, flags=re.MULTILINE).rstrip("\n")
 
 
+def _row_of(card: str, name: str) -> str | None:
+    """A row of the table of a card; None if there is none."""
+    row = re.search(rf"^\| {re.escape(name)} \| (.*) \|$", card, flags=re.MULTILINE)
+    return row and row[1]
+
+
 def _read(path: str) -> str:
     """The text of a card; "" if there is none."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
@@ -221,11 +237,15 @@ def _table(rows: Mapping[str, object]) -> list[str]:
 
 
 def _library_of(loaded_by: str) -> str:
+    if loaded_by.startswith(_KERAS_HUB):
+        return "keras-hub"
     return "sentence-transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
 
 
 def _loading(loaded_by: str, folder: str) -> list[str]:
-    """Lines of Python that load a folder in Hugging Face's format with a class of its libraries."""
+    """Lines of Python that load a folder with a class of another library."""
+    if loaded_by.startswith(_KERAS_HUB):
+        return ["import keras_hub", "", f"model = {loaded_by}.from_preset({folder})"]
     if loaded_by in _OF_SENTENCE_TRANSFORMERS:
         return ["import sentence_transformers", "", f"model = sentence_transformers.{loaded_by}({folder})"]
     return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",

@@ -3,9 +3,11 @@
 The formats::
 
     "albert_tiny_en"              the folder of a model that comes with the package
+    hf://org/name                 hugging_face.hub, then like the folder in it
     a URL                         download, then like an archive
     .tar.gz, .tgz, .tar           archive, then like the folder in it
     a folder with saved_model.pb  tf_hub
+    one with model.weights.h5     keras_hub, if its config.json is a preset's
     a folder with config.json     hugging_face, which also reads the folders of sentence-transformers
     anything else                 tf1, a checkpoint of the release or of a run; its names tell whether it is one of BERT
                                   or albert_zh
@@ -23,7 +25,8 @@ import re
 import tensorflow as tf
 
 from albert_tf.utils.temporary_files import errors_naming_origin
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, WEIGHTS
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, WEIGHTS, hub
+from albert_tf.weights.keras_hub import is_preset
 from albert_tf.weights.source import Source
 
 # The models that come with the package.
@@ -48,8 +51,9 @@ def open_source(path: str, trust_module: bool = False) -> Source:
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), the directory of
         several runs (the best of them), a checkpoint's prefix, a BERT checkpoint of google-research/bert, a Hugging
-        Face folder of ALBERT or BERT, a TF-Hub module of either generation or its .tar.gz, or a URL of one; or the name
-        of a model that comes with the package (albert_tiny_en).
+        Face folder of ALBERT or BERT, a preset of keras-hub's ALBERT, a TF-Hub module of either generation or its
+        .tar.gz, or a URL of one; a repository of the Hugging Face Hub, hf://org/name[@revision][/subfolder]; or the
+        name of a model that comes with the package (albert_tiny_en).
       trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
         write files.
 
@@ -66,6 +70,8 @@ def open_source(path: str, trust_module: bool = False) -> Source:
 
 
 def _open(path: str) -> Source:
+    if hub.is_on_hub(path):
+        return _source_in(hub.snapshot(path).folder, path)
     if is_url(path):
         from albert_tf.weights.download import downloaded
 
@@ -81,11 +87,15 @@ def _open(path: str) -> Source:
 
 
 def _source_in_archive(archive: str, name: str) -> Source:
-    """The source in an archive. All error messages, also those of later reads, have the archive's path or URL."""
     from albert_tf.weights.archive import unpacked
 
     with errors_naming_origin(name, archive):
         directory = unpacked(archive)
+    return _source_in(directory, name)
+
+
+def _source_in(directory: str, name: str) -> Source:
+    """The source in a copy of a model. All error messages, also those of later reads, have the name of the original."""
     named = errors_naming_origin(name, directory)
     source = named(_source)(directory)
     made_from = source.vocabulary.made_from and source.vocabulary.made_from.replace(directory, name)
@@ -100,6 +110,10 @@ def _source(path: str) -> Source:
         from albert_tf.weights.tf_hub.reading import hub_source
 
         return hub_source(path)
+    if is_folder and is_preset(path):
+        from albert_tf.weights.keras_hub.reading import keras_hub_source
+
+        return keras_hub_source(path)
     if is_folder and _is_hugging_face(path):
         from albert_tf.weights.hugging_face.reading import hugging_face_source
 
@@ -126,8 +140,8 @@ def _checkpoint(prefix: str) -> Source:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is a URL."""
-    return path.startswith(("https://", "http://"))
+    """Whether a path is a URL or one on the Hugging Face Hub, so that it has to be downloaded."""
+    return path.startswith(("https://", "http://", hub.SCHEME))
 
 
 def is_hub_module(path: str) -> bool:
@@ -181,6 +195,7 @@ def checkpoint_prefix(path: str) -> str:
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
                          "checkpoint, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
+                         "hf://org/name on the Hugging Face Hub, "
                          f"or the name of a model that comes with the package ({', '.join(shipped_models())}). "
                          "docs/weights.md says where to download weights")
     if len(prefixes) > 1:

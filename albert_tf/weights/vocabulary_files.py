@@ -54,7 +54,7 @@ class VocabularyFiles:
       vocab_file: path of a WordPiece vocabulary, or None.
       do_lower_case: whether to lower-case text; None if nothing is stored.
       keep_accents: whether texts keep their accents; None if nothing is stored.
-      archive: path of the archive from which the files were unpacked, for messages; None if there is none.
+      archive: path of the archive or repository of which the files are a copy, for messages; None if there is none.
       made_from: path of the tokenizer.json of which the file was made, for messages; None if there is none.
     """
 

@@ -49,9 +49,10 @@ def _saved_model(path):
 
 
 def _tflite(path):
-    import tensorflow as tf
+    from albert_tf.export.tflite import interpreter_of
 
-    signature = tf.lite.Interpreter(model_path=path, num_threads=THREADS).get_signature_runner()
+    with open(path, "rb") as file:
+        signature = interpreter_of(file.read(), THREADS).get_signature_runner()
     length = signature.get_input_details()["input_ids"]["shape"][1]
 
     def run(inputs):

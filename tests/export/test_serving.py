@@ -1,5 +1,6 @@
 """Exported SavedModels, in processes that have only TensorFlow and tensorflow_text."""
 
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 import script_process
 import tensorflow as tf
+from peers import python_of
+from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -100,6 +103,24 @@ def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, to
     assert done.returncode == 0, done.stderr
 
 
+def test_the_page_on_serving_names_the_text_ops_of_exports(tmp_path, tokenizer, config):
+    section = (HELPERS.parents[1] / "docs/serving.md").read_text("utf-8").partition("## TensorFlow Serving\n")[2]
+    named = set(re.findall(r"`(\w*(?:Sentencepiece|Wordpiece|RegexSplit)\w*)`", section.partition("\n## ")[0]))
+    model = AlbertTokenClassifier(config, 2, label_names=("O", "B-PER"))
+    export_tagging(str(tmp_path / "served"), model, tokenizer, TaggingFeatureOptions(16))
+    export_classification(str(tmp_path / "texts"), AlbertClassifier(config, 2), tokenizer, 16, has_pairs=False)
+    ops = set()
+    for folder in ("served", "texts"):
+        meta_graph, = saved_model_pb2.SavedModel.FromString(
+            (tmp_path / folder / "saved_model.pb").read_bytes()).meta_graphs
+        for graph in (meta_graph.graph_def, *meta_graph.graph_def.library.function):
+            ops |= {node.op for node in (graph.node if hasattr(graph, "node") else graph.node_def)}
+    of_text = {op.rpartition(">")[2] for op in ops if re.search("Sentencepiece|Wordpiece|RegexSplit|TFText", op)}
+    assert of_text and of_text <= named
+    assert ("SentencepieceOp" in of_text) == bool(tokenizer.sp_model)
+
+
+
 def int_feature(values):
     return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
@@ -144,6 +165,21 @@ def test_a_classifier_names_the_label_in_every_signature(tmp_path, tokenizer, co
             **{name: tf.constant(value) for name, value in values.items()})
         assert [label.decode() for label in answer["labels"].numpy()] == [names[index] for index in expected]
         assert answer["predictions"].numpy().tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
+def test_a_classifier_is_a_layer_of_keras_3(tmp_path, tokenizer, config):
+    model = AlbertClassifier(config.replace(initializer_range=0.5), num_labels=3)
+    export_classification(str(tmp_path / "served"), model, tokenizer, 12, has_pairs=False)
+    texts = ["The name of", "file", "very long " * 10]
+    expected = tf.nn.softmax(model(tokenizer(texts, max_seq_length=12))["logits"])
+    keras_3 = importlib.metadata.version("keras").startswith("3.")
+    done = subprocess.run([sys.executable if keras_3 else python_of("keras-hub"), HELPERS / "keras_3_client.py",
+                           tmp_path / "served", "probabilities", *texts], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outputs = json.loads(done.stdout)
+    np.testing.assert_allclose(outputs["layer"], expected, atol=1e-6)
+    np.testing.assert_allclose(outputs["model"], 2 * expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from hub_modules import tf2_module
+from in_process import loaded
 from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export import tflite
+from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -67,6 +69,61 @@ def test_weights_that_layers_share_are_stored_once(head, precision, bytes_per_we
     model = new_head(head_named(head), config)
     weights = sum(variable.shape.num_elements() for variable in model.variables)
     assert len(tflite.convert(model, precision, 12, 3)) <= 1.1 * bytes_per_weight * weights
+
+
+LENGTHS = [4, 8, 12]
+
+
+@pytest.mark.long
+def test_several_lengths_are_signatures_of_one_file_that_share_the_weights():
+    model = AlbertPretrainer(CONFIG.replace(vocab_size=8000, embedding_size=64))
+    one, several = (tflite.convert(model, "float32", lengths, 3) for lengths in (12, LENGTHS))
+    assert np.max([*tflite.differences(several, model, LENGTHS, 3).values()]) < 1e-5
+    assert {*tflite.interpreter_of(several).get_signature_list()} == {"length_4", "length_8", "length_12"}
+    assert len(several) < 1.2 * len(one)
+
+
+@pytest.mark.long
+def test_a_difference_at_one_of_several_lengths_is_found():
+    model = AlbertModel(CONFIG.replace(initializer_range=0.5))
+    flatbuffer = tflite.convert(model, "float32", LENGTHS)
+    embeddings = next(variable for variable in model.variables if "position_embeddings" in variable.name)
+    embeddings.assign(embeddings.numpy() + np.eye(*embeddings.shape)[::-1] * (np.arange(16) >= 10)[:, None])
+    assert tflite.differences(flatbuffer, model, LENGTHS[:2])["sequence_output"] < 1e-5
+    assert tflite.differences(flatbuffer, model, LENGTHS)["sequence_output"] > 1e-2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("head, precision", [*((head.name, "float32") for head in ALL_HEADS), ("encoder", "float16"),
+                                             ("pretrainer", "int8"), ("classifier", "int8")])
+def test_every_head_runs_on_litert_without_flex_ops(head, precision):
+    """LiteRT has no Flex ops: it would refuse the file."""
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    model = new_head(head_named(head), CONFIG)
+    flatbuffer = tflite.convert(model, precision, LENGTHS[1:], 3)
+    runner = tflite.interpreter_of(flatbuffer)
+    assert isinstance(runner, interpreter.Interpreter)
+    assert not [op["op_name"] for op in runner._get_ops_details() if op["op_name"].startswith("Flex")]
+    found = tflite.differences(flatbuffer, model, LENGTHS[1:], 3)
+    assert np.max([*found.values()]) < dict(float32=1e-5, float16=1e-2, int8=0.2)[precision]
+
+
+@pytest.mark.parametrize("lengths", ["8,x", "0", "8,17", ""])
+def test_lengths_that_the_model_cannot_have_are_refused(tmp_path, capsys, lengths):
+    save(AlbertModel(CONFIG), str(tmp_path / "model"), "ours")
+    with loaded("export_to_tflite") as run:
+        assert run(init_checkpoint=str(tmp_path / "model"), output_dir=str(tmp_path / "out"), max_seq_length=8,
+                   signature_lengths=lengths) == 1
+    assert "--signature_lengths must be numbers of tokens from 1 to 16" in capsys.readouterr().err
+
+
+def test_a_command_writes_several_lengths(tmp_path, capsys):
+    save(AlbertModel(CONFIG), str(tmp_path / "model"), "ours")
+    with loaded("export_to_tflite") as run:
+        assert run(init_checkpoint=str(tmp_path / "model"), output_dir=str(tmp_path / "out"), max_seq_length=8,
+                   signature_lengths="8,4", precision="float32") == 0
+    written = (tmp_path / "out/encoder_float32.tflite").read_bytes()
+    assert {*tflite.interpreter_of(written).get_signature_list()} == {"length_4", "length_8"}
 
 
 def test_a_module_with_ops_that_tensorflow_lite_lacks_is_refused(tmp_path):

@@ -53,9 +53,9 @@ SMALL = {
 # A script whose recipe sets the sizes: another test runs it, and test_docs.py checks the flags.
 NOT_RUN = {"pretrain_from_text"}
 # A block that imports one of them is not run: they are not installed where the tests run.
-OTHER_LIBRARIES = ("transformers", "keras_hub", "torch")
+OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch")
 # What needs one of them is not run where it is not installed.
-OPTIONAL_LIBRARIES = ("onnx", "onnxruntime")
+OPTIONAL_LIBRARIES = ("onnx", "onnxruntime", "ai_edge_litert")
 NEEDED_LIBRARY = {"export_to_onnx": "onnx"}
 TINY_CONFIG = dict(embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
                    max_position_embeddings=64)

@@ -17,7 +17,8 @@ from typing import Any, Iterable, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.rows import read_json_lines
+from albert_tf.data.parquet import is_parquet
+from albert_tf.data.rows import read_objects
 from albert_tf.utils.files import expand_globs
 
 _ENDING = ".jsonl"
@@ -52,12 +53,13 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
     pairs: list[MinimalPair] = []
     path_of: dict[str, str] = {}
     for path in _files(paths):
-        name = os.path.basename(path).removesuffix(_ENDING)
+        name = os.path.splitext(os.path.basename(path))[0] if is_parquet(path) else (
+            os.path.basename(path).removesuffix(_ENDING))
         if name in path_of:
             raise ValueError(f"{path_of[name]} and {path} have the same name: accuracies are reported by file name, so "
                              "rename one of them")
         path_of[name] = path
-        file_pairs = [_pair(values, name, f"{path} line {line}") for line, values in read_json_lines(path)]
+        file_pairs = [_pair(values, name, f"{path} line {line}") for line, values in read_objects(path)]
         if not file_pairs:
             raise ValueError(f"{path} has no pairs")
         pairs += file_pairs

@@ -20,10 +20,10 @@ from typing import Any, Iterator, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.data.rows import read_json_lines, warn_of_empty_texts
+from albert_tf.data.rows import read_json_lines, read_objects, warn_of_empty_texts
 from albert_tf.utils.json_files import read_json_object
 
-FORMATS = ("race", "jsonl")
+FORMATS = ("race", "jsonl", "parquet")
 SPLITS = ("train", "dev", "test")
 LEVELS = ("middle", "high")
 FEWEST_CHOICES, MOST_CHOICES = 2, 10
@@ -87,17 +87,17 @@ class ChoiceData:
             return read_examples(self.data_dir, split, self.high_only, self.middle_only)
         if self.high_only or self.middle_only:
             raise ValueError("high_only and middle_only are for RACE")
-        path = os.path.join(self.data_dir, f"{split}.jsonl")
+        path = os.path.join(self.data_dir, self.file_name(split))
         examples = read_json_examples(path)
         unanswered = sum(example.label is None for example in examples)
         if unanswered and split != "test":
-            raise ValueError(f"{path}: {unanswered:,} of {len(examples):,} questions have no answer; only test.jsonl "
-                             "may leave answers out")
+            raise ValueError(f"{path}: {unanswered:,} of {len(examples):,} questions have no answer; only "
+                             f"{self.file_name('test')} may leave answers out")
         return examples
 
     def file_name(self, split: str) -> str:
         """The name of a split's file, or for RACE of its folder."""
-        return f"RACE/{split}" if self.data_format == "race" else f"{split}.jsonl"
+        return f"RACE/{split}" if self.data_format == "race" else f"{split}.{self.data_format}"
 
     def num_choices(self, *splits: str) -> int:
         """The largest number of choices of any question in the splits."""
@@ -132,13 +132,13 @@ def read_examples(
 
 
 def read_json_examples(path: str) -> list[MultipleChoiceExample]:
-    """Reads the questions of a JSON-lines file. An empty question or option brings a warning.
+    """Reads the questions of a JSON-lines or Parquet file. An empty question or option brings a warning.
 
     Raises:
       ValueError: the file is missing or has no questions, or a line is malformed; file and line are named.
     """
     examples, empty = [], []
-    for line, values in read_json_lines(path):
+    for line, values in read_objects(path):
         examples.append(_json_example(values, f"{path} line {line}"))
         if not all(text.strip() for text in (examples[-1].question, *examples[-1].options)):
             empty.append(line)

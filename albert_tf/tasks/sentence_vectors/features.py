@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
-from albert_tf.data.rows import JSON_LINES, ShortRow, read_rows
+from albert_tf.data.rows import ShortRow, is_of_objects, read_rows
+from albert_tf.data.texts import read_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.text.lines import read_lines
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -37,8 +36,8 @@ class TextPair(NamedTuple):
 def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     """The pairs of texts that belong together, one in each row of a file.
 
-    The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines. Hard
-    negatives are the columns after them, or negative_1, negative_2, ... of JSON lines.
+    The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines or
+    Parquet. Hard negatives are the columns after them, or negative_1, negative_2, ...
 
     Args:
       path: path of the file.
@@ -47,9 +46,8 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     Raises:
       ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
     """
-    is_json = os.path.splitext(path)[1].lower() in JSON_LINES
-    fields = column_names(num_negatives)
-    columns = {field: field if is_json else place for place, field in enumerate(fields)}
+    fields, has_names = column_names(num_negatives), is_of_objects(path)
+    columns = {field: field if has_names else place for place, field in enumerate(fields)}
     pairs = []
     for row in read_rows(path, columns, has_header=False):
         if isinstance(row, ShortRow):
@@ -64,17 +62,20 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
 
 
 def column_names(num_negatives: int) -> list[str]:
-    """The names of the columns of pairs in JSON lines."""
+    """The names of the columns of pairs in JSON lines and Parquet."""
     return ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
 
 
-def read_twice(path: str) -> list[TextPair]:
-    """Each line of a text file as a pair with itself. Empty lines are skipped.
+def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
+    """Each text of a file as a pair with itself. Empty texts are skipped.
+
+    Args:
+      path, text_column: see read_texts.
 
     Raises:
-      ValueError: the file is missing or has no text.
+      ValueError: see read_texts; or the file has no text.
     """
-    pairs = [TextPair(line, line) for line in read_lines(path) if line.strip()]
+    pairs = [TextPair(line, line) for line in read_texts(path, text_column) if line.strip()]
     if not pairs:
         raise ValueError(f"{path} has no lines")
     return pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +40,7 @@ def hugging_face_source(folder: str) -> Source:
     config, model_type, architecture = read_config(folder)
     tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
     if model_type == "albert" and config.embedding_size == config.hidden_size:
-        _leave_out_the_identity(folder, tensors, config.hidden_size)
+        leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     vocabulary, settings = _vocabulary(folder), settings_in(folder)
     length = settings.max_seq_length
@@ -81,7 +82,7 @@ def _by_release_name(
     return named
 
 
-def _leave_out_the_identity(folder: str, tensors: dict[str, StoredTensor], size: int) -> None:
+def leave_out_the_identity(folder: str, tensors: dict[str, Any], size: int) -> None:
     """Removes the projection of the embedding, which Hugging Face has even if E == H, and the release does not.
 
     Raises:

@@ -28,7 +28,7 @@ _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow uses memory that begins at a multiple of this without a copy.
 _ALIGNMENT = 64
 # The endings of pickles, and their first bytes; and those of zip files, the format of newer PyTorch files.
-_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")
 _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
 
@@ -132,7 +132,7 @@ def refuse_pickles_in(folder: str) -> None:
 def refuse_pickle_names(names: Iterable[str]) -> None:
     """Raises ValueError if a file is a pickle according to its name."""
     for name in names:
-        if name.endswith(_PICKLES):
+        if name.endswith(PICKLES):
             raise _refusal(name)
 
 

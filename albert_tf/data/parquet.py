@@ -1,0 +1,91 @@
+"""Reads the rows of Parquet files with pyarrow (extra `parquet`), which is imported on first use."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+from typing import Any, BinaryIO, Iterator, Sequence, cast
+
+from albert_tf.utils.files import check_is_file, is_remote
+from albert_tf.utils.imports import tensorflow as tf
+
+ENDING = ".parquet"
+# Rows that are made to Python objects at a time.
+_BATCH = 1024
+_BUFFER_BYTES = 1 << 20
+
+
+def is_parquet(path: str) -> bool:
+    """Whether a file is one of Parquet, by the extension of its name."""
+    return os.path.splitext(path)[1].lower() == ENDING
+
+
+def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file, each with its number (from 1). It is read as the rows are taken, one row group after another.
+
+    Args:
+      path: a local or a remote file.
+      columns: the names of the columns to read; None for all.
+
+    Raises:
+      ValueError: the file does not exist or is damaged, a column does not exist, or pyarrow is not installed.
+    """
+    check_is_file(path)
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(f"{path}: Parquet files need the package pyarrow, which is not installed: pip install pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        # By default, pyarrow would read all row groups ahead.
+        with contextlib.closing(_opened(path)) as file, pyarrow.parquet.ParquetFile(
+                file, pre_buffer=False, buffer_size=_BUFFER_BYTES) as table:
+            names = table.schema_arrow.names
+            for column in columns or ():
+                if column not in names:
+                    raise ValueError(f"{path}: no column {column!r} among {', '.join(map(repr, names))}")
+            number = 0
+            for group in range(table.num_row_groups):
+                for batch in table.iter_batches(_BATCH, row_groups=[group], columns=columns):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield number, row
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+
+
+def _opened(path: str) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Remote(path), _BUFFER_BYTES)) if is_remote(path) else open(path, "rb")
+
+
+class _Remote(io.RawIOBase):
+    """A file that tf.io.gfile reads, as a file object of Python, which pyarrow wants."""
+
+    def __init__(self, path: str):
+        self._file = tf.io.gfile.GFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: self._file.size()}[whence]
+        self._file.seek(start + offset)
+        return start + offset
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

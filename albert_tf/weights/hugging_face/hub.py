@@ -1,0 +1,191 @@
+"""Models on the Hugging Face Hub: hf://org/name[@revision][/subfolder], for example hf://albert/albert-base-v2.
+
+huggingface_hub downloads them to its cache and uploads them, so its environment variables apply: HF_HOME, HF_ENDPOINT,
+HF_TOKEN, HF_HUB_OFFLINE. Only the files that albert_tf reads are downloaded.
+
+A download that was cut leaves some files of a repository in the cache, and huggingface_hub takes them for the whole
+repository if the hub cannot be reached later. So weights are downloaded last: where they are, all other files are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import urllib.parse
+from typing import Iterator, NamedTuple
+
+from absl import logging
+
+from albert_tf.config import CONFIG_NAME
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, TOKENIZER_CONFIG, TOKENIZER_JSON, tensors
+
+SCHEME = "hf://"
+# The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
+_VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*")
+# modules.json and others are those of sentence-transformers, task.json is that of keras-hub, and albert_tf.json ours.
+_FILES = (CONFIG, CONFIG_NAME, INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES, MODULES,
+          "sentence_bert_config.json", "[0-9]_*/*.json", "albert_tf.json", "task.json")
+_WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",
+            "model.weights.h5", "task.weights.h5")
+_PATH = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
+_EXAMPLE = f"{SCHEME}albert/albert-base-v2"
+
+
+class Snapshot(NamedTuple):
+    """A local copy of some files of a repository.
+
+    Args:
+      folder: the local folder.
+      revision: the commit of the files.
+    """
+
+    folder: str
+    revision: str
+
+
+_opened: dict[str, Snapshot] = {}  # by path, what this process has opened
+
+
+class HubPath(NamedTuple):
+    """The parts of a path on the hub.
+
+    Args:
+      name: name of the repository, org/name.
+      revision: branch, tag or commit; None for the main branch.
+      subfolder: folder in the repository; "" for its top.
+    """
+
+    name: str
+    revision: str | None
+    subfolder: str
+
+
+def is_on_hub(path: str) -> bool:
+    """Whether a path is one of a repository on the hub."""
+    return path.startswith(SCHEME)
+
+
+def parse(path: str) -> HubPath:
+    """The parts of hf://org/name[@revision][/subfolder]. A slash of a revision is written as %2F.
+
+    Raises:
+      ValueError: it is no such path.
+    """
+    match = _PATH.fullmatch(path[len(SCHEME):].rstrip("/"))
+    subfolder = (match["subfolder"] or "") if match else ""
+    if not match or (subfolder and {"", os.curdir, os.pardir} & {*subfolder.split("/")}):
+        raise ValueError(f"a model on the hub is {SCHEME}org/name[@revision][/subfolder], for example {_EXAMPLE}. "
+                         f"Received: {path}")
+    revision = match["revision"]
+    return HubPath(match["name"], revision and urllib.parse.unquote(revision), subfolder)
+
+
+def snapshot(path: str) -> Snapshot:
+    """Downloads the model at a path, unless it is in the cache. In one process, a path keeps its first revision.
+
+    Args:
+      path: hf://org/name[@revision][/subfolder].
+
+    Raises:
+      ValueError: there is no such model, it has only pickles, it may not be read, or it cannot be downloaded.
+    """
+    if path in _opened:
+        return _opened[path]
+    hub_path = parse(path)
+    with _one_clear_error(path, "downloaded"):
+        commit = os.path.basename(_downloaded(hub_path, _FILES))
+        folder = _downloaded(hub_path._replace(revision=commit), _WEIGHTS)
+    folder = os.path.join(folder, *hub_path.subfolder.split("/"))
+    if not any(glob.glob(os.path.join(glob.escape(folder), pattern)) for pattern in _WEIGHTS):
+        raise ValueError(_without_weights(path, hub_path._replace(revision=commit)))
+    logging.info("%s is revision %s in %s", path, commit, folder)
+    return _opened.setdefault(path, Snapshot(folder, commit))
+
+
+def revision_of(path: str) -> str | None:
+    """The commit of a path on the hub that this process has opened; None if it has not opened it."""
+    return _opened[path].revision if path in _opened else None
+
+
+def upload(folder: str, name: str, private: bool) -> str:
+    """Uploads a folder to a repository, which is made if it does not exist. Returns the URL of the commit.
+
+    Args:
+      folder: the folder.
+      name: the repository, org/name.
+      private: whether only the repository's owners may read it.
+
+    Raises:
+      ValueError: it is not allowed, the hub cannot be reached, or the repository is public and `private` is true.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    with _one_clear_error(SCHEME + name, "uploaded"):
+        repository = api.create_repo(name, private=private, exist_ok=True).repo_id
+        is_public = private and not api.repo_info(repository).private
+        if not is_public:
+            return api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload by albert_tf",
+                                     ignore_patterns=[".*", "*.tmp"])
+    raise ValueError(f"{SCHEME}{name} is public, and nothing was uploaded: set --nohub_private_repo to upload to it, "
+                     "or choose another name")
+
+
+def check_upload(name: str) -> None:
+    """Raises ValueError if a name is not org/name."""
+    hub_path = parse(SCHEME + name)
+    if (hub_path.revision, hub_path.subfolder) != (None, ""):
+        raise ValueError(f"the name of a repository to upload to is org/name, without revision and subfolder. "
+                         f"Received: {name}")
+
+
+def _downloaded(hub_path: HubPath, patterns: tuple[str, ...]) -> str:
+    """The folder of a whole repository, in which the files of its subfolder are that match the patterns."""
+    from huggingface_hub import snapshot_download
+
+    start = glob.escape(hub_path.subfolder) + "/" if hub_path.subfolder else ""
+    return snapshot_download(hub_path.name, revision=hub_path.revision,
+                             allow_patterns=[start + pattern for pattern in patterns])
+
+
+def _without_weights(path: str, hub_path: HubPath) -> str:
+    """The error message for a repository whose weights are not in safetensors or a preset."""
+    from huggingface_hub import HfApi
+
+    start = f"{hub_path.subfolder}/" if hub_path.subfolder else ""
+    try:
+        names = [name[len(start):] for name in HfApi().list_repo_files(hub_path.name, revision=hub_path.revision)
+                 if name.startswith(start)]
+    except Exception as error:
+        logging.debug("the files of %s cannot be listed: %s", path, error)
+        return f"{path}: its weights are not in the cache, and the hub cannot be reached: load it once with a network"
+    pickles = [name for name in names if name.endswith(tensors.PICKLES)]
+    if pickles:
+        return (f"{path} has its weights only as a pickle ({pickles[0]}), which can run any code when it is read: use "
+                "a revision with model.safetensors, or save the model as safetensors (Hugging Face's save_pretrained "
+                "does) and use that folder")
+    return f"{path} has no model.safetensors and no keras-hub preset" + ("" if names else ": there is no such folder")
+
+
+@contextlib.contextmanager
+def _one_clear_error(path: str, done: str) -> Iterator[None]:
+    """Turns all errors of huggingface_hub into a ValueError with the path and one line."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise ValueError(f"{path} is gated: accept its terms on its page, and set HF_TOKEN to your token") from error
+    except errors.RepositoryNotFoundError as error:
+        raise ValueError(f"{path}: there is no such repository, or it is private: set HF_TOKEN to a token that may "
+                         "read it") from error
+    except errors.RevisionNotFoundError as error:
+        raise ValueError(f"{path}: the repository has no such revision") from error
+    except errors.LocalEntryNotFoundError as error:
+        raise ValueError(f"{path} cannot be {done}: it is not in the cache, and the hub cannot be reached "
+                         "(HF_ENDPOINT, HF_HUB_OFFLINE)") from error
+    except Exception as error:  # versions of huggingface_hub have different HTTP libraries, and so different errors
+        reason = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+        raise ValueError(f"{path} cannot be {done}: {reason}") from error

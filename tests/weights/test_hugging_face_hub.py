@@ -1,0 +1,235 @@
+"""Models on the Hugging Face Hub: hf://org/name, read from and uploaded to a hub on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hub_modules import values_of
+from huggingface_hub import constants, hf_api
+from in_process import loaded
+from model_hub import TOKEN, forget, running_hub, set_offline, use_hub
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.export.conversion import save
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.weights.heads import head_of
+from albert_tf.weights.hugging_face import hub
+from albert_tf.weights.model_card import ModelCard, write_model_card
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+CONFIG = AlbertConfig(vocab_size=2000, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                      intermediate_size=8, max_position_embeddings=16)
+PATH = "hf://org/tiny"
+
+
+@pytest.fixture
+def model_hub(tmp_path, monkeypatch):
+    with running_hub() as running:
+        use_hub(monkeypatch, running, tmp_path / "cache")
+        yield running
+        set_offline(monkeypatch, False)
+
+
+@pytest.fixture
+def folder(tmp_path, golden):
+    """A Hugging Face folder of a classifier with two labels."""
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, True)
+    save(AlbertClassifier(CONFIG, 2, label_names=("no", "yes")), str(tmp_path / "hf"), "hugging_face", vocabulary)
+    return tmp_path / "hf"
+
+
+def files_in(cache):
+    return {path.name for path in cache.rglob("snapshots/*/**/*") if not path.is_dir()}
+
+
+def assert_same_weights(path, folder):
+    ours, theirs = (values_of(albert_tf.from_pretrained(str(place), model="classifier")) for place in (path, folder))
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value)
+
+
+@pytest.mark.both_stacks
+def test_only_files_that_are_read_are_downloaded_and_only_once(model_hub, folder, tmp_path):
+    model_hub.add("org/tiny", folder, pytorch_model__bin=b"\x80\x02", tf_model__h5=b"x", model__onnx=b"x")
+    assert_same_weights(PATH, folder)
+    tokens, expected = (albert_tf.tokenizer_from_pretrained(str(path)) for path in (PATH, folder))
+    assert tokens.tokenize("a b") == expected.tokenize("a b")
+    assert tokens.max_seq_length == expected.max_seq_length
+    assert files_in(tmp_path / "cache") == {"config.json", "model.safetensors", "spiece.model", "tokenizer.json",
+                                            "tokenizer_config.json", "albert_tf.json"} & {
+                                                path.name for path in folder.iterdir()}
+    forget()
+    model_hub.requests.clear()
+    assert open_source(PATH).settings.label_names == ("no", "yes")
+    assert model_hub.requests and not model_hub.requests_for_files()
+
+
+def test_without_a_network_the_cache_is_used_and_nothing_is_requested(model_hub, folder, monkeypatch):
+    model_hub.add("org/tiny", folder)
+    open_source(PATH)
+    forget()
+    model_hub.requests.clear()
+    set_offline(monkeypatch, True)
+    assert_same_weights(PATH, folder)
+    assert not model_hub.requests
+    with pytest.raises(ValueError, match="hf://org/other cannot be downloaded: it is not in the cache, and the hub"):
+        open_source("hf://org/other")
+
+
+@pytest.mark.long
+def test_the_environment_variables_are_those_of_huggingface_hub(model_hub, folder, tmp_path):
+    model_hub.add("org/tiny", folder)
+    model_hub.private.add("org/tiny")
+    program = "import albert_tf; print(albert_tf.from_pretrained('hf://org/tiny').name)"
+
+    def run(**variables):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        model_hub.requests.clear()
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(
+            environment, HF_ENDPOINT=model_hub.url, HF_HOME=str(tmp_path / "home"), no_proxy="127.0.0.1", **variables))
+
+    assert "hf://org/tiny: there is no such repository, or it is private: set HF_TOKEN" in run().stderr
+    assert run(HF_TOKEN=TOKEN).returncode == 0 and len(model_hub.requests_for_files()) > 3
+    assert "model.safetensors" in files_in(tmp_path / "home/hub")
+    assert run(HF_HUB_OFFLINE="1").returncode == 0 and not model_hub.requests
+
+
+def test_a_revision_and_a_subfolder_are_selected(model_hub, folder, tmp_path):
+    old, new = model_hub.add("org/tiny", folder, "v1.0"), model_hub.commit("org/tiny", {"README.md": b"moved"})
+    model_hub.commit("org/tiny", {f"a/b/{path.name}": path.read_bytes() for path in folder.iterdir()}, "refs/pr/1")
+    assert_same_weights("hf://org/tiny@v1.0", folder)
+    assert_same_weights(f"hf://org/tiny@{old}", folder)
+    assert_same_weights("hf://org/tiny@refs/pr/1/a/b", folder)
+    assert hub.revision_of("hf://org/tiny@v1.0") == old != new
+    with pytest.raises(ValueError, match="^hf://org/tiny@v2: the repository has no such revision$"):
+        open_source("hf://org/tiny@v2")
+    with pytest.raises(ValueError, match="^hf://org/tiny@v1.0/nowhere has no model.safetensors .*no such folder$"):
+        open_source("hf://org/tiny@v1.0/nowhere")
+
+
+def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    encoder = AlbertSentenceEncoder(CONFIG, pooling="max", normalize=True, max_seq_length=12)
+    save(encoder, str(tmp_path / "st"), "hugging_face")
+    tensors = load_file(tmp_path / "st/model.safetensors")
+    shards = {key: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, key in enumerate(tensors)}
+    for shard in set(shards.values()):
+        save_file({key: value for key, value in tensors.items() if shards[key] == shard}, tmp_path / "st" / shard)
+    (tmp_path / "st/model.safetensors.index.json").write_text(json.dumps(dict(weight_map=shards)))
+    (tmp_path / "st/model.safetensors").unlink()
+    model_hub.add("org/st", tmp_path / "st")
+    read = albert_tf.from_pretrained("hf://org/st", model="sentence_encoder")
+    assert read.sentence_pooling == encoder.sentence_pooling
+    for name, value in values_of(encoder).items():
+        np.testing.assert_array_equal(values_of(read)[name], value)
+
+
+def test_a_preset_of_keras_hub_is_read(model_hub, folder, tmp_path, golden):
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, True)
+    save(albert_tf.from_pretrained(str(folder), model="classifier"), str(tmp_path / "preset"), "keras_hub", vocabulary)
+    model_hub.add("org/tiny", tmp_path / "preset")
+    assert_same_weights(PATH, folder)
+    assert albert_tf.tokenizer_from_pretrained(PATH).tokenize("the name")
+
+
+def test_a_repository_with_pickles_only_is_refused(model_hub, folder, tmp_path):
+    (folder / "model.safetensors").unlink()
+    model_hub.add("org/tiny", folder, pytorch_model__bin=b"\x80\x02")
+    with pytest.raises(ValueError, match=r"^hf://org/tiny has its weights only as a pickle \(pytorch_model.bin\)"):
+        open_source(PATH)
+    assert "pytorch_model.bin" not in files_in(tmp_path / "cache")
+
+
+def test_a_download_that_was_cut_is_not_taken_for_whole(model_hub, folder, monkeypatch):
+    model_hub.add("org/tiny", folder)
+    model_hub.cut_after = 1000  # more than config.json, less than the weights
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(ValueError, match="^hf://org/tiny cannot be downloaded: "):
+        open_source(PATH)
+    set_offline(monkeypatch, True)
+    with pytest.raises(ValueError, match="^hf://org/tiny.* not in the cache, and the hub cannot be reached"):
+        open_source(PATH)
+    set_offline(monkeypatch, False)
+    model_hub.cut_after = None
+    assert_same_weights(PATH, folder)
+
+
+def test_weights_are_downloaded_after_all_other_files(model_hub, folder):
+    model_hub.add("org/tiny", folder)
+    open_source(PATH)
+    order = [os.path.basename(request) for request in model_hub.requests_for_files() if request.startswith("GET")]
+    assert order[-1] == "model.safetensors" and len(order) > 3
+
+
+@pytest.mark.parametrize("path", ["hf://", "hf://name", "hf://org/name@", "hf://org/name/../x", "hf://org/name//x"])
+def test_another_path_is_refused(path):
+    with pytest.raises(ValueError, match=r"is hf://org/name\[@revision\]\[/subfolder\].*Received: " + path):
+        open_source(path)
+
+
+def test_a_hub_that_does_not_answer_is_one_clear_error(model_hub, monkeypatch):
+    monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ValueError, match="^hf://org/tiny cannot be downloaded: it is not in the cache, and the hub"):
+        open_source(PATH)
+
+
+def test_a_card_has_the_revision_also_when_the_weights_are_not_opened_again(model_hub, folder, tmp_path):
+    commit = model_hub.add("org/tiny", folder)
+    model = AlbertModel(CONFIG)
+    open_source(PATH)
+    for _ in range(2):
+        write_model_card(str(tmp_path), ModelCard(head_of(model), CONFIG, PATH))
+        card = (tmp_path / "README.md").read_text()
+        assert "base_model: org/tiny\n" in card and f"| revision of the weights | {commit} |" in card
+        forget()
+
+
+def test_scripts_start_from_a_repository(model_hub, folder, tmp_path, capsys):
+    commit = model_hub.add("org/tiny", folder)
+    with loaded("convert_checkpoint") as run:
+        assert run(init_checkpoint=PATH, to="tf1", output_dir=str(tmp_path / "tf1")) == 0
+    assert_same_weights(tmp_path / "tf1", folder)
+    assert commit in (tmp_path / "tf1/README.md").read_text()
+    with loaded("fill_mask") as run:
+        assert run(init_checkpoint="hf://org/none", text="a") == 1
+    assert "error: hf://org/none: there is no such repository" in capsys.readouterr().err
+
+
+def test_a_conversion_is_uploaded_with_its_card_and_is_private(model_hub, folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    flags = dict(init_checkpoint=str(folder), to="hugging_face", upload="org/mine")
+    with loaded("convert_checkpoint") as run:
+        assert run(output_dir=str(tmp_path / "out"), **flags) == 0
+        assert "org/mine" in model_hub.private
+        files = model_hub.files("org/mine")
+        assert files == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+        assert b"library_name: transformers" in files["README.md"]
+        assert_same_weights("hf://org/mine", folder)
+        model_hub.private.clear()
+        assert run(output_dir=str(tmp_path / "again"), **flags) == 1
+        assert "hf://org/mine is public, and nothing was uploaded: set --nohub_private_repo" in capsys.readouterr().err
+        assert run(output_dir=str(tmp_path / "public"), hub_private_repo=False, **dict(flags, upload="org/open")) == 0
+        assert "org/open" in model_hub.commits and "org/open" not in model_hub.private
+
+
+@pytest.mark.parametrize("flags, error", [
+    (dict(to="tf1", upload="org/mine"), "--upload needs --to=hugging_face"),
+    (dict(upload="mine"), "a model on the hub is hf://org/name"),
+    (dict(upload="org/mine@v1"), "is org/name, without revision and subfolder. Received: org/mine@v1"),
+    (dict(upload="org/mine"), "hf://org/mine cannot be uploaded: ")])
+def test_an_upload_that_is_not_possible_is_one_clear_error(model_hub, folder, tmp_path, capsys, flags, error):
+    with loaded("convert_checkpoint") as run:
+        assert run(**{**dict(init_checkpoint=str(folder), to="hugging_face", output_dir=str(tmp_path / "out")), **flags}
+                   ) == 1
+    assert error in capsys.readouterr().err
+    assert (tmp_path / "out").exists() == (error.endswith("uploaded: "))
