@@ -31,6 +31,8 @@ _MODULE_OF = {
     "save_pretrained": "albert_tf.export.conversion",
     "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
     "classify_texts": "albert_tf.tasks.classification.text_labels",
+    "answer_questions": "albert_tf.tasks.squad.text_answers",
+    "from_onnx": "albert_tf.export.onnx.session",
 }
 _PACKAGES = ("text", "data", "modeling", "training", "weights", "export", "pretraining", "tasks")
 

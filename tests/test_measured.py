@@ -39,6 +39,23 @@ def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds(task):
     assert shown[4] == f"{difference:.{digits}f} ({error:.{digits}f})"
 
 
+@pytest.mark.parametrize("trained, name", [
+    ("all", "all weights"), ("adapters", "adapters and head"), ("head", "head")])
+def test_the_rows_of_a_part_of_the_weights_follow_from_the_scores_of_the_seeds(trained, name):
+    scores = [float(row["score"]) for row in read_rows("trainable_weights.csv") if row["trained"] == trained]
+    line, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {name} |"))
+    assert line.strip("| ").split(" | ")[2] == (
+        f"{statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})")
+
+
+def test_the_rows_of_a_taught_model_are_the_measured_scores():
+    text = (DOCS / "accuracy.md").read_text("utf-8").partition("\n## A teacher\n")[2]
+    shown = re.findall(r"^\| ([\d,]+) \| (0\.\d+) \|$", text, re.MULTILINE)
+    rows = read_rows("distillation.csv")
+    assert [(int(step.replace(",", "")), score) for step, score in shown] == [
+        (int(row["step"]), f"{float(row['score']):.3f}") for row in rows if row["part"] == "vectors"]
+
+
 # Their intervals are over seeds only, by Welch's t; those of the other columns may be wider (studies/results.py).
 OVER_SEEDS = ("masked LM", "masked LM, n-grams", "NSP pairs", "SOP pairs", "STS-B, Pearson")
 SECOND_BASELINE = 4.95  # the loss that neighbouring tokens explain in the records of the studies

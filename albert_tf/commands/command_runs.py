@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -107,19 +107,26 @@ def run_script(script: str, **flag_values) -> None:
     run_process(script, command_line)
 
 
-def run_process(script: str, command_line_flags: Sequence[str], name: str | None = None) -> None:
+def run_process(
+    script: str, command_line_flags: Sequence[str], name: str | None = None,
+    should_end: Callable[[], bool] | None = None,
+) -> None:
     """Runs a command in a new process, which imports the same albert_tf as this one from any working directory.
 
     Args:
       script: see run_script.
       command_line_flags: its arguments.
       name: name of the run for the error message; None for that of the command.
+      should_end: called every few seconds; when it returns True, the command is ended. None for no such call.
 
     Raises:
       ValueError: there is no such command, or it failed; it has then printed the reason.
     """
     paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    status = run_to_end(process_of(script, command_line_flags), {**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    command = process_of(script, command_line_flags)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    status = (run_to_end(command, environment) if should_end is None
+              else run_to_end(command, environment, should_end))
     if status:
         raise ValueError(f"{name or script} ended with status {status}")
 

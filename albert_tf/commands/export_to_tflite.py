@@ -4,16 +4,19 @@
 
 writes output_dir/pretrainer_float32.tflite and so on, and prints the size of each and the largest difference between
 its outputs, as the package ai_edge_litert computes them, and the model's. int8 is TensorFlow Lite's dynamic range
-quantization: 8-bit weights, float32 inputs and outputs.
+quantization: 8-bit weights, float32 inputs and outputs. With --score_data, the model is scored on a dev file before and
+after the export.
 """
 
+import dataclasses
 import os
 
 from absl import flags
 
 from albert_tf.commands import shared_flags as shared
+from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export import tflite
-from albert_tf.export.outputs import write_and_compare
+from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
 from albert_tf.weights.heads import HEAD_NAMES
@@ -23,6 +26,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     shared.define_source_flags()
+    shared.define_vocabulary_flags()
     flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
     shared.define_pooling_flags()
@@ -37,6 +41,7 @@ def define_flags() -> None:
                       "--max_seq_length tokens.")
     shared.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
                           "--model=pretrainer.", *bounds.PREDICTIONS)
+    shared.define_score_flags()
 
 
 def main() -> None:
@@ -48,8 +53,17 @@ def main() -> None:
     if FLAGS.signature_lengths is not None:
         lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
     shape = dict(max_seq_length=lengths or FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
-    for precision in FLAGS.precision:
-        flatbuffer = tflite.convert(model, precision, **shape)
+    score = shared.scorer_from_flags(selected, FLAGS.model)
+    flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
+    if score:
+        # Texts are truncated to the largest length of the flatbuffer, before the export as well.
+        longest = lengths[-1] if lengths else FLAGS.max_seq_length
+        settings = dataclasses.replace(exported_settings(model, selected.settings), max_seq_length=longest)
+        check_scores(score, WithOutputs(model, model, settings), (
+            (precision, lambda content=content: WithOutputs(  # type: ignore[misc]
+                model, tflite.runner(content, shape["max_seq_length"]), settings))
+            for precision, content in flatbuffers.items()), FLAGS.max_score_drop)
+    for precision, flatbuffer in flatbuffers.items():
         write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite"), flatbuffer,
                           tflite.differences(flatbuffer, model, **shape))
 

@@ -21,24 +21,29 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
 import pathlib
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
+import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared, usage
+from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
+from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils import bounds
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.json_files import read_json_object
@@ -46,7 +51,7 @@ from albert_tf.utils.writing import check_export
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.settings import SETTINGS, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
 
 FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
@@ -91,11 +96,13 @@ class CommandTask(abc.ABC):
       best_metric: the result that decides which checkpoint is the best; higher is better.
       data_files: names of the files of training and evaluation data, for the model cards.
       lengths: the settings of the task's features (see Settings) by name, such as doc_stride.
+      teacher: the model that the model learns from; None without one.
     """
 
     best_metric: str
     data_files: Collection[str] = ()
     lengths: Mapping[str, Any] = {}
+    teacher: Teacher | None = None
 
     def __init__(self, options: Options):
         self.options = options
@@ -111,6 +118,17 @@ class CommandTask(abc.ABC):
     def training_table(self) -> FeatureTable:
         """The features to train on."""
 
+    def teacher_table(self, table: FeatureTable) -> FeatureTable:
+        """The examples of the training table, in the same order, as the teacher reads them.
+
+        This one is the training table itself, for a teacher with the same vocabulary.
+        """
+        return table
+
+    def targets(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What the model learns of the teacher's answers (see teacher_answers.py): here the answers themselves."""
+        return answers
+
     @property
     def is_evaluated(self) -> bool:
         """Whether checkpoints are evaluated."""
@@ -123,6 +141,9 @@ class CommandTask(abc.ABC):
     @abc.abstractmethod
     def predictions(self) -> Iterable[ToPredict]:
         """Reads what --do_predict predicts."""
+
+    def prepare(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
+        """Does what else the command does with the trained model before it predicts."""
 
     def use(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the model, before it is exported."""
@@ -142,8 +163,8 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     task = new_command_task(options)
     shared.check_length(options.finetuning.buckets[-1], task.config)
     make_directory(options.output_dir)
-    runs = FineTuning(options.finetuning, strategy, task.config, task.new_task, options.model.reader(),
-                      task.best_metric)
+    new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
+    runs = FineTuning(options.finetuning, strategy, task.config, new_task, options.model.reader(), task.best_metric)
     with chief_first(strategy):
         evaluate = task.evaluation() if task.is_evaluated else None
         to_predict = list(task.predictions()) if options.do_predict else []
@@ -151,6 +172,7 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
         _train(runs, options, task, evaluate)
     elif evaluate is not None:
         runs.evaluate(evaluate)
+    task.prepare(runs)
     for table, write in to_predict:
         predictions = runs.predict(table) if table else [{}]
         if is_chief(strategy):
@@ -167,7 +189,7 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     """Trains, and writes vocabulary, settings and model card of each run."""
     def write_inputs(directory: str, model: keras.Model) -> None:
         settings = dataclasses.replace(settings_of(model), max_seq_length=options.finetuning.buckets[-1],
-                                       head=head_of(model).name, **task.lengths)
+                                       head=head_of(model).name, lora_alpha=_lora_alpha(options), **task.lengths)
         write_settings(settings, model.config, directory, options.model.vocabulary)
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
@@ -176,11 +198,50 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
                        dataclasses.replace(tuning.trainer, random_seed=seed), shared.command_line(),
                        tuning.init_checkpoint, dict.fromkeys(task.data_files, {}), scores, tuning.recipe, trained)
 
+    _check_alpha(options)
     if options.finetuning.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     with chief_first(runs.strategy):
         table = task.training_table()
+    if task.teacher and task.teacher.alpha:
+        table = _with_answers(table, options, task, runs.strategy)
     runs.train(table, evaluate, write_inputs, write_card)
+
+
+def _lora_alpha(options: Options) -> float | None:
+    """The alpha of the adapters that are trained; None without adapters."""
+    lora = options.finetuning.trainer.lora
+    return None if lora is None else lora.scale * lora.rank
+
+
+def _check_alpha(options: Options) -> None:
+    """Raises ValueError if the run that is continued has adapters with another alpha, or adapters or none."""
+    run, alpha = options.model.run, _lora_alpha(options)
+    stored = settings_in(os.path.dirname(run.path)).lora_alpha if run else alpha
+    if stored != alpha:
+        there, here = ("no adapters" if value is None else f"adapters with lora_alpha {value:g}"
+                       for value in (stored, alpha))
+        raise ValueError(f"the run in --output_dir={options.output_dir} has {there}, and these flags mean {here}: "
+                         "continue it with its own flags, or choose another --output_dir")
+
+
+def _distilled(new_task: Callable[[AlbertConfig], Any], teacher: Teacher) -> Callable[[AlbertConfig], DistilledTask]:
+    return lambda config: DistilledTask(new_task(config), teacher.temperature, teacher.alpha)
+
+
+def _with_answers(
+    table: FeatureTable, options: Options, task: CommandTask, strategy: tf.distribute.Strategy
+) -> FeatureTable:
+    """The training examples with the teacher's answers."""
+    teacher, tuning = task.teacher, options.finetuning
+    assert teacher is not None
+    with chief_first(strategy):
+        teacher_table = task.teacher_table(table)
+    with strategy.scope():
+        model = teacher.model()
+    answered = answers(model, teacher.outputs, teacher_table, options.cached_dir, strategy,
+                       tuning.run.train_batch_size // tuning.trainer.gradient_accumulation_steps, tuning.trainer.parts)
+    return with_answers(table, task.targets(answered), teacher.outputs)
 
 
 def report_predicted(options: Options, scores: dict[str, float], step: int) -> None:
@@ -207,6 +268,7 @@ def define_flags(
     shared.define_vocabulary_flags()
     shared.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
     _define_run_flags(max_seq_length, trains_and_evaluates)
+    _define_trainable_flags()
     shared.define_device_flags()
     shared.define_fields(options_class)
     if steps:
@@ -250,6 +312,20 @@ def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
                           "predicts.", *bounds.RUNS)
     flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
                       "Default: predictions are those of the run's own checkpoint.")
+
+
+@usage.group("Training")
+def _define_trainable_flags() -> None:
+    flags.DEFINE_string("trainable", None, "The weights that train. all: all. head: the head, with the pooler if the "
+                        "head reads it. last_K, such as last_2: the head and the last K layers, which needs layers "
+                        "that do not share their weights with earlier ones. Default: all, or with --lora_rank head.")
+    shared.define_integer("lora_rank", 0, "Rank of low-rank adapters, which are trained with the head instead of the "
+                          "kernels of the layers, and added to the kernels when the run is evaluated again, converted "
+                          "or exported. 0: no adapters.", *bounds.WIDTH.at_least(0))
+    shared.define_float("lora_alpha", None, "The adapters are multiplied by lora_alpha / lora_rank. Default: "
+                        "--lora_rank.", lower_bound=0.0)
+    flags.DEFINE_bool("lora_per_layer", False, "Whether each layer has adapters of its own, also if layers share their "
+                      "weights. The model that is converted or exported then has layers without sharing.")
 
 
 def set_defaults(*heads: str) -> ResolvedModel:
@@ -372,7 +448,7 @@ def check_labels(options: Options, names: Sequence[str] | None) -> None:
     """
     model, saved = options.model, saved_runs(options.output_dir)
     for path in saved:
-        difference = _label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
+        difference = label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
         if difference:
             raise ValueError(difference)
     number = model.run.num_labels() if model.run else None
@@ -381,18 +457,8 @@ def check_labels(options: Options, names: Sequence[str] | None) -> None:
                          f"{len(names) if names else 1}: choose another --output_dir")
     initial = [] if options.do_train or saved or not model.initial else [model.initial]
     for source in (*model.members, *initial):
-        difference = _label_difference(source.path, source.settings.label_names, names)
+        difference = label_difference(source.path, source.settings.label_names, names)
         if difference and sorted(source.settings.label_names or ()) == sorted(names or ()):
             raise ValueError(difference)
         if difference:
             logging.warning("%s", difference)
-
-
-def _label_difference(
-    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
-) -> str | None:
-    """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
-    if stored is None or names is not None and tuple(stored) == tuple(names):
-        return None
-    wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
-    return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"

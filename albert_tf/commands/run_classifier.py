@@ -11,32 +11,41 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from typing import Iterator
 
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands.distillation import DistillationOptions, teacher_of
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
+from albert_tf.tasks.classification.calibration import Calibration, fitted
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.classification.features import feature_table
 from albert_tf.tasks.classification.glue import find_task, with_companions
+from albert_tf.tasks.classification.losses import LabelLoss, class_weights
 from albert_tf.tasks.classification.ranking import RankingTask, evaluate_ranking
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.training.finetuning import mean_of
+from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.evaluation import shown, write_results
+from albert_tf.training.finetuning import FineTuning, mean_of
+from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.settings import Settings, settings_in, write_input_settings
 
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(DistillationOptions, tuning.Options):
     """The flags of this command; `task` and `long_texts` are made from several flags."""
 
     task: TaskData
@@ -45,6 +54,12 @@ class Options(tuning.Options):
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
                                                    0.0, 1.0)
+    focal_gamma: float = shared.number(0.0, "Exponent of the focal loss (Lin et al., 2017), which gives texts that the "
+                                       "model already labels correctly less weight in training; 2 is usual. 0: no "
+                                       "focal loss.", 0.0, 10.0)
+    calibrate: bool = shared.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
+                                     "if a text can have several labels, a threshold for each label. They are stored "
+                                     "with the best run in --output_dir, for predictions, exports and serve.")
     predict_split: str = shared.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
     threshold_to_export: float | None = shared.number(None, "A number that the exported SavedModel returns with its "
                                                       "predictions, for clients that compare probabilities with it. "
@@ -71,7 +86,8 @@ def options_from_flags() -> Options:
     model = tuning.set_defaults("classifier")
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
-    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict, "the files of the task")
+    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.calibrate,
+                          "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     requested = None
     if tuning.requested("long_texts") == "truncate":
@@ -79,7 +95,7 @@ def options_from_flags() -> Options:
     elif FLAGS.long_texts != "truncate":
         requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
     long_texts = model.setting("long_texts", requested) or LongTexts()
-    return tuning.options_from_flags(Options, model, task=task, long_texts=long_texts)
+    return tuning.options_from_flags(Options, model, ["calibrate"], task=task, long_texts=long_texts)
 
 
 def main() -> None:
@@ -95,19 +111,41 @@ class TextClassification(tuning.CommandTask):
         super().__init__(options)
         self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
         tuning.check_labels(options, self.task.labels)
+        self._check_kind()
+        is_other = options.do_train or options.finetuning.ensemble_checkpoints
+        self._calibration = Calibration() if is_other else _stored(options.model.settings)
+        self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
+        self.teacher = teacher_of(options, "classifier", ClassificationTask.TEACHER_OUTPUTS, options.do_train)
+        if self.teacher:
+            self.teacher.check_labels(self.task.labels)
 
     def new_task(self, config):
         options, task, windows = self.options, self.task, self.windows
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
+                                 task.multi_label, self._calibration.temperature, self._calibration.thresholds,
                                  activation_fn="sigmoid" if task.is_ranking else None)
         if task.is_ranking:
             return RankingTask(model)
-        return ClassificationTask(model, task.is_regression)
+        return ClassificationTask(model, task.is_regression,
+                                  LabelLoss(task.multi_label, self._class_weights, options.focal_gamma))
 
     def training_table(self):
-        return self._table(self.task, "train")
+        table = self._table(self.task, "train")
+        path = self.task.source("train").path_in(self.options.data_dir)
+        self._class_weights = class_weights(self.task, table.scalars["label_ids"].numpy(), path)
+        if self._class_weights is not None:
+            logging.info("weights of the labels: %s", ", ".join(
+                f"{name} {weight:.4g}" for name, weight in zip(self.task.labels, self._class_weights)))
+        return table
+
+    def teacher_table(self, table):
+        """The same texts, with the vocabulary, the length and the windows of the teacher."""
+        options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cached_dir)
+        return feature_table(cache, self.task, options.data_dir, "train",
+                             self.teacher.row_length(options.max_seq_length),
+                             self.teacher.source.settings.long_texts.windows)
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
@@ -118,7 +156,8 @@ class TextClassification(tuning.CommandTask):
             results = {}
             for task, table in dev_sets:
                 label_ids = table.scalars["label_ids"].numpy()
-                scores = glue_metrics.evaluate(task, mean_of(predict(table), "probabilities"), label_ids)
+                scores = glue_metrics.evaluate(task, mean_of(predict(table), "probabilities"), label_ids,
+                                               self._calibration.thresholds)
                 prefix = "" if task is self.task else f"{task.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
@@ -130,6 +169,34 @@ class TextClassification(tuning.CommandTask):
         label_ids = table.scalars["label_ids"].numpy()
         return lambda predict: evaluate_ranking(queries, label_ids, mean_of(predict(table), "probabilities"))
 
+    def prepare(self, runs):
+        options = self.options
+        if not (options.calibrate or options.do_train) or options.finetuning.ensemble_checkpoints:
+            return
+        directory = os.path.dirname(runs.checkpoint())
+        if options.calibrate:
+            self._calibrate(runs, directory)
+        # Also after training: the run may have been finished and calibrated before.
+        stored = _stored(settings_in(directory))
+        if stored != self._calibration:
+            self._calibration = stored
+            runs.forget_models()
+
+    def _calibrate(self, runs: FineTuning, directory: str) -> None:
+        """Fits the calibration of the best run on the dev set, and stores it in the run's directory."""
+        if not saved_runs(self.options.output_dir):
+            raise ValueError(f"--calibrate needs a run in --output_dir={self.options.output_dir}, where the result is "
+                             "stored: train it with --do_train")
+        table = self._table(self.task, "dev")
+        calibration, results = fitted(self.task, mean_of(runs.predict(table), "logits"),
+                                      table.scalars["label_ids"].numpy())
+        logging.info("calibration on %s: %s", count_of(len(table), "dev example"), shown(results))
+        if is_chief(runs.strategy):
+            write_results(directory, results, "calibration_results")
+            settings = dataclasses.replace(settings_in(directory), **dataclasses.asdict(calibration))
+            write_input_settings(settings, self.config, directory)
+        wait_for_all(runs.strategy)
+
     def predictions(self):
         for task, table in self._tables(self.options.predict_split):
             yield table, functools.partial(self._write, task)
@@ -138,6 +205,21 @@ class TextClassification(tuning.CommandTask):
         has_pairs = any("text_b" in source.columns for source in self.task.sources.values())
         export_classification(directory, model, self.tokenizer, self.options.max_seq_length, has_pairs,
                               self.task.is_regression, self.options.threshold_to_export, self.windows)
+
+    def _check_kind(self) -> None:
+        """Raises ValueError if a flag is not for the task, or the model was trained for another number of labels."""
+        options, task = self.options, self.task
+        if options.focal_gamma and task.is_regression:
+            raise ValueError(f"--focal_gamma is for labels, and {task.name} is a regression")
+        if options.calibrate and task.is_regression:
+            raise ValueError(f"--calibrate is for labels, and {task.name} is a regression")
+        if options.calibrate and options.finetuning.ensemble_checkpoints:
+            raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
+        source = options.model.run or (None if options.do_train else options.model.stored)
+        if source and task.labels and source.settings.multi_label != task.multi_label:
+            number = "any number of labels" if source.settings.multi_label else "one label"
+            raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
+                             f"{str(task.multi_label).lower()}: use the task_config of the training, or another model")
 
     def _table(self, task: TaskData, split: str):
         return feature_table(self.cache, task, self.options.data_dir, split, self.options.max_seq_length, self.windows)
@@ -152,6 +234,11 @@ class TextClassification(tuning.CommandTask):
         examples = read_examples(task, options.data_dir, options.predict_split)
         suffix = "" if task is self.task else f"_{task.name}"
         guids = [example.guid for example in examples]
-        write_answers(options.output_dir, task, guids, probabilities, suffix, options.predict_split)
-        path = write_predictions(options.output_dir, task, examples, probabilities, suffix, options.predict_split)
+        where = suffix, options.predict_split, self._calibration.thresholds
+        write_answers(options.output_dir, task, guids, probabilities, *where)
+        path = write_predictions(options.output_dir, task, examples, probabilities, *where)
         logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
+
+
+def _stored(settings: Settings) -> Calibration:
+    return Calibration(settings.temperature or 1.0, settings.thresholds)

@@ -19,6 +19,7 @@ from typing import Callable
 from absl import flags, logging
 
 from albert_tf.commands import shared_flags as shared
+from albert_tf.commands.distillation import DistillationOptions, Teacher, teacher_of
 from albert_tf.config import AlbertConfig
 from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
@@ -26,7 +27,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
 from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
@@ -41,7 +42,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(DistillationOptions):
     """The flags of this command; `model`, `run` and `trainer` are made from flags that commands share."""
 
     model: ResolvedModel
@@ -144,10 +145,12 @@ def main() -> None:
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
 
-    def new_task():
-        return PretrainingTask(AlbertPretrainer(config), has_sentence_loss=objective != "none")
+    teacher = teacher_of(options, "pretrainer", {}, options.do_train and options.distillation_alpha > 0)
+    if teacher:
+        teacher.check_tokens(tokenizer, config, options.max_seq_length)
 
     with strategy.scope():  # also for the metrics, which are sums over all replicas
+        new_task = task_factory(config, objective != "none", teacher)
         task, _ = options.model.reader(options.init_from_group0).make(new_task, initial_weights(options))
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
@@ -184,6 +187,17 @@ def main() -> None:
             evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
             if is_chief(strategy):
                 draw(options, evaluator)
+
+
+def task_factory(
+    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None
+) -> Callable[[], PretrainingTask]:
+    """A function that makes the task with random weights. The teacher is made here, with its own weights."""
+    if teacher is None:
+        return lambda: PretrainingTask(AlbertPretrainer(config), has_sentence_loss)
+    model = teacher.model()
+    return lambda: DistilledPretrainingTask(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
+                                            has_sentence_loss)
 
 
 def draw(options: Options, evaluator: Evaluator | None) -> None:

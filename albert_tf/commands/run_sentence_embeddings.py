@@ -4,20 +4,25 @@
         --output_dir=sentences --do_train --do_eval
 
 --objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file, and
-hard negatives after them), and simcse on single lines of text (--train_file). If the script is started again with the
-same flags, training continues from the latest checkpoint.
+hard negatives after them), simcse on single lines of text (--train_file), and distillation on the vectors that
+--teacher_checkpoint makes of such lines. If the script is started again with the same flags, training continues from
+the latest checkpoint.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 
 import numpy as np
+import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands.distillation import Teacher, TeacherOptions
 from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
@@ -27,39 +32,50 @@ from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.features import (
     TextPair,
     feature_table,
+    line_table,
     read_pairs,
     read_scored_pairs,
+    read_single_texts,
     read_twice,
 )
+from albert_tf.tasks.sentence_vectors.targets import projection
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.writing import read_array, write_array
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
+# Distillation: about how many lines the initial weights read, and how many in a batch.
+COMPARED, COMPARED_BATCH = 2000, 32
+PROJECTION = "teacher_projection.npy"
 
 FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(TeacherOptions, tuning.Options):
     """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
     pooling: SentencePooling
     stored_vectors: VectorPrecision
     scored: TaskData
     objective: str = shared.choice(
-        "sts", ("sts", "pairs", "simcse"), "Training objective. sts: the cosine of two texts predicts STS-B's score. "
+        "sts", ("sts", "pairs", "simcse", "distillation"),
+        "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
-        f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout).")
+        f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
+        "distillation: the vector of each line is that of --teacher_checkpoint.")
     train_file: str | None = shared.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
-        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse it is UTF-8 text, one text on "
-        "each line, or a table with --text_column.")
+        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
+        "text, one text on each line, or a table with --text_column.")
     text_column: str | None = shared.text_column("text")
     num_negatives: int = shared.integer(
         0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
@@ -85,12 +101,14 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("sentence_encoder")
-    if FLAGS.objective != "sts" and not FLAGS.cpu_parts:
+    if FLAGS.objective in ("pairs", "simcse") and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     if FLAGS.num_negatives and FLAGS.objective != "pairs":
         raise ValueError(f"--num_negatives is for --objective=pairs. Received: --objective={FLAGS.objective}")
     if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
+    if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
+        raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
     return tuning.options_from_flags(Options, model, pooling=shared.sentence_pooling(model), scored=scored,
@@ -115,24 +133,54 @@ class SentenceEmbeddings(tuning.CommandTask):
         if options.objective != "sts":
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = [files[split] for split in options.splits if split in files]
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorTask.TEACHER_OUTPUTS)
 
     def new_task(self, config):
         options, stored = self.options, self.options.stored_vectors
         model = AlbertSentenceEncoder(config, **dataclasses.asdict(options.pooling), vector_precision=stored.name,
                                       vector_ranges=stored.ranges)
-        objective = "similarity" if options.objective == "sts" else "contrastive"
+        objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims)
 
     def training_table(self):
         options = self.options
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
+        if options.objective == "distillation":
+            return line_table(self.cache, self.texts, options.max_seq_length)
         pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
                  else read_twice(options.train_file, options.text_column))
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
         return self._table(pairs, "train")
+
+    @functools.cached_property
+    def texts(self) -> list[str]:
+        """The lines of --train_file that a teacher reads."""
+        return read_single_texts(self.options.train_file, self.options.text_column)
+
+    def teacher_table(self, table):
+        """The same lines, with the vocabulary and the length of the teacher."""
+        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir), self.texts,
+                          self.teacher.row_length(self.options.max_seq_length))
+
+    def targets(self, answers):
+        """The teacher's vectors, as wide as those of the model and near those of its initial weights.
+
+        Their projection is stored with the run, since the initial weights may be gone when it continues.
+        """
+        vectors, path = answers["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
+        if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
+            matrix = read_array(path)
+        else:
+            places = slice(None, None, -(-len(vectors) // COMPARED))
+            own = self._initial_vectors(self.texts[places]) if self.options.finetuning.init_checkpoint else None
+            size = self.options.pooling.truncate_dim or self.config.hidden_size
+            matrix = projection(vectors, size, own, places)
+            write_array(path, matrix)
+        return dict(sentence_embedding=vectors @ matrix)
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")
@@ -158,6 +206,12 @@ class SentenceEmbeddings(tuning.CommandTask):
 
     def _scored_pairs(self, split: str) -> list[TextPair]:
         return read_scored_pairs(self.options.scored, self.options.data_dir, split, self.options.best_score)
+
+    def _initial_vectors(self, texts: list[str]) -> np.ndarray:
+        """The vectors of texts by the initial weights, float32 [texts, H]."""
+        model = self.options.model.pretrained("sentence_encoder", **dataclasses.asdict(self.options.pooling))
+        by_length = embed(model, token_ids(self.tokenizer, texts, self.options.max_seq_length), COMPARED_BATCH)
+        return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
     def _write(self, predictions, step: int) -> None:
         """Writes the scores of the test set to files in the format of run_classifier.py."""

@@ -19,6 +19,7 @@ from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
@@ -42,7 +43,7 @@ VERSION_OF_HEAD = {"span": "1.1", "conditional_span": "2.0"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(DistillationOptions, tuning.Options):
     """The flags of this command; `features` is made from several flags.
 
     `complete` fills in the values that depend on the files.
@@ -150,8 +151,10 @@ def complete(options: Options, files: dict[str, SquadFile]) -> Options:
         num_warmup_steps = options.warmup_step
         if num_warmup_steps is None:
             num_warmup_steps = int(num_train_steps * options.warmup_proportion)
+        run = dataclasses.replace(finetuning.run, num_train_steps=num_train_steps,
+                                  save_checkpoints_steps=shared.saving_interval(num_train_steps))
         finetuning = dataclasses.replace(
-            finetuning, run=dataclasses.replace(finetuning.run, num_train_steps=num_train_steps),
+            finetuning, run=run,
             trainer=dataclasses.replace(finetuning.trainer, num_warmup_steps=num_warmup_steps))
     buckets = tuple(length for length in finetuning.buckets if length >= shortest)
     return dataclasses.replace(options, finetuning=dataclasses.replace(finetuning, buckets=buckets))
@@ -215,6 +218,11 @@ class QuestionAnswering(tuning.CommandTask):
         self.answer_options = AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
         file = files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None
+        task = SpanTask if options.squad_version == "1.1" else ConditionalSpanTask
+        head, = (head for head, version in VERSION_OF_HEAD.items() if version == options.squad_version)
+        self.teacher = teacher_of(options, head, task.TEACHER_OUTPUTS, options.do_train)
+        if self.teacher:
+            self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
     def new_task(self, config):
         options = self.options

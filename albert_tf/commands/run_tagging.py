@@ -16,6 +16,7 @@ from typing import Sequence
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.export import export_tagging
@@ -37,7 +38,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(DistillationOptions, tuning.Options):
     """The flags of this command; `features` and `columns` are made from several flags."""
 
     features: TaggingFeatureOptions
@@ -107,6 +108,10 @@ class Tagging(tuning.CommandTask):
         self.best_metric = best_metric(self.label_names)
         self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
         self.lengths = dict(doc_stride=options.features.doc_stride)
+        self.teacher = teacher_of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS, options.do_train)
+        if self.teacher:
+            self.teacher.check_labels(self.label_names)
+            self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
     def new_task(self, config):
         return TaggingTask(AlbertTokenClassifier(

@@ -3,21 +3,25 @@
     python -m albert_tf serve --init_checkpoint=albert_base_v2 --init_checkpoint=squad
 
 Then open http://127.0.0.1:8501/. What a model can do depends on its head: fill masks, predict the order of sentences,
-classify, answer questions about a text, choose, or tag. Every model can show the distance between each layer's input
-and output. --saved_model serves a SavedModel that a script has exported (--export_dir). Programs send POST requests to
+classify, answer questions about a text, choose, or tag. A model of --init_checkpoint can also show the distance between
+each layer's input and output. --saved_model serves a SavedModel that a script has exported (--export_dir), and
+--onnx_model an ONNX model of export_to_onnx, which is faster in int8. Programs send POST requests to
 /v1/models/NAME:predict; the page shows how.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping
+import functools
+from typing import Any, Callable, Mapping
 
 from absl import logging
 
 from albert_tf.commands import shared_flags as shared
+from albert_tf.export.onnx.session import ENDING, from_onnx
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
+from albert_tf.server.onnx_models import model_of_onnx
 from albert_tf.server.server import ModelServer
 from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
@@ -40,6 +44,9 @@ class Options:
         [], "Directory of a SavedModel that a script has exported (--export_dir), or the folder of its numbered "
         "versions, of which the latest is served. Its graph runs, so use only SavedModels that you trust. Repeat the "
         "flag for several models.")
+    onnx_model: list[str] = shared.strings(
+        [], "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. ONNX Runtime computes it. "
+        "Repeat the flag for several models.")
     model: str | None = shared.choice(
         None, HEAD_NAMES, "The kind of the models of --init_checkpoint, which decides which heads they have. "
         "Default: inferred from the names of the variables.")
@@ -81,17 +88,25 @@ def main() -> None:
 
 
 def load(options: Options) -> list[ServedModel]:
-    paths = [*options.init_checkpoint, *options.saved_model]
+    paths = [*options.init_checkpoint, *options.saved_model, *options.onnx_model]
     if not paths:
-        raise ValueError("there is nothing to serve: set --init_checkpoint or --saved_model")
+        raise ValueError("there is nothing to serve: set --init_checkpoint, --saved_model or --onnx_model")
+    loaders: list[Callable[[str, str], ServedModel]] = [
+        *[functools.partial(from_weights, options)] * len(options.init_checkpoint),
+        *[model_of_saved_model] * len(options.saved_model),
+        *[functools.partial(from_onnx_file, options)] * len(options.onnx_model)]
+    names = names_of(path[: -len(ENDING)] if path.endswith(ENDING) else path for path in paths)
     models = []
-    for number, (name, path) in enumerate(zip(names_of(paths), paths)):
-        if number < len(options.init_checkpoint):
-            models.append(from_weights(options, name, path))
-        else:
-            models.append(model_of_saved_model(name, path))
+    for loader, name, path in zip(loaders, names, paths):
+        models.append(loader(name, path))
         logging.info("%s: %s", name, models[-1].description)
     return models
+
+
+def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
+    model = from_onnx(path)
+    tokenizer = model.vocabulary.replaced_by(options.vocabulary).tokenizer(model.config)
+    return model_of_onnx(name, model, tokenizer, options.top_k)
 
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:

@@ -52,6 +52,8 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from albert_tf.tasks.scores import Scorer
+
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 AnyOptions = TypeVar("AnyOptions")
@@ -340,6 +342,46 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
                       "Default: the data type in which this command computes.")
 
 
+@usage.group("Export")
+def define_score_flags() -> None:
+    """Defines the flags of a dev file on which an export is scored."""
+    flags.DEFINE_string("score_data", None, "Path of a dev file of the model's task, on which the model is scored "
+                        "before and after the export: SQuAD's JSON, CoNLL for tags, JSON lines for multiple choice; "
+                        "for texts and sentence vectors a file with the columns of --task_name or --task_config. "
+                        "Default: nothing is scored.")
+    define_float("max_score_drop", None, "Largest part of the score that an export of --score_data may lose: 0.005 "
+                 "allows half a per cent. If one loses more, nothing is written. Default: any.", 0.0)
+    flags.DEFINE_string("task_name", None, "Name of the GLUE task of --score_data, such as sst-2.")
+    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
+                        "--task_name (docs/fine_tuning.md shows one).")
+
+
+def scorer_from_flags(model: ResolvedModel, head: str) -> Scorer | None:
+    """The function that scores a model on --score_data; None if the flag is not set.
+
+    Args:
+      model: the result of `resolve_model`, which has the vocabulary.
+      head: the name of the model's head.
+
+    Raises:
+      ValueError: another flag of scores is set without --score_data, or see scores.scorer.
+    """
+    from albert_tf.tasks.classification.glue import find_task
+    from albert_tf.tasks.classification.task_config import load_task_config
+    from albert_tf.tasks.scores import scorer
+
+    if not FLAGS.score_data:
+        for name in ("max_score_drop", "task_name", "task_config"):
+            if FLAGS[name].value is not None:
+                raise ValueError(f"--{name} needs --score_data, the file on which the export is scored")
+        return None
+    if FLAGS.task_name and FLAGS.task_config:
+        raise ValueError("set either --task_name or --task_config")
+    task = load_task_config(FLAGS.task_config) if FLAGS.task_config else None
+    return scorer(head, FLAGS.score_data, model.vocabulary.tokenizer(model.config),
+                  find_task(FLAGS.task_name) if FLAGS.task_name else task, vector_precision())
+
+
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
     """Makes an options dataclass from the flags that have the names of its fields.
 
@@ -365,10 +407,10 @@ def run_options(**values) -> RunOptions:
     """RunOptions from the flags. The arguments are those of from_flags."""
     check_directory(FLAGS.output_dir)
     steps = values["num_train_steps"] if "num_train_steps" in values else FLAGS.num_train_steps
-    return from_flags(RunOptions, **values, save_checkpoints_steps=_save_checkpoints_steps(steps))
+    return from_flags(RunOptions, **values, save_checkpoints_steps=saving_interval(steps))
 
 
-def _save_checkpoints_steps(num_train_steps: int) -> int:
+def saving_interval(num_train_steps: int) -> int:
     """--save_checkpoints_steps; if only the script's default sets it, at most a fifth of the run.
 
     The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.

@@ -26,6 +26,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import types
 from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
@@ -58,15 +59,17 @@ class FeatureSchema:
       token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
         each token, is not listed.
       num_choices: sequences per example; a record has them concatenated.
+      sizes: the number of values per example of those scalars that have several.
       are_windows: whether the sequences are windows of a text. An example has 1 to num_choices windows, and its other
         sequences are empty. A batch leaves out the windows that are empty in all of its examples.
     """
 
     max_seq_length: int
     scalars: Mapping[str, tf.DType]
-    token_padding: Mapping[str, int] = dataclasses.field(default_factory=lambda: dict(TOKENS))
+    token_padding: Mapping[str, float] = dataclasses.field(default_factory=lambda: dict(TOKENS))
     num_choices: int = 1
     are_windows: bool = False
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def serialize(self, features: Mapping[str, Any]) -> bytes:
         """Serializes an example as a record.
@@ -85,20 +88,21 @@ class FeatureSchema:
         for name, padding in self.token_padding.items():
             record[name] = int64_feature(self._padded(rows(name), lengths, padding))
         for name, dtype in self.scalars.items():
-            value = features[name]
-            record[name] = float_feature([value]) if dtype.is_floating else int64_feature(varints([int(value)]))
+            values = features[name] if name in self.sizes else [features[name]]
+            record[name] = float_feature(values) if dtype.is_floating else int64_feature(varints(map(int, values)))
         return example(record)
 
-    def _padded(self, rows: list[list[int]], lengths: list[int], padding: int) -> bytes:
+    def _padded(self, rows: list[list[int]], lengths: list[int], padding: float) -> bytes:
         """The concatenated rows as varints, each truncated to its length and padded."""
-        encoded_padding = varints([padding])
+        encoded_padding = varints([int(padding)])
         return b"".join([varints(row[:length]) + encoded_padding * (self.max_seq_length - length)
                          for row, length in zip(rows, lengths)])
 
     def record_features(self) -> dict[str, tf.io.FixedLenFeature]:
         """The feature specification for tf.io.parse_example."""
         tokens = tf.io.FixedLenFeature([self.num_choices * self.max_seq_length], tf.int64)
-        scalars = {name: tf.io.FixedLenFeature([], tf.float32 if dtype.is_floating else tf.int64)
+        scalars = {name: tf.io.FixedLenFeature([self.sizes[name]] if name in self.sizes else [],
+                                            tf.float32 if dtype.is_floating else tf.int64)
                    for name, dtype in self.scalars.items()}
         return dict({name: tokens for name in (*self.token_padding, "input_mask")}, **scalars)
 
@@ -109,7 +113,7 @@ class FeatureTable:
     Args:
       schema: the features of an example.
       sequences: the per-token features by name, [examples * num_choices, (tokens)].
-      scalars: the other features by name, [examples].
+      scalars: the other features by name, [examples], or [examples, sizes of the schema].
 
     Attributes:
       lengths: int32 [examples], the number of tokens of each example's longest sequence.
@@ -179,9 +183,35 @@ class FeatureTable:
         tokens, to_length = dict(input_mask=tf.reshape(mask, shape)), tf.cast(tf.stack([-1, length]), tf.int64)
         for name, padding in self.schema.token_padding.items():
             sequences = tf.gather(self.sequences[name], places)
-            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), shape=to_length)
-            tokens[name] = tf.reshape(tf.cast(padded, tf.int32), shape)
+            further = self.sequences[name].shape[2:]  # of a column with several values per token
+            padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), shape=tf.concat([to_length, further], 0))
+            values = padded if padded.dtype.is_floating else tf.cast(padded, tf.int32)
+            tokens[name] = tf.reshape(values, [*shape, *further])
         return dict(tokens, **{name: tf.gather(values, rows) for name, values in self.scalars.items()})
+
+    def with_columns(
+        self, columns: Mapping[str, np.ndarray], token_padding: Mapping[str, float] = types.MappingProxyType({})
+    ) -> FeatureTable:
+        """A table with further columns, which records do not have.
+
+        Args:
+          columns: values by name: float32 [examples, ...], or [tokens of all examples, ...] if token_padding has the
+            name.
+          token_padding: the padding values of the columns with one value, or one vector, per token.
+        """
+        lengths = self._sequence_lengths
+        sequences = {name: tf.RaggedTensor.from_row_lengths(columns[name], lengths) for name in token_padding}
+        scalars = {name: tf.constant(values) for name, values in columns.items() if name not in token_padding}
+        schema = dataclasses.replace(self.schema, token_padding={**self.schema.token_padding, **token_padding})
+        return FeatureTable(schema, {**self.sequences, **sequences}, {**self.scalars, **scalars})
+
+    def digest(self) -> str:
+        """The SHA-256 digest of all columns, for made_from of what is computed from the table."""
+        sha256 = hashlib.sha256(self._sequence_lengths.numpy().tobytes())
+        flat = {name: values.flat_values for name, values in self.sequences.items()}
+        for name, values in sorted({**flat, **self.scalars}.items()):
+            sha256.update(f"{name} {values.dtype.name} ".encode() + values.numpy().tobytes())
+        return sha256.hexdigest()
 
 
 def _without_padding(records: dict[str, tf.Tensor], schema: FeatureSchema) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Callable, Mapping
 
 import numpy as np
@@ -10,7 +11,8 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import write_bytes
-from albert_tf.weights.heads import has_only_random_pooled_output
+from albert_tf.weights.heads import has_only_random_pooled_output, head_of
+from albert_tf.weights.settings import Settings, settings_of
 
 # The models' outputs that are not exported.
 _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
@@ -26,6 +28,45 @@ def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
     if isinstance(model, AlbertSentenceEncoder):
         outputs = {**outputs, **model.exported_outputs(outputs)}
     return {name: output for name, output in outputs.items() if name not in left_out}
+
+
+class WithOutputs:
+    """A Keras model whose outputs another program computes, with the settings that are stored with its weights.
+
+    Functions that predict from text take it like the model.
+
+    Args:
+      model: any model of albert_tf.modeling.
+      run: function from the model's inputs to its outputs.
+      settings: how the model reads texts.
+    """
+
+    def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], settings: Settings):
+        self._model, self._run, self.settings, self.head = model, run, settings, head_of(model)
+
+    def __getattr__(self, name: str):
+        return getattr(self._model, name)
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The largest number of tokens of a row; None if unknown."""
+        return self.settings.max_seq_length
+
+    @property
+    def row_length(self) -> int:
+        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
+        positions = self._model.config.max_position_embeddings
+        return min(self.max_seq_length or positions, positions)
+
+    def __call__(self, inputs: Mapping, training: bool = False) -> Mapping:
+        """The outputs by name."""
+        return self._run(inputs)
+
+
+def exported_settings(model: keras.Model, stored: Settings) -> Settings:
+    """The settings of an exported model: its own, and the lengths of its task that are stored with its weights."""
+    lengths = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length")}
+    return dataclasses.replace(settings_of(model), head=head_of(model).name, **lengths)
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 import warnings
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -75,6 +75,35 @@ def _converted(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
     except ConverterError as error:
         reason = next(iter(str(error).splitlines()), "it gives no reason")
         raise ValueError(f"TensorFlow Lite cannot convert this model: {reason}") from error
+
+
+def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[Mapping], dict[str, np.ndarray]]:
+    """A function from the model's inputs, [batch, ..., seq], to its outputs, which computes the examples one by one.
+
+    Args:
+      flatbuffer: the result of `convert`.
+      max_seq_length: see `convert`. Shorter inputs are padded to it, or to the largest of several lengths.
+    """
+    length = max_seq_length if isinstance(max_seq_length, int) else max(max_seq_length)
+    name = None if isinstance(max_seq_length, int) else signature_name(length)
+    with imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
+        run = interpreter_of(flatbuffer).get_signature_runner(name)
+
+    def of_batch(inputs: Mapping) -> dict[str, np.ndarray]:
+        rows = []
+        for row in range(len(inputs["input_ids"])):
+            rows.append(run(**{name: _padded_to(length, name, np.asarray(values, np.int32)[row : row + 1])
+                               for name, values in inputs.items()}))
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    return of_batch
+
+
+def _padded_to(length: int, name: str, values: np.ndarray) -> np.ndarray:
+    if name == "masked_lm_positions":
+        return values
+    padding = [(0, 0)] * (values.ndim - 1) + [(0, length - values.shape[-1])]
+    return np.pad(values, padding, constant_values=1 if name == "p_mask" else 0)
 
 
 def differences(

@@ -43,17 +43,18 @@ class AttentionBlock(keras.layers.Layer):
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
         self.built = True
 
-    def weights_for_step(self) -> AttentionWeights:
-        """The block's weights in the compute dtype.
+    def weights_for_step(self, layer: int = 0) -> AttentionWeights:
+        """The block's weights in the compute dtype. Adapters can give each layer weights of its own.
 
         Query, key and value are separate variables, since LAMB has one trust ratio per variable, and are concatenated
         here. The query is multiplied by 1 / sqrt(head size), which is cheaper than multiplying the scores.
         """
         scale = (self.config.hidden_size // self.config.num_attention_heads) ** -0.5
-        kernel = tf.concat([self.query.kernel * scale, self.key.kernel, self.value.kernel], axis=1)
+        query, key, value = (dense.adapted_kernel(layer) for dense in (self.query, self.key, self.value))
+        kernel = tf.concat([query * scale, key, value], axis=1)
         bias = tf.concat([self.query.bias * scale, self.key.bias, self.value.bias], axis=0)
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
-                                *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
+                                *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
 
     def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
         """x: [batch * seq, H]; additive_mask: float32 [batch, 1, 1, seq]. Returns the shape of x."""
@@ -99,10 +100,10 @@ class FeedForwardBlock(keras.layers.Layer):
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
         self.built = True
 
-    def weights_for_step(self) -> FeedForwardWeights:
-        """The block's weights in the compute dtype."""
-        return FeedForwardWeights(*self.intermediate.weights_for_step(), *self.output_dense.weights_for_step(),
-                                  *self.layer_norm.weights_for_step())
+    def weights_for_step(self, layer: int = 0) -> FeedForwardWeights:
+        """The block's weights in the compute dtype. Adapters can give each layer weights of its own."""
+        return FeedForwardWeights(*self.intermediate.weights_for_step(layer),
+                                  *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
 
     def call(self, x, weights: FeedForwardWeights, dropouts):
         """x: [batch * seq, H]. Returns the same shape."""

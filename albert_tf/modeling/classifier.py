@@ -10,12 +10,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, checked_label_names, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, mean_or_max
 
 
 @register
-class AlbertClassifier(ConfiguredModel):
+class AlbertClassifier(LabelProbabilities, ConfiguredModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
@@ -24,27 +25,33 @@ class AlbertClassifier(ConfiguredModel):
       classifier_dropout_prob: dropout rate of the pooled output in training.
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
       label_names: the name of each label, in the order of the logits; None if they have no names.
-      activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
-        makes the score; None for other models. It is left out if there are several labels.
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
         (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
         itself takes rows of any length.
+      multi_label: whether a text can have several labels: each has a probability of its own.
+      temperature: what logits are divided by before they become probabilities. The logits stay as they are.
+      thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
+      activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
+        makes the score; None for other models. It is left out if there are several labels.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
     [batch, num_labels].
 
     Raises:
-      ValueError: window_pooling or activation_fn is unknown, or the number of label_names is not num_labels.
+      ValueError: window_pooling or activation_fn is unknown, or the number of label_names or thresholds is not
+        num_labels.
     """
 
+    uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride", "activation_fn")
+                 "doc_stride", "multi_label", "temperature", "thresholds", "activation_fn")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
                  max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
+                 multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
                  activation_fn: str | None = None, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
@@ -55,6 +62,10 @@ class AlbertClassifier(ConfiguredModel):
         self.window_pooling = window_pooling
         self.label_names = checked_label_names(label_names, num_labels)
         self.max_windows, self.doc_stride = max_windows, doc_stride
+        self.multi_label, self.temperature = multi_label, temperature
+        if thresholds is not None and len(thresholds) != num_labels:
+            raise ValueError(f"thresholds must have num_labels={num_labels} numbers. Received: {len(thresholds)}")
+        self.thresholds = None if thresholds is None else tuple(thresholds)
         if activation_fn not in (None, *ACTIVATIONS):
             raise ValueError(f"activation_fn must be one of {', '.join(ACTIVATIONS)}. Received: {activation_fn!r}")
         self.activation_fn = activation_fn if num_labels == 1 else None
@@ -64,10 +75,6 @@ class AlbertClassifier(ConfiguredModel):
     def long_texts(self) -> LongTexts:
         """The constructor's arguments for texts that are longer than a row."""
         return LongTexts(self.window_pooling, self.max_windows, self.doc_stride)
-
-    def score_of(self, logits: tf.Tensor) -> tf.Tensor:
-        """The scores of a model that ranks, from its logits, float32 of any shape."""
-        return logits if self.activation_fn == "identity" else tf.sigmoid(logits)
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

@@ -32,6 +32,8 @@ class ConfiguredModel(keras.Model):
 
     HEAD_OUTPUTS: tuple[str, ...] = ()
     ARGUMENTS: tuple[str, ...] = ()
+    # Whether the outputs of the head depend on the pooler.
+    uses_pooler: bool = False
 
     def __init__(self, config: AlbertConfig, max_seq_length: int | None = None, **kwargs):
         super().__init__(**kwargs)

@@ -46,6 +46,8 @@ class Encoder(keras.layers.Layer):
                 config.initializer_range)
         self.attention_blocks = [AttentionBlock(config, _scope(config, i)) for i in range(config.num_attention_blocks)]
         self.ffn_blocks = [FeedForwardBlock(config, _scope(config, i)) for i in range(config.num_ffn_blocks)]
+        self.adapters: list[keras.layers.Layer] = []  # see adapters.py
+        self.has_layer_weights = False  # whether adapters give each layer weights of its own
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False):
@@ -59,7 +61,9 @@ class Encoder(keras.layers.Layer):
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs: list[tf.Tensor] = []
         for a, f in self.blocks_in_order():
-            layer = self._layer(a, f, additive_mask, dropouts, number=len(outputs))
+            number = len(outputs)
+            layer = self._layer(a, f, additive_mask, dropouts, number)
+            a, f = (number, number) if self.has_layer_weights else (a, f)  # the places of the weights
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
             else:
@@ -68,7 +72,14 @@ class Encoder(keras.layers.Layer):
         return outputs
 
     def weights_for_step(self) -> tuple[list, list]:
-        """The weights of all attention and all feed-forward blocks, made once per step for all layers."""
+        """The weights of all attention and all feed-forward blocks, made once per step for all layers.
+
+        If adapters give each layer weights of its own, they are those of all layers.
+        """
+        if self.has_layer_weights:
+            return ([self.attention_blocks[a].weights_for_step(layer) for layer, (a, _) in enumerate(
+                        self.blocks_in_order())],
+                    [self.ffn_blocks[f].weights_for_step(layer) for layer, (_, f) in enumerate(self.blocks_in_order())])
         return ([block.weights_for_step() for block in self.attention_blocks],
                 [block.weights_for_step() for block in self.ffn_blocks])
 
@@ -100,6 +111,11 @@ class BlockVariable(NamedTuple):
     group: int
     inner: int
     name: str
+
+    @property
+    def is_of_attention(self) -> bool:
+        """Whether it is in an attention block, and not in a feed-forward block."""
+        return self.name.partition("/")[0] in ("attention_1", "LayerNorm")
 
 
 def block_scope(group: int, inner: int = 0) -> str:

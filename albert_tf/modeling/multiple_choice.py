@@ -34,6 +34,7 @@ class AlbertMultipleChoice(ConfiguredModel):
       ValueError: the inputs have neither shape.
     """
 
+    uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("dropout_prob", "num_choices")
 

@@ -47,6 +47,7 @@ class AlbertPretrainer(ConfiguredModel):
     float32.
     """
 
+    uses_pooler = True
     HEAD_OUTPUTS = ("mlm_logits", "sop_logits")
 
     def __init__(self, config: AlbertConfig, **kwargs):

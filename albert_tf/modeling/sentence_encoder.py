@@ -58,6 +58,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
                                               else as_ranges(vector_ranges))
         self.stored_vectors.check_size(self.vector_size)
         self.vector_precision, self.vector_ranges = self.stored_vectors.name, self.stored_vectors.ranges
+        self.uses_pooler = pooling == "pooler"
         self.built = True
 
     @property

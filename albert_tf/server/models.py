@@ -20,23 +20,31 @@ from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.server.signatures import Columns, InputSpec, OutputSpec, ServedModel, Signature
+from albert_tf.server.signatures import (
+    SENTENCE_ORDER,
+    Columns,
+    InputSpec,
+    OutputSpec,
+    ServedModel,
+    Signature,
+    row_function,
+)
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering
-from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
+from albert_tf.tasks.squad.text_answers import feature_options as squad_options
 from albert_tf.tasks.tagging.export import export_tagging
-from albert_tf.tasks.tagging.features import TaggingFeatureOptions
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of, head_of_source
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.source import Source
 
-SENTENCE_ORDER, LAYER_DISTANCES = "sentence_order", "layer_distances"
+LAYER_DISTANCES = "layer_distances"
 
 
 def model_of_source(name: str, source: Source, model: str | None = None, top_k: int = 5,
@@ -128,10 +136,7 @@ def _export_classification(folder: str, model: keras.Model, tokenizer: FullToken
 
 
 def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    length = min(model.max_seq_length or 384, model.config.max_position_embeddings)
-    max_query_length = min(64, length // 2)
-    features = FeatureOptions(length, default_doc_stride(length, max_query_length), max_query_length, is_training=False)
-    export_question_answering(folder, model, tokenizer, features, AnswerOptions(version))
+    export_question_answering(folder, model, tokenizer, squad_options(model), AnswerOptions(version))
 
 
 def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
@@ -141,8 +146,7 @@ def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -
 def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer) -> None:
     if model.label_names is None:
         model.label_names = tuple(f"label {number}" for number in range(model.num_labels))
-    length = min(model.max_seq_length or 512, model.config.max_position_embeddings)
-    export_tagging(folder, model, tokenizer, TaggingFeatureOptions(length, 0, model.label_all_pieces))
+    export_tagging(folder, model, tokenizer, tagging_options(model))
 
 
 def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> None:
@@ -224,18 +228,6 @@ def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
 
     inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), OPTIONAL_INPUTS.get(name))
               for name, spec in specs.items()}
-    row = functools.partial(_without_empty, "tags") if set(specs) == {"words"} else _ROWS.get(view, dict)
     outputs = {name: OutputSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
                for name, spec in sorted(function.structured_outputs.items())}
-    return Signature(inputs, run, view, row, labels, outputs)
-
-
-def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A row without trailing "" values, which pad it to the masks or words of other rows."""
-    if not row[name].size:
-        return row
-    is_there = row[name].reshape([len(row[name]), -1])[:, :1].ravel() != b""
-    return {key: values[is_there] if values.shape[:1] == is_there.shape else values for key, values in row.items()}
-
-
-_ROWS = dict(fill_masks=functools.partial(_without_empty, "pieces"), tag=functools.partial(_without_empty, "words"))
+    return Signature(inputs, run, view, row_function(specs, view), labels, outputs)

@@ -6,12 +6,15 @@ A model has named signatures, which are functions from batches of inputs to outp
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping, NamedTuple
+import functools
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
 # The signature of a request without signature_name, as in TensorFlow Serving.
 DEFAULT_SIGNATURE = "serving_default"
+# The signature, and the view, that tells whether two texts are in order.
+SENTENCE_ORDER = "sentence_order"
 Columns = dict[str, np.ndarray]
 
 
@@ -78,6 +81,22 @@ class ServedModel:
     signatures: Mapping[str, Signature]
 
 
+def row_function(inputs: Iterable[str], view: str) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """The `row` of a signature with inputs of these names: it removes the padding to the masks or words of others."""
+    if set(inputs) == {"words"}:
+        return functools.partial(_without_empty, "tags")
+    return _ROWS.get(view, dict)
+
+
+def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A row without trailing "" values, which pad it to the masks or words of other rows."""
+    if not row[name].size:
+        return row
+    is_there = row[name].reshape([len(row[name]), -1])[:, :1].ravel() != b""
+    return {key: values[is_there] if values.shape[:1] == is_there.shape else values for key, values in row.items()}
+
+
+_ROWS = dict(fill_masks=functools.partial(_without_empty, "pieces"), tag=functools.partial(_without_empty, "words"))
 # TensorFlow's name of a data type, where it is not "DT_" and the name in capitals.
 _DATA_TYPES = dict(float16="DT_HALF", float32="DT_FLOAT", float64="DT_DOUBLE")
 

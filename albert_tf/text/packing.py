@@ -103,6 +103,14 @@ def by_feature(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
+def padded_rows(rows: Sequence[Ids], fill: int) -> np.ndarray:
+    """Rows of different lengths as one array, int32 [rows, longest], filled up at their ends."""
+    padded = np.full([len(rows), max(map(len, rows), default=0)], fill, np.int32)
+    for target, row in zip(padded, rows):
+        target[: len(row)] = row
+    return padded
+
+
 def padding_values(pad_id: int) -> dict[str, int]:
     """The value of each feature of a row where there is no token."""
     return dict(input_ids=pad_id, input_mask=0, segment_ids=0)

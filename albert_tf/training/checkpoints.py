@@ -159,12 +159,14 @@ class Checkpoints:
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
         missing = ours - stored
         unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
-        if not (missing or unknown):
+        is_trained_otherwise = not (missing or unknown)
+        if is_trained_otherwise:
             missing, unknown = wanted_slots - slots, slots - wanted_slots
         if missing or unknown:
             parts = [f"{text} {_some_of(names)}" for text, names in (("it lacks", missing), (
                 "it has other variables:", unknown)) if names]
-            raise ValueError("; ".join(parts))
+            advice = ["continue it with its own --trainable and --lora_rank"] if is_trained_otherwise else []
+            raise ValueError("; ".join(parts + advice))
 
     def _write(self, name: str) -> None:
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())

@@ -289,6 +289,10 @@ class FineTuning:
                              "set: train with --do_train first, or set --init_checkpoint")
         return path
 
+    def forget_models(self) -> None:
+        """Makes models that predict anew when they are next needed, since `new_task` makes other ones now."""
+        self._served.clear()
+
     def serving_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
         return max(map(self._weights.step, self._serving_paths()))

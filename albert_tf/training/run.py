@@ -17,12 +17,14 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import devices, keras
+from albert_tf.modeling.adapters import LoraOptions
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.strategy import distributed, is_chief, values_of_all
 from albert_tf.training.task import TrainableTask
+from albert_tf.training.trainable import ALL, HEAD, check_trainable, restrict_training
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
@@ -345,6 +347,11 @@ class TrainerOptions:
       bias_correction: see ReleaseOptimizer.
       random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts, rows_vary: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
+      trainable: see restrict_training.
+      lora_rank, lora_alpha, lora_per_layer: see LoraOptions. A rank of 0 means no adapters.
+
+    Raises:
+      ValueError: `trainable` is unknown, an option of the adapters is out of range, or both contradict each other.
     """
 
     optimizer: str
@@ -361,6 +368,24 @@ class TrainerOptions:
     shapes_vary: bool = False
     parts: int = 1
     rows_vary: bool = False
+    trainable: str | None = None
+    lora_rank: int = 0
+    lora_alpha: float | None = None
+    lora_per_layer: bool = False
+
+    def __post_init__(self):
+        if self.trainable is not None:
+            check_trainable(self.trainable)
+        if not self.lora_rank and (self.lora_alpha is not None or self.lora_per_layer):
+            raise ValueError("--lora_alpha and --lora_per_layer are for adapters: set --lora_rank too")
+        if self.lora is not None and self.trainable not in (None, HEAD):
+            raise ValueError("with --lora_rank the adapters and the head train: do not set "
+                             f"--trainable={self.trainable}")
+
+    @property
+    def lora(self) -> LoraOptions | None:
+        """The options of the adapters; None without adapters."""
+        return LoraOptions(self.lora_rank, self.lora_alpha, self.lora_per_layer) if self.lora_rank else None
 
 
 def new_trainer(
@@ -375,7 +400,7 @@ def new_trainer(
       run: see RunOptions.
 
     Raises:
-      ValueError: gradient_checkpointing with a TF-Hub module as the encoder.
+      ValueError: gradient_checkpointing with a TF-Hub module as the encoder; or see restrict_training.
     """
     end_of_warmup = options.start_warmup_step + options.num_warmup_steps
     if options.num_warmup_steps and end_of_warmup >= run.num_train_steps:
@@ -387,6 +412,7 @@ def new_trainer(
                              "recomputed")
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
+        restrict_training(task.model, options.trainable or ALL, options.lora)
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
                           options.loss_scaling, options.shapes_vary, options.parts, options.rows_vary)
         optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,

@@ -63,6 +63,33 @@ class PredictingTask(TrainableTask, Protocol):
         """
 
 
+class TeachableTask(PredictingTask, Protocol):
+    """A task whose model can learn from the outputs of another one (see distillation.py).
+
+    A class has TEACHER_OUTPUTS as an attribute.
+    """
+
+    @property
+    def TEACHER_OUTPUTS(self) -> Mapping[str, float | None]:  # noqa: N802 (a constant of the class)
+        """The teacher's outputs that the model learns from.
+
+        For an output with a value per token, this is the value that stands for padding; None for an output with one
+        value, or one vector, per example.
+        """
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """A micro-batch's share of the distance of the model's outputs from the teacher's, a float32 scalar.
+
+        Args:
+          outputs: the model's outputs for the micro-batch.
+          teacher: the teacher's outputs that TEACHER_OUTPUTS names.
+          batch, denominators: see `loss`.
+          temperature: number by which logits are divided.
+        """
+
+
 class MeanLossTask(PredictingTask):
     """Base class of tasks whose loss is a mean over examples and whose scores come from predictions.
 

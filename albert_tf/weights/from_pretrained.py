@@ -111,8 +111,9 @@ def build(
         arguments.setdefault("num_labels", len(arguments["label_names"]))
     stored = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
     arguments = {"max_seq_length": source.settings.max_seq_length, **stored, **arguments}
-    if stored.get("label_names") and len(stored["label_names"]) != arguments["num_labels"]:
-        arguments["label_names"] = None  # they name the labels of another head
+    for name in ("label_names", "thresholds"):
+        if stored.get(name) and len(stored[name]) != arguments["num_labels"]:
+            arguments[name] = None  # they are those of another head
     config = config or source.config
     if source.module:
         built = head.model(config, **arguments)

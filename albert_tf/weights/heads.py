@@ -30,7 +30,6 @@ class Head:
       layers: for each model type, the head's layers by the release's scope: Hugging Face's name of the layer, and the
         release's names of its weight and bias.
       has_pooler: whether Hugging Face's model has the pooler.
-      uses_pooler: whether the head's own outputs depend on the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
       task: the name of its task in messages.
       arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
@@ -43,7 +42,6 @@ class Head:
     architectures: tuple[str, ...] = ()
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
     has_pooler: bool = True
-    uses_pooler: bool = False
     pipeline_tag: str = "feature-extraction"
     task: str = "encoding"
     arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
@@ -94,7 +92,7 @@ HEADS = (
                     "cls/predictions/transform/dense": ("cls.predictions.transform.dense", DENSE),
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
-         uses_pooler=True, pipeline_tag="fill-mask", task="pre-training"),
+         pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("classifier"),
@@ -102,8 +100,11 @@ HEADS = (
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride,
+                        multi_label=lambda source: source.settings.multi_label,
+                        temperature=lambda source: source.settings.temperature or 1.0,
+                        thresholds=lambda source: source.settings.thresholds,
                         activation_fn=lambda source: source.settings.activation_fn),
-         uses_pooler=True, pipeline_tag="text-classification", task="classification"),
+         pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("token_classifier"),
@@ -118,7 +119,7 @@ HEADS = (
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
          arguments=dict(num_choices=_num_choices),
-         uses_pooler=True, pipeline_tag="multiple-choice", task="multiple choice"),
+         pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
@@ -142,13 +143,29 @@ def head_of(model) -> Head:
     """The entry of a model's class.
 
     Raises:
-      ValueError: it is not a model of albert_tf.modeling.
+      ValueError: it is not a model of albert_tf.modeling, nor an exported one, which has its entry as an attribute.
     """
+    if isinstance(getattr(model, "head", None), Head):
+        return model.head
     path = f"{type(model).__module__}.{type(model).__name__}"
     for head in HEADS:
         if path == f"albert_tf.modeling.{head.path}":
             return head
     raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+
+
+def is_head(model, *names: str) -> bool:
+    """Whether a model, Keras or exported, has one of the heads with these names."""
+    try:
+        return head_of(model).name in names
+    except ValueError:
+        return False
+
+
+def described(model) -> str:
+    """What a model is, for messages: its class, and the head of an exported one."""
+    name = type(model).__name__
+    return f"{name} with the head {model.head.name}" if isinstance(getattr(model, "head", None), Head) else name
 
 
 def encoder_of(model):
@@ -160,7 +177,7 @@ def has_only_random_pooled_output(model) -> bool:
     """Whether the pooler is random and nothing but pooled_output depends on it, so that an export can leave it out."""
     if not getattr(encoder_of(model), "has_random_pooler", False):
         return False
-    return not head_of(model).uses_pooler and getattr(model, "pooling", None) != "pooler"
+    return not model.uses_pooler
 
 
 def head_of_variables(names) -> Head:

@@ -277,13 +277,22 @@ def write_run_card(
         return
     facts = {
         "labels": ", ".join(getattr(model, "label_names", None) or ()),
+        "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
         "step of the weights": saved_step(run.output_dir), "training steps": run.num_train_steps,
         "warm-up steps": trainer.num_warmup_steps, "batch size": run.train_batch_size,
-        "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
+        "trained weights": trainer.trainable,
+        "adapters": _adapters(trainer), "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,
     }
     shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
     write_model_card(run.output_dir, ModelCard(
         head_of(model), model.config, init_checkpoint, facts=facts, datasets=datasets or {}, command=command,
         scores=shown))
+
+
+def _adapters(trainer: TrainerOptions) -> str | None:
+    lora = trainer.lora
+    if lora is None:
+        return None
+    return f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}{', one for each layer' * lora.per_layer}"

@@ -37,7 +37,7 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 Value = TypeVar("Value")
 # What members of an ensemble must agree in, if it is known of both.
 _READING = ("label_names", "max_seq_length", "long_texts", "label_all_pieces", "num_choices", "doc_stride",
-            "max_query_length", "max_qa_length", "sentence_pooling")
+            "max_query_length", "max_qa_length", "sentence_pooling", "multi_label")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,8 +227,11 @@ class ResolvedModel:
     @functools.cached_property
     def _run_config(self) -> AlbertConfig | None:
         """The config of the run; None if there is no run, or a run without a config."""
-        has_config = self.run and tf.io.gfile.exists(os.path.join(os.path.dirname(self.run.path), CONFIG_NAME))
-        return self.run.config if self.run and has_config else None
+        if self.run is None:
+            return None
+        # Not that of the source: with adapters of layers, the source is the merged model, which shares nothing.
+        path = os.path.join(os.path.dirname(self.run.path), CONFIG_NAME)
+        return AlbertConfig.from_json_file(path) if tf.io.gfile.exists(path) else None
 
     def _new_config(self) -> AlbertConfig:
         """The config of the flags or the stored weights."""

@@ -3,9 +3,13 @@
 The keys::
 
     label_names        the names of a classifier's labels, in the order of the logits
+    multi_label        true if a text can have several labels; without it, it has one
     long_texts         {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
     num_choices        of a multiple-choice model
     label_all_pieces   true; without it, a word's first piece has its tag
+    temperature        what a classifier's logits are divided by before they become probabilities; without it, 1
+    thresholds         with multi_label, the least probability of each label that is predicted; without them, 0.5
+    lora_alpha         of a run with low-rank adapters, which are multiplied by lora_alpha / rank
     activation_fn      what makes the score of a model that ranks: sigmoid or identity
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
@@ -25,8 +29,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
-from typing import Any
+from typing import Any, Sequence
 
 import tensorflow as tf
 
@@ -44,8 +49,9 @@ SETTINGS = "albert_tf.json"
 # The files up to version 0.2. Exports of classifiers still have the first one.
 LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
-_TYPES = {"num_choices": int, "label_all_pieces": bool, "head": str, "doc_stride": int, "max_query_length": int,
-          "max_qa_length": int, "activation_fn": str}
+_TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
+          "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
+          "activation_fn": str}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -65,6 +71,9 @@ class Settings:
       num_choices: choices per question of a multiple-choice model; None if the model is no such model, or unknown.
       label_all_pieces: whether a tagger reads a word's tag from all of its pieces.
       head: the name of the head that a run trained (see heads.py); None if unknown.
+      multi_label: whether a classifier gives a text several labels.
+      temperature, thresholds: how a classifier is calibrated (see AlbertClassifier); None if it is not.
+      lora_alpha: the adapters of a run are multiplied by it and divided by their rank; None without adapters.
       doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
@@ -81,14 +90,21 @@ class Settings:
     doc_stride: int | None = None
     max_query_length: int | None = None
     max_qa_length: int | None = None
+    multi_label: bool = False
+    lora_alpha: float | None = None
+    temperature: float | None = None
+    thresholds: tuple[float, ...] | None = None
     activation_fn: str | None = None
 
 
 def settings_of(model: keras.Model) -> Settings:
     """The settings of a model of albert_tf.modeling."""
+    temperature = getattr(model, "temperature", 1.0)
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
                     getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
+                    multi_label=getattr(model, "multi_label", False), thresholds=getattr(model, "thresholds", None),
+                    temperature=temperature if temperature != 1.0 else None,
                     activation_fn=getattr(model, "activation_fn", None))
 
 
@@ -143,8 +159,8 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
         write_pooling(settings.sentence_pooling, config, folder)
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
-    values = {"label_names": settings.label_names, **{name: getattr(settings, name) for name in _TYPES}}
-    values["label_all_pieces"] = settings.label_all_pieces or None
+    values = {name: getattr(settings, name) for name in ("label_names", "thresholds", *_TYPES)}
+    values.update(label_all_pieces=settings.label_all_pieces or None, multi_label=settings.multi_label or None)
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
     values = {name: value for name, value in values.items() if value is not None}
@@ -154,9 +170,20 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
         write_or_remove(os.path.join(folder, name), None)
 
 
+def label_difference(
+    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
+) -> str | None:
+    """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
+    if stored is None or names is not None and tuple(stored) == tuple(names):
+        return None
+    wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
+    return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"
+
+
 def _checked(stored: Any, place: str) -> dict[str, Any]:
     """The content of albert_tf.json as arguments of Settings."""
-    values = dict(check_keys(stored, place, {}, {"label_names": list, "long_texts": dict, **_TYPES}))
+    types = {"label_names": list, "thresholds": list, "long_texts": dict, **_TYPES}
+    values = dict(check_keys(stored, place, {}, types))
     for name in _BOUNDS.keys() & values.keys():
         _BOUNDS[name].check(f"{place}: {name}", values[name])
     if values.get("activation_fn", ACTIVATIONS[0]) not in ACTIVATIONS:
@@ -168,6 +195,13 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
                 raise ValueError(f"{place}: label_names must be a list of names. Received: {name!r}")
             check_one_line(name, f"{place}: a name in label_names")
         values["label_names"] = tuple(values["label_names"])
+    if "thresholds" in values:
+        for threshold in values["thresholds"]:
+            if type(threshold) is not float or not 0 <= threshold <= 1:
+                raise ValueError(f"{place}: thresholds must be a list of numbers from 0 to 1. Received: {threshold!r}")
+        values["thresholds"] = tuple(values["thresholds"])
+    if not 0 < values.get("temperature", 1.0) < math.inf:
+        raise ValueError(f"{place}: temperature must be a number above 0. Received: {values['temperature']!r}")
     if "long_texts" in values:
         values["long_texts"] = _long_texts(values["long_texts"], f"{place}: long_texts")
     return values

@@ -1,7 +1,7 @@
 """Source: a stored model in any format: weights with the release's names, config, vocabulary, settings.
 
 `restore` and `build_restored` give the weights to a model's variables and report the result. `unshared` gives each
-layer its own copy of weights that layers share.
+layer its own copy of weights that layers share. `merged` adds low-rank adapters to the kernels.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.adapters import adapter_variable
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.settings import Settings
+from albert_tf.weights.settings import SETTINGS, Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 Made = TypeVar("Made")
@@ -261,10 +262,6 @@ def _is_optimizer_state(name: str) -> bool:
     return name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS
 
 
-# First parts of the variable names in an attention block; all others belong to the feed-forward block.
-_ATTENTION = ("attention_1", "LayerNorm")
-
-
 def unshared_config(config: AlbertConfig) -> AlbertConfig:
     """The config of a model with the same layers, none of which share weights."""
     return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
@@ -295,8 +292,48 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
         yield name
         return
     group, inner, variable = in_block
-    is_attention = variable.partition("/")[0] in _ATTENTION
-    blocks = config.attention_blocks if is_attention else config.ffn_blocks
+    blocks = config.attention_blocks if in_block.is_of_attention else config.ffn_blocks
     for layer, used in enumerate(blocks):
         if group * config.inner_group_num + inner in used:
             yield f"{block_scope(layer, inner)}/{variable}"
+
+
+def merged(source: Source) -> Source:
+    """The source of a model whose low-rank adapters are added to its kernels; without adapters, it is the same source.
+
+    If layers have adapters of their own, they do not share weights any more.
+
+    Raises:
+      ValueError: the scale of the adapters is not stored with them.
+    """
+    adapters = {variable[:1] + variable[2:] for variable in map(adapter_variable, source.shapes) if variable}
+    if not adapters:
+        return source
+    alpha = source.settings.lora_alpha
+    if alpha is None:
+        raise ValueError(f"{source.path} has low-rank adapters, and no {SETTINGS} with lora_alpha is beside it: copy "
+                         "it from the run's directory")
+    config = source.config
+    scopes = {_adapted_scope(scope, layer, config): (scope, "" if layer is None else f"_{layer}")
+              for scope, layer in adapters}
+    base = dataclasses.replace(source, settings=dataclasses.replace(source.settings, lora_alpha=None), shapes={
+        name: shape for name, shape in source.shapes.items() if not adapter_variable(name)})
+    base = unshared(base) if any(layer is not None for _, layer in adapters) else base
+
+    def read(name: str) -> tf.Tensor:
+        value, (scope, _, variable) = base.read(name), name.rpartition("/")
+        if variable != "kernel" or scope not in scopes:
+            return value
+        stem, ending = scopes[scope]
+        a, b = (source.read(f"{stem}/lora_{matrix}{ending}") for matrix in "ab")
+        return value + alpha / a.shape[1] * tf.matmul(a, b)
+
+    return dataclasses.replace(base, read=read)
+
+
+def _adapted_scope(scope: str, layer: int | None, config: AlbertConfig) -> str:
+    """The scope of the kernel to which an adapter is added; if it is that of a layer, in the model without sharing."""
+    block = block_variable(scope)
+    if layer is None or block is None:
+        return scope
+    return f"{block_scope(*divmod(layer, config.inner_group_num))}/{block.name}"

@@ -8,6 +8,7 @@ batch size of 1; with "many_together" at the batch size of our program.
 
 import itertools
 import json
+import os
 import sys
 
 import sentencepiece
@@ -19,7 +20,7 @@ from benchmarks.workers.serving import SENTENCES_TOGETHER, WARM_UP, serve
 
 def make_step():
     spm_model_file, sentences_file, precision, what = sys.argv[1:]
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 2)))
     config = transformers.AlbertConfig(hidden_size=768, num_attention_heads=12, intermediate_size=3072)
     model = transformers.AlbertForMaskedLM(config).to(getattr(torch, precision)).eval()
     fill = transformers.pipeline("fill-mask", model=model, tokenizer=load_tokenizer(spm_model_file), top_k=5)

@@ -409,7 +409,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 @pytest.mark.parametrize("flags, message", [
     (dict(task_name="sst-3"), "unknown task 'sst-3': expected one of cola, mnli,"),
     (dict(task_name=None), "set either --task_name, or --task_config"),
-    (dict(do_train=None), "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
+    (dict(do_train=None), "nothing to do: set --do_train, --do_eval, --do_predict, --calibrate or --export_dir"),
     (dict(recipe="rtee"), "no recipe 'rtee': expected one of cola, mnli,"),
     (dict(data_dir="/nowhere"), "no such file: /nowhere/RTE/train.tsv"),
     (dict(max_seq_length=128), "--max_seq_length=128 is more than the config's max_position_embeddings, 64"),

@@ -241,17 +241,29 @@ def test_a_recipe_gives_way_to_the_command_line(script, folder, golden):
     assert "30 questions, 1 step of 30" in script.run(num_train_epochs=1, **flags)
 
 
+def finetuning_options(folder, golden, **flags):
+    """The options with which run_squad starts a training on 30 questions in batches of one."""
+    with loaded("run_squad") as run:
+        with mock.patch.object(finetuning, "FineTuning", side_effect=ValueError) as new_finetuning:
+            run(train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
+                albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
+                max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)
+    return new_finetuning.call_args.args[0]
+
+
 @pytest.mark.parametrize("flags, steps, warmup_steps", [
     (dict(), 8144, 814), (dict(num_train_epochs=2), 60, 6), (dict(train_step=50), 50, 5),
     (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
 def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(folder, golden, flags, steps, warmup_steps):
-    with loaded("run_squad") as run:
-        with mock.patch.object(finetuning, "FineTuning", side_effect=ValueError) as new_finetuning:
-            run(recipe="squad_v2", train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
-                albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
-                max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)
-    options = new_finetuning.call_args.args[0]
+    options = finetuning_options(folder, golden, recipe="squad_v2", **flags)
     assert (options.run.num_train_steps, options.trainer.num_warmup_steps) == (steps, warmup_steps)
+
+
+@pytest.mark.parametrize("flags, interval", [
+    (dict(num_train_epochs=2), 12), (dict(num_train_epochs=500), 1000),
+    (dict(num_train_epochs=2, save_checkpoints_steps=7), 7)])
+def test_a_short_training_is_evaluated_five_times(folder, golden, flags, interval):
+    assert finetuning_options(folder, golden, **flags).run.save_checkpoints_steps == interval
 
 
 def test_the_releases_flags_are_taken(script, folder, golden):

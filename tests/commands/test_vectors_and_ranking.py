@@ -106,6 +106,22 @@ def test_a_ranking_is_trained_evaluated_and_used(session, folder):
     assert (np.diff(expected) <= 1e-6).all()
 
 
+def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(session, folder, golden):
+    training = dict(max_seq_length=16, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True,
+                    do_eval=True)
+    session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder, train_batch_size=9,
+                output_dir=folder / "ranking_teacher", **training)
+    printed = session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder,
+                          output_dir=folder / "taught", teacher_checkpoint=folder / "ranking_teacher",
+                          train_batch_size=9, **training)
+    assert "the teacher reads" in printed and "mrr@10" in (folder / "taught/eval_results.json").read_text()
+    session.run(script="run_sentence_embeddings", objective="distillation", train_file=folder / "lines.txt",
+                teacher_checkpoint=folder / "model", truncate_dim=8, matryoshka_dims="8,4", data_dir=golden / "glue",
+                output_dir=folder / "of_teacher", train_batch_size=2, **training)
+    assert np.load(folder / "of_teacher/teacher_projection.npy").shape == (16, 8)
+    assert "spearman_4" in (folder / "of_teacher/eval_results.json").read_text()
+
+
 @pytest.mark.parametrize("script, flags, message", [
     ("extract_embeddings", dict(vector_precision="binary", per_token=True),
      "--per_token and --vector_precision exclude each other"),

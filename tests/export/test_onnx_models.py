@@ -112,9 +112,25 @@ def test_the_config_is_in_the_file():
 
 def test_integers_with_a_scale_for_each_output_are_near_the_weights():
     values = np.array([[0.5, -2.0, 0.0], [-1.0, 1.0, 0.0]], np.float32)
-    integers, scales = _quantized(values, axis=0)
+    integers, scales = _quantized(values, axis=0, largest=64)
     assert integers.tolist() == [[32, -64, 0], [-64, 32, 0]]
     np.testing.assert_allclose(integers * scales, values)
+
+
+@pytest.mark.parametrize("name, largest", [("encoder", 127), ("pretrainer", 64)])
+def test_a_table_has_smaller_integers_where_it_is_multiplied_by(name, largest):
+    """There two products are added in 16 bits on some processors."""
+    model = onnx.load_from_string(to_onnx(new_model(*[head for head in HEADS if head.name == name], CONFIG), "int8"))
+    stored = {weight.name: onnx.numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    assert np.abs(stored["bert/embeddings/word_embeddings"].astype(int)).max() == largest
+    assert np.abs(stored["attention_0/qkv/kernel"].astype(int)).max() == 64
+
+
+def test_weights_that_stay_float32_are_chosen_by_name():
+    model = onnx.load_from_string(to_onnx(AlbertModel(CONFIG), "int8", "ffn_.*/output"))
+    types = {weight.name: weight.data_type for weight in model.graph.initializer}
+    assert types["ffn_0/output/kernel"] == onnx.TensorProto.FLOAT
+    assert types["ffn_0/intermediate/kernel"] == onnx.TensorProto.INT8
 
 
 def test_weights_beyond_float16_are_refused_by_name():

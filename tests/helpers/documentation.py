@@ -50,8 +50,8 @@ SMALL = {
     "run_tagging": dict(FINE_TUNING, max_seq_length=24),
     "run_sentence_embeddings": dict(FINE_TUNING, max_seq_length=24, matryoshka_dims=8),
 }
-# A script whose recipe sets the sizes: another test runs it, and test_docs.py checks the flags.
-NOT_RUN = {"pretrain_from_text"}
+# Scripts whose recipe or space sets the sizes: other tests run them, and test_docs.py checks the flags.
+NOT_RUN = {"pretrain_from_text", "search_settings"}
 # A block that imports one of them is not run: they are not installed where the tests run.
 OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch")
 # What needs one of them is not run where it is not installed.

@@ -246,12 +246,17 @@ def test_a_regression_is_written_as_one(tmp_path, num_labels, problem_type):
     assert json.loads((tmp_path / "config.json").read_text()).get("problem_type") == problem_type
 
 
-def test_several_labels_for_one_text_are_warned_of(tmp_path, caplog):
+def test_several_labels_for_one_text_are_read_and_written(tmp_path):
     _, folder = folder_of(tmp_path, "classifier")
+    assert not albert_tf.from_pretrained(str(folder), model="classifier").multi_label
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(dict(config, problem_type="multi_label_classification")))
-    albert_tf.from_pretrained(str(folder), model="classifier")
-    assert "config.json: a text can have several labels" in caplog.text
+    (folder / "albert_tf.json").unlink(missing_ok=True)  # as transformers writes it
+    model = albert_tf.from_pretrained(str(folder), model="classifier")
+    logits = np.array([[0.0, 2.0]], np.float32)
+    np.testing.assert_allclose(model.probabilities(logits), [[0.5, 0.880797]], atol=1e-6)
+    save_hugging_face(model, str(tmp_path / "again"))
+    assert json.loads((tmp_path / "again/config.json").read_text())["problem_type"] == "multi_label_classification"
 
 
 def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path):

@@ -16,7 +16,8 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
-ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True, "span", 20, 7, 6)
+ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True, "span", 20, 7, 6,
+               multi_label=True, lora_alpha=16.0, temperature=1.5, thresholds=(0.25, 0.75))
 LABELS = ("O", "B-place", "I-place")
 HEADS = {
     "classifier": lambda: albert_tf.AlbertClassifier(TINY, 2, label_names=("bad", "good"), max_seq_length=9,
@@ -58,6 +59,8 @@ DAMAGED_WINDOWS = [
     (SETTINGS, dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
     (SETTINGS, dict(num_choices="5"), "'num_choices' must be of type int"),
     (SETTINGS, dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
+    (SETTINGS, dict(temperature=0.0), "temperature must be a number above 0. Received: 0.0"),
+    (SETTINGS, dict(thresholds=[0.5, 2.0]), "thresholds must be a list of numbers from 0 to 1. Received: 2.0"),
     (SETTINGS, dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
     (SETTINGS, dict(head=3), "'head' must be of type str"),
     (SETTINGS, dict(stride=3), "unknown key 'stride'"),

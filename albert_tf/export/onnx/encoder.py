@@ -13,19 +13,23 @@ from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 
 
-def add_encoder(graph: OnnxGraph, encoder: AlbertModel, inputs: dict[str, str]) -> tuple[dict[str, str], Table]:
+def add_encoder(
+    graph: OnnxGraph, encoder: AlbertModel, inputs: dict[str, str], multiplies_table: bool = False
+) -> tuple[dict[str, str], Table]:
     """Adds the nodes of an encoder to a graph.
 
     Args:
       graph: the graph.
       encoder: the model.
       inputs: tensors input_ids, input_mask and segment_ids, int32 [batch, seq].
+      multiplies_table: whether the head multiplies by the word table.
 
     Returns:
       The tensors sequence_output [batch, seq, H] and pooled_output [batch, H], and the word table.
     """
     layers = encoder.encoder
-    word_table = graph.table("bert/embeddings/word_embeddings", encoder.embeddings.word_embeddings)
+    word_table = graph.table("bert/embeddings/word_embeddings", encoder.embeddings.word_embeddings,
+                             multiplies_table)
     x = _embeddings(graph, encoder.embeddings, word_table, inputs)
     if layers.embedding_hidden_mapping_in is not None:
         mapping = layers.embedding_hidden_mapping_in

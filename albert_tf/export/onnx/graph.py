@@ -7,6 +7,7 @@ may be used any number of times.
 from __future__ import annotations
 
 import importlib
+import re
 from types import ModuleType
 from typing import Any, Callable, Sequence
 
@@ -19,6 +20,7 @@ PRECISIONS = ("float32", "float16", "int8")
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 # Processors without VNNI add two products of 8-bit numbers in 16 bits with saturation; 2 * 255 * 64 is small enough.
 _LARGEST_INTEGER_WEIGHT = 64
+_LARGEST_INTEGER_IN_LOOKUPS = 127
 
 
 class OnnxGraph:
@@ -26,15 +28,16 @@ class OnnxGraph:
 
     Args:
       precision: one of PRECISIONS. With int8, biases, LayerNorms and the last layer of a head are still float32.
+      in_float32: with int8, a regular expression of the names of further weights that are still float32; "" for none.
 
     Raises:
       ValueError: the package onnx is not installed, or the precision is unknown.
     """
 
-    def __init__(self, precision: str):
+    def __init__(self, precision: str, in_float32: str = ""):
         if precision not in PRECISIONS:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}")
-        self.precision = precision
+        self.precision, self._in_float32 = precision, in_float32
         self._onnx = import_package("onnx")
         self._nodes: list[Any] = []
         self._stored: list[Any] = []
@@ -73,10 +76,10 @@ class OnnxGraph:
 
     def matrix(self, name: str, kernel) -> Callable[[str], str]:
         """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
-        if self.precision != "int8":
+        if not self._is_int8(name):
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
-        integers, scales = _quantized(_float32(kernel), axis=0)
+        integers, scales = _quantized(_float32(kernel), axis=0, largest=_LARGEST_INTEGER_WEIGHT)
         stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
         return lambda x: self.integer_product(x, stored, scale)
 
@@ -89,11 +92,12 @@ class OnnxGraph:
         stored = self.weight(f"{name}/kernel", kernel)
         return self._with_bias(lambda x: self.node("MatMul", x, stored), name, bias)
 
-    def table(self, name: str, rows) -> Table:
-        """Stores an embedding table [rows, size]."""
-        if self.precision != "int8":
+    def table(self, name: str, rows, is_multiplied: bool = False) -> Table:
+        """Stores an embedding table [rows, size]. `is_multiplied`: whether it is used in products too."""
+        if not self._is_int8(name):
             return Table(self, self.weight(name, rows))
-        integers, scales = _quantized(_float32(rows), axis=1)
+        largest = _LARGEST_INTEGER_WEIGHT if is_multiplied else _LARGEST_INTEGER_IN_LOOKUPS
+        integers, scales = _quantized(_float32(rows), axis=1, largest=largest)
         return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
 
     def integer_product(self, x: str, integers: str, scales: str) -> str:
@@ -153,6 +157,9 @@ class OnnxGraph:
             raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, but the format "
                              "allows at most 2 GB: choose float16 or int8")
         return model.SerializeToString()
+
+    def _is_int8(self, name: str) -> bool:
+        return self.precision == "int8" and not (self._in_float32 and re.search(self._in_float32, name))
 
     def _needed_for(self, outputs) -> tuple[list[Any], list[Any]]:
         """The nodes and the stored weights on which outputs depend."""
@@ -223,9 +230,9 @@ def import_package(name: str) -> ModuleType:
                          "pip install '.[onnx]'") from error
 
 
-def _quantized(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Quantizes values to int8, with one float32 scale along `axis`: values are about integers * scale."""
-    scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / _LARGEST_INTEGER_WEIGHT
+def _quantized(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Quantizes to integers of at most `largest`, with one float32 scale along `axis`: values are integers * scale."""
+    scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / largest
     integers = np.rint(values / np.where(scales > 0, scales, 1))
     return integers.astype(np.int8), scales.squeeze(axis).astype(np.float32)
 

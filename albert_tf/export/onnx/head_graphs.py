@@ -79,7 +79,7 @@ def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling:
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of masked tokens and of the sentence order."""
-    outputs, word_table = add_encoder(graph, model.albert, inputs)
+    outputs, word_table = add_encoder(graph, model.albert, inputs, multiplies_table=True)
     head, norm = model.masked_lm, model.masked_lm.layer_norm
     gathered = graph.gather_tokens(outputs["sequence_output"], inputs["masked_lm_positions"])
     transformed = graph.dense("cls/predictions/transform/dense", head.dense.kernel, head.dense.bias)(gathered)

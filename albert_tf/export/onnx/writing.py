@@ -1,29 +1,37 @@
-"""to_onnx: converts a model of albert_tf.modeling to the content of an ONNX file."""
+"""Converts a model of albert_tf.modeling to the content of an ONNX file, and writes what belongs beside the file."""
 
 from __future__ import annotations
+
+import os
 
 import numpy as np
 
 import albert_tf
 from albert_tf import keras
+from albert_tf.config import CONFIG_NAME
 from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
-from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
+from albert_tf.export.outputs import exported_outputs, exported_settings, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.utils.writing import write_text
 from albert_tf.weights.heads import head_of
+from albert_tf.weights.settings import Settings, write_settings
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 
-def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
+def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "") -> bytes:
     """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
     Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
-    the config.
+    the config and the name of the head.
 
     Args:
       model: any model of albert_tf.modeling.
       precision: "float32", "float16" (half the size) or "int8" (a quarter of the size; activations are quantized at run
         time). Inputs and outputs are the same for all three.
+      in_float32: with int8, a regular expression of the names of weights that stay float32 all the same, such as
+        "ffn_0/output"; "" for the biases, LayerNorms and last layers of heads alone.
 
     Raises:
       ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
@@ -34,13 +42,28 @@ def to_onnx(model: keras.Model, precision: str = "float32") -> bytes:
     if add_head is None:
         raise ValueError(f"{type(model).__name__} cannot be exported to ONNX: albert_tf/export/onnx/head_graphs.py has "
                          f"no function {head.name}")
-    graph = OnnxGraph(precision)
+    graph = OnnxGraph(precision, in_float32)
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
     outputs = add_head(graph, model, {name: name for name in model.input_specs()})
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **model.input_specs()).structured_outputs
-    metadata = dict(config=model.config.to_json_string(), albert_tf=albert_tf.__version__)
+    metadata = dict(config=model.config.to_json_string(), head=head.name, albert_tf=albert_tf.__version__)
     return graph.model(model.input_specs(), {name: (outputs[name], specs[name]) for name in specs}, metadata)
+
+
+def write_companions(
+    model: keras.Model, folder: str, vocabulary: VocabularyFiles, stored: Settings | None = None
+) -> None:
+    """Writes what reading texts for an ONNX file needs beside it: config, vocabulary, and settings with the head.
+
+    Args:
+      model: the model of the file.
+      folder: folder of the file.
+      vocabulary: the model's vocabulary; empty for none.
+      stored: the settings that are stored with the model's weights, which have the lengths of its task; None for none.
+    """
+    write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
+    write_settings(exported_settings(model, stored or Settings()), model.config, folder, vocabulary)
 
 
 def check_packages() -> None:

@@ -13,6 +13,7 @@ from typing import Sequence
 
 import numpy as np
 
+from albert_tf.tasks.classification.metrics import above
 from albert_tf.tasks.classification.reading import InputExample
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.utils.writing import write_text
@@ -20,7 +21,7 @@ from albert_tf.utils.writing import write_text
 
 def write_answers(
     directory: str, task: TaskData, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "",
-    split: str = "test",
+    split: str = "test", thresholds: Sequence[float] | None = None,
 ) -> None:
     """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
 
@@ -34,6 +35,7 @@ def write_answers(
       probabilities: [examples, labels]; for regression the scores, [examples, 1].
       suffix: appended to the names of both files, before the extension.
       split: the split that was predicted.
+      thresholds: see predicted_labels.
     """
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
     write_text(os.path.join(directory, f"{split}_results{suffix}.tsv"), rows)
@@ -43,33 +45,51 @@ def write_answers(
         scores = probabilities[:, 0]
         answers = (np.clip(scores, *task.score_range) if task.score_range else scores).tolist()
     else:
-        answers = [task.labels[i] for i in probabilities.argmax(axis=1)]
+        answers = predicted_labels(task, probabilities, thresholds)
     lines = "".join(f"{guid}\t{answer}\n" for guid, answer in zip(guids, answers))
     write_text(os.path.join(directory, f"submit_results{suffix}.tsv"), "index\tprediction\n" + lines)
 
 
+def predicted_labels(
+    task: TaskData, probabilities: np.ndarray, thresholds: Sequence[float] | None = None
+) -> list[str]:
+    """The predicted label of each example, or its predicted labels with the task's separator between them.
+
+    Args:
+      task: a task with labels.
+      probabilities: [examples, labels].
+      thresholds: with several labels per text, the least probability of each label that is predicted. Default: 0.5.
+    """
+    names = task.labels or ()
+    if task.multi_label:
+        return [task.label_separator.join(name for name, is_there in zip(names, row) if is_there)
+                for row in above(probabilities, thresholds)]
+    return [names[i] for i in probabilities.argmax(axis=1)]
+
+
 def write_predictions(
     directory: str, task: TaskData, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
-    split: str = "test"
+    split: str = "test", thresholds: Sequence[float] | None = None,
 ) -> str:
     """Writes SPLIT_predictions.csv, with the texts next to their predictions, and returns its path.
 
-    The columns are index, text_a, text_b (if the task has pairs), prediction (a label, or a score), and for
+    The columns are index, text_a, text_b (if the task has pairs), prediction (labels, or a score), and for
     classification the probability of each label, which has its name.
 
     Args:
       directory, task, suffix, split: see write_answers.
       examples: the examples that were predicted.
       probabilities: [examples, labels]; for regression the scores, [examples, 1].
+      thresholds: see predicted_labels.
     """
     has_pairs = any(example.text_b is not None for example in examples)
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ())])
-    for example, row in zip(examples, probabilities.tolist()):
+    answers = [] if task.labels is None else predicted_labels(task, probabilities, thresholds)
+    for number, (example, row) in enumerate(zip(examples, probabilities.tolist())):
         texts = [example.text_a, *[example.text_b] * has_pairs]
-        prediction = [row[0]] if task.labels is None else [task.labels[int(np.argmax(row))], *row]
-        rows.writerow([example.guid, *texts, *prediction])
+        rows.writerow([example.guid, *texts, *(row if task.labels is None else [answers[number], *row])])
     path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
     write_text(path, file.getvalue())
     return path

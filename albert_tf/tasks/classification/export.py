@@ -21,9 +21,11 @@ def export_classification(
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
     outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
     if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
-    each probability. For regression and ranking, probabilities and predictions are the score. If a threshold is set, it
-    is another output, float32 [batch]. With windows, raw text is split into windows, and a tf.Example has max_windows
-    rows. The signature for token ids takes rows of a single window.
+    each probability. If a text can have several labels, predictions are int32 [batch, labels], 1 for those that are
+    predicted, and labels are string [batch, labels], "" for the others. For regression and ranking, probabilities and
+    predictions are the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is
+    split into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single
+    window.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -45,11 +47,9 @@ def export_classification(
         if is_regression:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:
-            served = best_label(logits)
+            served = _several_labels(model, logits) if model.multi_label else _one_label(model, logits)
             if model.label_names:
-                names = tf.constant(model.label_names)
-                served["labels"] = tf.gather(names, served["predictions"])
-                served["label_names"] = tf.tile(names[None], [tf.shape(logits)[0], 1])
+                served["label_names"] = tf.tile(tf.constant(model.label_names)[None], [tf.shape(logits)[0], 1])
         if threshold is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
         return served
@@ -63,3 +63,19 @@ def export_classification(
     text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
     export_model(export_dir, model, tokenizer, features, outputs, text_inputs, pack,
                  label_names=None if is_regression else model.label_names)
+
+
+def _one_label(model: AlbertClassifier, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    served = dict(best_label(logits), probabilities=model.probabilities(logits))
+    if model.label_names:
+        served["labels"] = tf.gather(tf.constant(model.label_names), served["predictions"])
+    return served
+
+
+def _several_labels(model: AlbertClassifier, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    probabilities = model.probabilities(logits)
+    is_predicted = probabilities >= model.label_thresholds
+    served = dict(probabilities=probabilities, predictions=tf.cast(is_predicted, tf.int32))
+    if model.label_names:
+        served["labels"] = tf.where(is_predicted, tf.constant(model.label_names)[None], "")
+    return served

@@ -40,7 +40,7 @@ def convert_examples_to_features(
 
     Returns:
       an iterator of dicts: input_ids, input_mask and segment_ids, lists of equal length, or max_windows such lists if
-      that is more than 1; label_id, the index of the label, or the score; is_real_example, True.
+      that is more than 1; label_id, the result of TaskData.label_id; is_real_example, True.
 
     Raises:
       ValueError: the task or a label is unknown, or max_seq_length is too small for any text.
@@ -69,9 +69,12 @@ def feature_table(
                      file=fingerprint(path))
     if windows.max_windows > 1:
         made_from.update(dataclasses.asdict(windows))
-    label_dtype = tf.float32 if task.is_regression else tf.int32
+    if task.multi_label:
+        made_from.update(label_separator=task.label_separator)
+    label_dtype = tf.float32 if task.is_regression or task.multi_label else tf.int32
     schema = FeatureSchema(max_seq_length, dict(label_ids=label_dtype, is_real_example=tf.int32),
-                           num_choices=windows.max_windows, are_windows=windows.max_windows > 1)
+                           num_choices=windows.max_windows, are_windows=windows.max_windows > 1,
+                           sizes=dict(label_ids=task.num_labels) if task.multi_label else {})
 
     def convert():
         examples = read_examples(task, data_dir, split)
@@ -91,7 +94,8 @@ def with_label_ids(features: Iterable[dict]) -> Iterator[dict]:
 
 def _warn_of_labels_without_examples(task: TaskData, path: str, table: FeatureTable) -> None:
     if not task.is_regression:
-        counts = np.bincount(table.scalars["label_ids"].numpy(), minlength=task.num_labels)
+        label_ids = table.scalars["label_ids"].numpy()
+        counts = label_ids.sum(axis=0) if task.multi_label else np.bincount(label_ids, minlength=task.num_labels)
         for label in np.array(task.labels)[counts == 0]:
             logging.warning("%s has no example with the label %r: the model cannot learn it", path, str(label))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import numpy as np
 
 from albert_tf.tasks.classification.task_data import TaskData
@@ -11,18 +13,23 @@ from albert_tf.utils.imports import scipy_stats as stats, sklearn_metrics as met
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
 
-def evaluate(task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray) -> dict[str, float]:
+def evaluate(
+    task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray, thresholds: Sequence[float] | None = None
+) -> dict[str, float]:
     """Computes the task's metrics, eval_loss (also as loss) and, for classification, eval_accuracy.
 
     Args:
       task: the task, which lists its metrics.
       probabilities: [examples, labels]; for regression the scores, [examples, 1].
-      label_ids: [examples], classes or scores.
+      label_ids: [examples], classes or scores; or with several labels per text, [examples, labels] of 0 and 1.
+      thresholds: with several labels per text, the least probability of each label that is predicted. Default: 0.5.
 
     Raises:
       ValueError: a probability or score is NaN or infinite.
     """
     check_finite_outputs(probabilities)
+    if task.multi_label:
+        return _evaluate_several(task, probabilities, label_ids, thresholds)
     if task.is_regression:
         predicted = probabilities[:, 0]
         loss, names = np.mean(np.square(predicted - label_ids)), task.metrics
@@ -31,6 +38,28 @@ def evaluate(task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray) -
         loss, names = mean_cross_entropy(probabilities, label_ids), ("eval_accuracy", *task.metrics)
     results = {name: float(_METRICS[name](label_ids, predicted)) for name in dict.fromkeys(names)}
     return dict(results, eval_loss=float(loss), loss=float(loss))
+
+
+def above(probabilities: np.ndarray, thresholds: Sequence[float] | None) -> np.ndarray:
+    """Whether each label is predicted, bool [examples, labels]: its probability is at least its threshold, or 0.5."""
+    return probabilities >= (0.5 if thresholds is None else np.asarray(thresholds, probabilities.dtype))
+
+
+def _evaluate_several(
+    task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray, thresholds: Sequence[float] | None
+) -> dict[str, float]:
+    """`evaluate` for several labels per text. The accuracy is that of whole texts: all labels must be right."""
+    expected, predicted = label_ids.astype(np.int32), above(probabilities, thresholds).astype(np.int32)
+    results = {name: float(_METRICS_OF_SEVERAL[name](expected, predicted, probabilities))
+               for name in dict.fromkeys(("eval_accuracy", *task.metrics))}
+    loss = mean_binary_cross_entropy(probabilities, label_ids)
+    return dict(results, eval_loss=loss, loss=loss)
+
+
+def mean_binary_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
+    """The mean binary cross entropy of probabilities and labels (0 or 1), [examples, labels] each."""
+    of_the_correct = np.where(label_ids > 0, probabilities, 1.0 - probabilities.astype(np.float64))
+    return float(-np.mean(np.log(np.maximum(of_the_correct, _LEAST_PROBABILITY))))
 
 
 def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
@@ -57,6 +86,12 @@ def _correlation(function):
     return of
 
 
+_METRICS_OF_SEVERAL = {
+    "eval_accuracy": lambda labels, predicted, _: np.mean((labels == predicted).all(axis=1)),
+    "micro_f1": lambda labels, predicted, _: metrics.f1_score(labels, predicted, average="micro", zero_division=0.0),
+    "macro_f1": lambda labels, predicted, _: metrics.f1_score(labels, predicted, average="macro", zero_division=0.0),
+    "average_precision": lambda labels, _, probabilities: metrics.average_precision_score(labels, probabilities),
+}
 _METRICS = {
     "eval_accuracy": lambda labels, predicted: np.mean(labels == predicted),  # without importing scikit-learn
     "f1": lambda labels, predicted: metrics.f1_score(labels, predicted, zero_division=0.0),

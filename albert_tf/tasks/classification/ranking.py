@@ -14,7 +14,9 @@ import tensorflow as tf
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
 from albert_tf.tasks.classification.metrics import check_finite_outputs
+from albert_tf.tasks.classification.task import ClassificationTask, yes_or_no
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 _CUTOFF = 10
@@ -31,11 +33,19 @@ class RankingTask(MeanLossTask):
     """
 
     model: AlbertClassifier
+    TEACHER_OUTPUTS = ClassificationTask.TEACHER_OUTPUTS
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean cross entropy."""
         losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], outputs["logits"][:, 0])  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean divergence from the teacher's probability that a passage is relevant."""
+        expected, logits = (yes_or_no(each["logits"][:, 0]) for each in (teacher, outputs))  # [batch, 2]
+        return tf.reduce_sum(divergence(expected, logits, temperature)) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """probabilities, float32 [batch, 1]: the sigmoid of the logit."""

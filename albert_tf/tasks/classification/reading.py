@@ -19,7 +19,8 @@ class InputExample(NamedTuple):
       guid: the row's id.
       text_a: the first text, or the only one.
       text_b: the second text; None or "" if there is none.
-      label: a class name, or a number for regression. In a test set it is the first class or 0, as in the release.
+      label: a class name, the names of several (see TaskData.label_id), or a number for regression. In a test set it
+        is the first class, no class or 0, as in the release.
     """
 
     guid: str
@@ -64,11 +65,11 @@ def _example(task: TaskData, split: str, path: str, row: Row) -> InputExample:
     fields = row.fields
     label = fields.get("label", task.placeholder_label)
     try:
-        label_id = task.label_id(label)
+        score = task.label_id(label)
     except ValueError as error:
         raise ValueError(f"{path} line {row.line}: {error}") from error
     guid = fields.get("guid", f"{split}-{row.line - 1}")
-    return InputExample(guid, fields["text_a"], fields.get("text_b"), label_id if task.is_regression else label)
+    return InputExample(guid, fields["text_a"], fields.get("text_b"), score if isinstance(score, float) else label)
 
 
 def _have_empty_text(examples: list[InputExample]) -> Iterator[bool]:

@@ -6,30 +6,66 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.tasks.classification.losses import ONE_LABEL, LabelLoss
+from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 
 class ClassificationTask(MeanLossTask):
     """GLUE and multiple choice. Batches have label_ids, int32 [batch], or float32 [batch] for regression.
 
+    With several labels per text label_ids are float32 [batch, labels].
+
     Args:
       model: a model with one logit per label.
       is_regression: whether the single logit is a score.
+      label_loss: the loss of labels.
     """
 
-    def __init__(self, model: AlbertClassifier | AlbertMultipleChoice, is_regression: bool = False):
+    TEACHER_OUTPUTS = dict(logits=None)
+
+    def __init__(self, model: AlbertClassifier | AlbertMultipleChoice, is_regression: bool = False,
+                 label_loss: LabelLoss = ONE_LABEL):
         super().__init__(model)
-        self._is_regression = is_regression
+        self._is_regression, self._label_loss = is_regression, label_loss
+
+    def loss_denominators(self, batch: Batch) -> Tensors:
+        """examples: the number of rows of the micro-batch, or if labels have weights, the sum of those of its rows."""
+        if self._label_loss.class_weights is None:
+            return super().loss_denominators(batch)
+        return dict(examples=tf.reduce_sum(self._label_loss.weights(batch["label_ids"])))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The micro-batch's share of the mean cross entropy, or of the mean squared error for regression."""
+        """The micro-batch's share of the mean of LabelLoss, or of the mean squared error for regression."""
         if self._is_regression:
             losses = tf.square(outputs["logits"][:, 0] - batch["label_ids"])  # [batch]
         else:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label_ids"], outputs["logits"])  # [batch]
+            losses = self._label_loss.losses(outputs["logits"], batch["label_ids"])  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
 
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean divergence from the teacher's labels, or squared error of its score."""
+        expected, logits = teacher["logits"], outputs["logits"]  # [batch, labels]
+        if self._is_regression:
+            losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
+        elif self._label_loss.multi_label:
+            losses = tf.reduce_mean(divergence(yes_or_no(expected), yes_or_no(logits), temperature), axis=1)
+        else:
+            losses = divergence(expected, logits, temperature)  # [batch]
+        return tf.reduce_sum(losses) / denominators["examples"]
+
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, labels]; for regression the score, [batch, 1], as in the release."""
+        """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1]."""
         logits = outputs["logits"]
-        return dict(probabilities=logits if self._is_regression else tf.nn.softmax(logits))
+        if self._is_regression:
+            return dict(probabilities=logits, logits=logits)
+        model = self.model
+        probabilities = model.probabilities(logits) if isinstance(model, AlbertClassifier) else tf.nn.softmax(logits)
+        return dict(probabilities=probabilities, logits=logits)
+
+
+def yes_or_no(logits: tf.Tensor) -> tf.Tensor:
+    """The logits of two classes whose probabilities are those of a label and of its absence, [..., 2]."""
+    return tf.stack([logits, tf.zeros_like(logits)], axis=-1)

@@ -10,29 +10,38 @@
 and label, and optionally text_b and guid, to a name in the header or the JSON object, or to a number from 0. For a
 regression, write "regression": true instead of "labels"; for a ranking, "ranking": true (text_a is a query, text_b a
 passage, and the label 1 or 0 says whether it is relevant). "has_header": false means that the first line is a row.
+A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
+names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
+number for each, or "balanced" (see losses.py).
+
 "test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
 by the first of "metrics".
 """
 
 from __future__ import annotations
 
+import math
 import reprlib
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Tuple, Union
 
 from albert_tf.data.rows import Column, as_text
-from albert_tf.tasks.classification.task_data import SplitFile, TaskData
+from albert_tf.tasks.classification.task_data import BALANCED, SplitFile, TaskData
 from albert_tf.utils.files import check_name, check_one_line
 from albert_tf.utils.json_files import read_json_object
 
 SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
+MULTI_LABEL_METRICS = ("micro_f1", "macro_f1", "average_precision", "eval_accuracy")
 REGRESSION_METRICS = ("pearson", "spearman", "MSE")
 RANKING_METRICS = ("mrr@10", "ndcg@10")
 
 _FIELDS = ("guid", "text_a", "text_b", "label")
+_Kind = Tuple[Union[type, Tuple[type, ...]], str]  # the types of a value, and their name
 _STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
-_CONFIG_KEYS = dict(name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
-                    regression=_BOOL, ranking=_BOOL, metrics=_LIST)
+_WEIGHTS = ((str, list), f'"{BALANCED}" or a list of numbers')
+_CONFIG_KEYS: dict[str, _Kind] = dict(
+    name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
+    regression=_BOOL, ranking=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING, class_weights=_WEIGHTS)
 
 
 def load_task_config(path: str) -> TaskData:
@@ -67,6 +76,7 @@ def _from_config(config: dict[str, Any]) -> TaskData:
         if type(column) not in (int, str):
             raise ValueError(f"a column is a name, or a number from 0. Received: {reprlib.repr(column)}")
     labels, metrics = _labels_and_metrics(config)
+    separator = _label_separator(config, labels)
     has_header = config.get("has_header", True)
     return TaskData(
         name=config["name"],
@@ -74,6 +84,9 @@ def _from_config(config: dict[str, Any]) -> TaskData:
                  for split, name in files.items()},
         labels=labels,
         metrics=metrics,
+        multi_label=config.get("multi_label", False),
+        label_separator=separator,
+        class_weights=_class_weights(config, labels),
         is_ranking=config.get("ranking", False),
     )
 
@@ -86,7 +99,11 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
         raise ValueError('give "labels", or "regression": true, and not both')
     if not is_regression and not len(set(map(as_text, labels))) == len(labels) > 1:
         raise ValueError(f"labels must be a list of at least two different labels. Received: {reprlib.repr(labels)}")
-    allowed = REGRESSION_METRICS if is_regression else CLASSIFICATION_METRICS
+    is_multi_label = config.get("multi_label", False)
+    if is_regression and is_multi_label:
+        raise ValueError('give "multi_label": true, or "regression": true, and not both')
+    allowed = (REGRESSION_METRICS if is_regression else MULTI_LABEL_METRICS if is_multi_label
+               else CLASSIFICATION_METRICS)
     metrics = config.get("metrics", allowed[:1])
     if not metrics or not all(metric in allowed for metric in metrics):
         raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
@@ -100,7 +117,7 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
 
 
 def _metrics_of_ranking(config: dict[str, Any]) -> tuple[str, ...]:
-    for key in ("labels", "regression"):
+    for key in ("labels", "regression", "multi_label"):
         if key in config:
             raise ValueError(f'a ranking has no "{key}": its labels are 0 and 1')
     _check_keys("field in columns", config["columns"], _FIELDS, required=("text_b",))
@@ -109,6 +126,35 @@ def _metrics_of_ranking(config: dict[str, Any]) -> tuple[str, ...]:
         raise ValueError(f"metrics of a ranking must be some of {', '.join(RANKING_METRICS)}. "
                          f"Received: {reprlib.repr(metrics)}")
     return tuple(metrics)
+
+
+def _label_separator(config: dict[str, Any], labels: tuple[str, ...] | None) -> str:
+    separator = config.get("label_separator", ",")
+    if "label_separator" in config and not config.get("multi_label", False):
+        raise ValueError('label_separator needs "multi_label": true')
+    if not separator or separator.startswith("["):
+        raise ValueError(f"label_separator must be text that does not begin with [. Received: {separator!r}")
+    for label in labels or () if config.get("multi_label", False) else ():
+        if separator in label or label.startswith("["):
+            raise ValueError(f"the label {label!r} has the label_separator {separator!r} in it or begins with [: set "
+                             "another label_separator, or name the label differently")
+    return separator
+
+
+def _class_weights(config: dict[str, Any], labels: tuple[str, ...] | None) -> tuple[float, ...] | str | None:
+    weights = config.get("class_weights")
+    if weights is None or labels is not None and weights == BALANCED:
+        return weights
+    if labels is None:
+        raise ValueError("class_weights are for labels, and a regression has none")
+    if isinstance(weights, str) or len(weights) != len(labels) or not all(map(_is_weight, weights)):
+        raise ValueError(f'class_weights must be "{BALANCED}", or a number above 0 for each of the {len(labels)} '
+                         f"labels. Received: {reprlib.repr(weights)}")
+    return tuple(map(float, weights))
+
+
+def _is_weight(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def _check_keys(what: str, values: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:

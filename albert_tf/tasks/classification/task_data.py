@@ -6,15 +6,19 @@ glue.py has those of GLUE, and task_config.py reads those of one's own.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import re
-from typing import Mapping
+from typing import Mapping, Union
 
 import tensorflow as tf
 
-from albert_tf.data.rows import Column
+from albert_tf.data.rows import Column, as_text
 
+BALANCED = "balanced"
+# The index of a class, a score, or with several labels per text 1 for those that apply and 0 for others.
+LabelId = Union[int, float, "list[float]"]
 # float() also accepts the underscores of Python's source code (1_0 is 10), and digits of other scripts.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -50,6 +54,9 @@ class TaskData:
       skips_short_rows: whether a row with too few columns is skipped, as in the release; if not, it is an error.
       companions: names of tasks that are evaluated and predicted with the same model.
       score_range: the range to which predicted scores are clipped; None for no clipping.
+      multi_label: whether a text can have several labels, or none. The label field has their names.
+      label_separator: what is between the names in a label field that is not a JSON list.
+      class_weights: a weight of each label in the loss, or BALANCED; None for equal weights.
       is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see ranking.py).
     """
 
@@ -60,6 +67,9 @@ class TaskData:
     skips_short_rows: bool = False
     companions: tuple[str, ...] = ()
     score_range: tuple[float, float] | None = None
+    multi_label: bool = False
+    label_separator: str = ","
+    class_weights: tuple[float, ...] | str | None = None
     is_ranking: bool = False
 
     @property
@@ -74,7 +84,9 @@ class TaskData:
 
     @property
     def placeholder_label(self) -> str | float:
-        """The label of an example that has none, as in the release: the first class, or 0."""
+        """The label of an example that has none, as in the release: the first class, or 0. With several: no label."""
+        if self.multi_label:
+            return ""
         return self.labels[0] if self.labels else 0.0
 
     def source(self, split: str) -> SplitFile:
@@ -84,20 +96,35 @@ class TaskData:
                              f'Add "{split}": "FILE" to the "files" of a task of your own')
         return self.sources[split]
 
-    def label_id(self, label: str | float | None) -> int | float:
+    def label_id(self, label: str | float | None) -> LabelId:
         """The id of a class, ignoring case and surrounding white space, or the value of a score. None gives 0.
+
+        With several labels per text: for each label, 1.0 if it is among those of the field, else 0.0.
 
         Raises:
           ValueError: the class is unknown, or the score is not a number.
         """
         if label is None:
             label = self.placeholder_label
-        if self.labels is not None:
-            return _class_id(str(label).strip(), self.labels)
-        score = _score(label)
-        if self.is_ranking and score not in (0, 1):
-            raise ValueError(f"{label!r} is neither 1, for a relevant passage, nor 0")
-        return score
+        if self.labels is None:
+            score = _score(label)
+            if self.is_ranking and score not in (0, 1):
+                raise ValueError(f"{label!r} is neither 1, for a relevant passage, nor 0")
+            return score
+        if self.multi_label:
+            ids = {_class_id(name, self.labels) for name in _names(str(label).strip(), self.label_separator)}
+            return [float(number in ids) for number in range(len(self.labels))]
+        return _class_id(str(label).strip(), self.labels)
+
+
+def _names(field: str, separator: str) -> list[str]:
+    """The names in a field, which is a JSON list or has a separator between them; none if it is empty."""
+    if field.startswith("["):
+        try:
+            return [as_text(name).strip() for name in json.loads(field)]
+        except ValueError as error:
+            raise ValueError(f"{field!r} is not a JSON list of labels") from error
+    return [name.strip() for name in field.split(separator)] if field else []
 
 
 def _class_id(label: str, labels: tuple[str, ...]) -> int:

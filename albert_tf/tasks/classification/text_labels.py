@@ -7,10 +7,11 @@ from typing import Mapping, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.windows import WindowOptions, WindowPacker
+from albert_tf.weights.heads import described, is_head
 
 _BATCH = 32
 
@@ -23,13 +24,13 @@ class Label(NamedTuple):
 
 
 def classify_texts(
-    model: AlbertClassifier, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
     max_seq_length: int | None = None,
 ) -> list[list[Label]]:
-    """All labels of each text, most probable first.
+    """All labels of each text, most probable first. If a text can have several, probabilities do not add up to 1.
 
     Args:
-      model: a fine-tuned AlbertClassifier. Labels without names are named "0", "1", ...
+      model: a fine-tuned AlbertClassifier, or an exported one (from_onnx). Labels without names are named "0", "1", ...
       tokenizer: the model's tokenizer.
       texts: raw texts.
       text_pairs: the second text of each, for tasks on pairs; None if there is none.
@@ -47,9 +48,9 @@ def classify_texts(
       tokenizer = albert_tf.tokenizer_from_pretrained("reviews")
       albert_tf.classify_texts(model, tokenizer, ["A quiet day."])[0][0].name
     """
-    if not isinstance(model, AlbertClassifier):
+    if not is_head(model, "classifier"):
         raise ValueError('the model must be a classifier: from_pretrained(path, model="classifier"). Received: '
-                         f"{type(model).__name__}")
+                         f"{described(model)}")
     if model.num_labels == 1:
         raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')
     texts = list_of_strings("texts", texts)
@@ -57,15 +58,27 @@ def classify_texts(
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
     names = model.label_names or tuple(map(str, range(model.num_labels)))
+    probabilities = model.probabilities(text_logits(model, tokenizer, texts, text_pairs, max_seq_length)).numpy()
+    return [[Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")] for row in probabilities]
+
+
+def text_logits(
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+) -> np.ndarray:
+    """The logits of the labels of each text, float32 [texts, labels]; of a regression the score, [texts, 1].
+
+    Args:
+      model, tokenizer, texts, text_pairs, max_seq_length: see classify_texts.
+    """
     length = max_seq_length or model.row_length
-    labels: list[list[Label]] = []
+    logits = [np.zeros([0, model.num_labels], np.float32)]
     for start in range(0, len(texts), _BATCH):
         rows = slice(start, start + _BATCH)
         pairs = None if text_pairs is None else text_pairs[rows]
         batch = _inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows)
-        for row in tf.nn.softmax(tf.cast(model(batch)["logits"], tf.float32)).numpy():
-            labels.append([Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")])
-    return labels
+        logits.append(np.asarray(tf.cast(model(batch)["logits"], tf.float32)))
+    return np.concatenate(logits)
 
 
 def _inputs(

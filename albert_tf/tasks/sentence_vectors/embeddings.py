@@ -8,6 +8,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
@@ -32,6 +33,16 @@ def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: in
     """The ids of [CLS] text [SEP] for each text, int32 [tokens], truncated to max_seq_length."""
     special_tokens = SpecialTokens(tokenizer)
     return [special_tokens.around(ids[: max_seq_length - 2]) for ids in tokenizer.encode_batch(list(texts))]
+
+
+def text_vectors(
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], batch_size: int = 32
+) -> np.ndarray:
+    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut."""
+    batches = (texts[first : first + batch_size] for first in range(0, len(texts), batch_size))
+    vectors = [np.asarray(model(tokenizer(batch, max_seq_length=model.row_length))["sentence_embedding"])
+               for batch in batches]
+    return np.concatenate(vectors) if vectors else np.zeros([0, model.config.hidden_size], np.float32)
 
 
 def embed(model: AlbertSentenceEncoder, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:

@@ -66,8 +66,8 @@ def column_names(num_negatives: int) -> list[str]:
     return ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
 
 
-def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
-    """Each text of a file as a pair with itself. Empty texts are skipped.
+def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
+    """The texts of a file that are not empty.
 
     Args:
       path, text_column: see read_texts.
@@ -75,10 +75,15 @@ def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
     Raises:
       ValueError: see read_texts; or the file has no text.
     """
-    pairs = [TextPair(line, line) for line in read_texts(path, text_column) if line.strip()]
-    if not pairs:
+    texts = [text for text in read_texts(path, text_column) if text.strip()]
+    if not texts:
         raise ValueError(f"{path} has no lines")
-    return pairs
+    return texts
+
+
+def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
+    """Each text of read_single_texts as a pair with itself."""
+    return [TextPair(text, text) for text in read_single_texts(path, text_column)]
 
 
 def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: float) -> list[TextPair]:
@@ -120,6 +125,20 @@ def feature_table(
     schema = FeatureSchema(max_seq_length, dict(label_ids=tf.float32), num_choices=2 + num_negatives)
     return cache.table(f"pairs_{split}", made_from, schema,
                        lambda: convert_pairs_to_features(pairs, cache.tokenizer, max_seq_length))
+
+
+def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -> FeatureTable:
+    """The features of lines of text, one row each; the arguments are those of feature_table."""
+    made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")))
+    return cache.table("lines_train", made_from, FeatureSchema(max_seq_length, {}),
+                       lambda: _line_features(lines, cache.tokenizer, max_seq_length))
+
+
+def _line_features(lines: Sequence[str], tokenizer: FullTokenizer, max_seq_length: int) -> Iterator[dict]:
+    packer = PairPacker(tokenizer, max_seq_length, pad=False)
+    for chunk in chunks(lines, _CHUNK):
+        for ids in tokenizer.encode_batch(chunk):
+            yield packer.pack(ids.tolist())
 
 
 def convert_pairs_to_features(

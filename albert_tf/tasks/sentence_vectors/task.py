@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Callable, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -28,7 +28,11 @@ class SentenceVectorTask(MeanLossTask):
     The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
-    With matryoshka_dims, the loss is the sum of the objective's losses over truncated vectors (Kusupati et al., 2022).
+    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
+    1. The teacher's vectors must be as wide as the model's (see targets.py).
+
+    With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
+    objective, or the distances from the teacher's vectors, truncated as well.
 
     Args:
       model: the encoder with its pooling.
@@ -41,6 +45,7 @@ class SentenceVectorTask(MeanLossTask):
     """
 
     model: AlbertSentenceEncoder
+    TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
                  matryoshka_dims: Sequence[int] = ()):
@@ -61,9 +66,15 @@ class SentenceVectorTask(MeanLossTask):
         if self._objective == "contrastive" and vectors.shape[0] == 1 and vectors.shape[1] == 2:
             raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch of each device: set a "
                              "larger --train_batch_size, or fewer --gradient_accumulation_steps or --cpu_parts")
-        of_whole, *of_truncated = [self._losses(truncated, batch) for truncated in self._truncated(vectors)]
-        losses = tf.add_n([of_whole, *of_truncated]) if of_truncated else of_whole  # [batch]
+        losses = self._summed(lambda truncated: self._losses(truncated, batch), vectors)  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean squared distance from the teacher's vectors."""
+        vectors, targets = (each["sentence_embedding"] for each in (outputs, teacher))  # [batch, H]
+        return self._summed(_distance, vectors, targets) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]: of vectors in the model's vector_precision.
@@ -76,6 +87,11 @@ class SentenceVectorTask(MeanLossTask):
         truncated = {f"cosine_{dim}": cosines_of_rows(vectors[..., :dim]) for dim in self._dims if dim < size}
         return dict(cosine=cosines_of_rows(vectors), **truncated)
 
+    def _summed(self, losses: Callable[..., tf.Tensor], *vectors: tf.Tensor) -> tf.Tensor:
+        """A loss of vectors, or its sum over truncated ones."""
+        of_whole, *of_truncated = [losses(*truncated) for truncated in zip(*map(self._truncated, vectors))]
+        return tf.add_n([of_whole, *of_truncated]) if of_truncated else of_whole
+
     def _truncated(self, vectors: tf.Tensor) -> list[tf.Tensor]:
         return [vectors[..., :dim] for dim in self._dims] or [vectors]
 
@@ -87,6 +103,11 @@ class SentenceVectorTask(MeanLossTask):
         logits = tf.matmul(first, tf.concat(candidates, axis=0), transpose_b=True) / self._temperature
         logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)  # [batch, candidates of all rows]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
+
+
+def _distance(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """The sum of the squared distances of vectors, [batch, H], from others, all with length 1."""
+    return tf.reduce_sum(tf.math.squared_difference(normalized(vectors), normalized(targets)))
 
 
 def _check_dims(dims: Sequence[int], size: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.squad.features import FeatureOptions, SquadFeature, feature_blocks
+from albert_tf.tasks.squad.features import FeatureBlock, FeatureOptions, SquadFeature, feature_blocks
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.tasks.squad.tables import QuestionWindows
 from albert_tf.text.tokenization import FullTokenizer
@@ -202,10 +202,13 @@ class QuestionAnswerer:
       tokenizer: the model's tokenizer.
       features: how the text is divided into windows; is_training must be False.
       options: how answers are chosen.
+      length_step: batches are padded to a multiple of this length. Few lengths are faster in TensorFlow.
     """
 
-    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions):
+    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
+                 length_step: int = _LENGTH_STEP):
         self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
+        self._length_step = length_step
 
     def ask(self, question: str, text: str) -> Answer:
         """The best answers to a question, with their offsets in the text.
@@ -215,20 +218,36 @@ class QuestionAnswerer:
         """
         if not question.strip() or not text.strip():
             raise ValueError(f"the {'text' if question.strip() else 'question'} is empty")
-        example = SquadExample("question", question, text)
-        (block,) = feature_blocks([[example]], self._tokenizer, self._features)
-        windows = list(block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False))
+        return self.ask_all([(question, text)])[0]
+
+    def ask_all(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
+        """The best answers to each of several questions, which are given with their texts."""
+        examples = [SquadExample(str(number), *question) for number, question in enumerate(questions)]
+        windows: dict[str, list[SquadFeature]] = {example.qas_id: [] for example in examples}
+        results: dict[str, list[dict[str, np.ndarray]]] = {example.qas_id: [] for example in examples}
+        for block in feature_blocks([[example] for example in examples], self._tokenizer, self._features):
+            if not len(block):
+                continue
+            for feature in block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False):
+                windows[feature.qas_id].append(feature)
+            for qas_id, result in zip(block.qas_ids, self._candidates(block)):
+                results[qas_id].append(result)
+        return [answer_question(example.qas_id, example.paragraph_text, windows[example.qas_id],
+                                [results[example.qas_id]], self._options) for example in examples]
+
+    def _candidates(self, block: FeatureBlock) -> list[dict[str, np.ndarray]]:
+        """The candidates of each window, by name."""
         shortest = getattr(self._task.model, "beam_width", 1)
         longest = int(block.scalars["length"].max(initial=shortest))
-        length = min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, self._features.max_seq_length)
+        length = min(-(-longest // self._length_step) * self._length_step, self._features.max_seq_length)
         inputs = block.padded(length, self._tokenizer.pad_id)
-        results = []
+        results: list[dict[str, np.ndarray]] = []
         for first in range(0, len(block), _BATCH):
             batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
             outputs = self._task.predictions(self._task.model(batch, training=False))
             columns = [np.asarray(values) for values in outputs.values()]
             results += [dict(zip(outputs, row)) for row in zip(*columns)]
-        return answer_question(example.qas_id, text, windows, [results], self._options)
+        return results
 
 
 def describe(answer: Answer, count: int = 5) -> str:

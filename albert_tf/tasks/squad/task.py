@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.conditional_span import MASKED_LOGIT, AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 
@@ -17,6 +18,8 @@ class SpanTask(MeanLossTask):
       n_best_size: the number of starts, and of ends, that are candidates in each feature.
     """
 
+    TEACHER_OUTPUTS = dict(start_logits=MASKED_LOGIT, end_logits=MASKED_LOGIT)
+
     def __init__(self, model: AlbertSpan, n_best_size: int = 20):
         super().__init__(model)
         self._n_best_size = n_best_size
@@ -27,6 +30,13 @@ class SpanTask(MeanLossTask):
                       / denominators["examples"]
                       for positions, logits in (("start_positions", "start_logits"), ("end_positions", "end_logits")))
         return (start + end) / 2.0, dict(start_loss=start, end_loss=end)
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean of the divergences of start and end from the teacher's."""
+        return sum(tf.reduce_sum(divergence(teacher[name], outputs[name], temperature))
+                   for name in self.TEACHER_OUTPUTS) / (2.0 * denominators["examples"])
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The best starts and the best ends, independently, best first: [batch, n_best_size]. On a tie, the first wins.
@@ -53,6 +63,8 @@ class ConditionalSpanTask(MeanLossTask):
       model: the model to train.
     """
 
+    TEACHER_OUTPUTS = dict(start_log_probs=MASKED_LOGIT, end_log_probs=MASKED_LOGIT, cls_logits=None)
+
     def __init__(self, model: AlbertConditionalSpan):
         super().__init__(model)
 
@@ -72,7 +84,25 @@ class ConditionalSpanTask(MeanLossTask):
         parts = dict(start_loss=start, end_loss=end, regression_loss=regression)
         return (start + end) / 2.0 + 0.5 * regression, parts
 
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the divergences from the teacher, with the weights of the loss.
+
+        Both models condition the end on the start of the answer. Answerability is a distribution of two classes.
+        """
+        start, end = (divergence(teacher[name], outputs[name], temperature)
+                      for name in ("start_log_probs", "end_log_probs"))
+        answerability = divergence(_two_classes(teacher["cls_logits"]), _two_classes(outputs["cls_logits"]),
+                                   temperature)
+        return tf.reduce_sum((start + end) / 2.0 + 0.5 * answerability) / denominators["examples"]
+
     def predictions(self, outputs: Tensors) -> Tensors:
         """The beam (starts, best first, and the ends of each), and the logit that there is no answer."""
         names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
         return {name: outputs[name] for name in names}
+
+
+def _two_classes(logits: tf.Tensor) -> tf.Tensor:
+    """Logits [batch, 2] whose softmax has the sigmoid of logits [batch] second."""
+    return tf.stack([tf.zeros_like(logits), logits], axis=-1)

@@ -106,6 +106,13 @@ def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list
         np.concatenate([probabilities[places] for probabilities, places in zip(prediction["probabilities"], counted)])
         for prediction in predictions], axis=0)
     marks = np.concatenate([pieces[places] for pieces, places in zip(word_pieces, counted)])
+    return mean_of_pieces(marks, piece_probabilities)
+
+
+def mean_of_pieces(marks: np.ndarray, piece_probabilities: np.ndarray) -> np.ndarray:
+    """The mean of each word's pieces, [words, labels], from the pieces' [pieces, labels] and word_pieces [pieces]."""
+    if not len(marks):
+        return piece_probabilities
     starts = np.flatnonzero(marks == FIRST_PIECE)
     lengths = np.diff(starts, append=len(marks))
     return np.add.reduceat(piece_probabilities, starts, axis=0) / lengths[:, None]

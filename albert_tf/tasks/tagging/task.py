@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 
@@ -13,6 +14,8 @@ class TaggingTask(MeanLossTask):
     The model is an AlbertTokenClassifier.
     """
 
+    TEACHER_OUTPUTS = dict(logits=0.0)
+
     def loss_denominators(self, batch: Batch) -> Tensors:
         """tags: the number of the micro-batch's tokens that have a tag."""
         return dict(tags=tf.math.count_nonzero(batch["tag_ids"], dtype=tf.float32))
@@ -21,9 +24,20 @@ class TaggingTask(MeanLossTask):
         """The micro-batch's share of the mean cross entropy over the tokens that have a tag."""
         tag_ids = batch["tag_ids"]  # [batch, seq]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tag_ids - 1, 0), outputs["logits"])
-        total = tf.reduce_sum(tf.where(tag_ids > 0, losses, 0.0))
-        return tf.math.divide_no_nan(total, denominators["tags"]), {}
+        return _mean_of_tagged(losses, batch, denominators), {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean divergence from the teacher over the tokens that have a tag."""
+        return _mean_of_tagged(divergence(teacher["logits"], outputs["logits"], temperature), batch, denominators)
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """probabilities, float32 [batch, seq, labels]."""
         return dict(probabilities=tf.nn.softmax(outputs["logits"]))
+
+
+def _mean_of_tagged(losses: tf.Tensor, batch: Batch, denominators: Tensors) -> tf.Tensor:
+    """The micro-batch's share of the mean of losses [batch, seq] over the tokens that have a tag."""
+    total = tf.reduce_sum(tf.where(batch["tag_ids"] > 0, losses, 0.0))
+    return tf.math.divide_no_nan(total, denominators["tags"])

@@ -6,8 +6,6 @@ import os
 import reprlib
 from typing import Sequence
 
-from absl import logging
-
 from albert_tf.config import AlbertConfig
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import read_json_object
@@ -40,9 +38,6 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
                          f"Received: {reprlib.repr(architectures)}")
     if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
         raise ValueError(f"{path}: only tied word embeddings and absolute positions are supported")
-    if values.get("problem_type") == _SEVERAL_LABELS:
-        logging.warning("%s: a text can have several labels (problem_type is %s). Here a classifier gives "
-                        "probabilities that add up to 1: apply a sigmoid to the logits instead", path, _SEVERAL_LABELS)
     model_type = values.get("model_type", "albert")
     if model_type == "albert" and _their_groups(config) != _our_groups(config):
         if config.num_hidden_groups != config.num_hidden_layers:
@@ -68,6 +63,11 @@ def read_label_names(folder: str) -> tuple[str, ...] | None:
     return None if ordered == _numbered(len(ordered)) else ordered
 
 
+def has_several_labels(folder: str) -> bool:
+    """Whether a text can have several labels, by the problem type in config.json."""
+    return read_json_object(os.path.join(folder, CONFIG)).get("problem_type") == _SEVERAL_LABELS
+
+
 def _numbered(num_labels: int) -> tuple[str, ...]:
     """Hugging Face's names of labels without names."""
     return tuple(f"LABEL_{label}" for label in range(num_labels))
@@ -90,7 +90,7 @@ def architecture_of(head: Head, model_type: str) -> str:
 
 
 def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None,
-                  label_names: Sequence[str] | None = None) -> dict:
+                  label_names: Sequence[str] | None = None, multi_label: bool = False) -> dict:
     """The content of config.json for a model.
 
     Args:
@@ -98,6 +98,7 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
       architecture: the result of architecture_of.
       num_labels: number of labels of a classifier; None for other models.
       label_names: the names of the labels; None if they have no names.
+      multi_label: whether a text can have several labels.
 
     Raises:
       ValueError: Hugging Face has no such model.
@@ -119,6 +120,8 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
         values["label2id"] = {name: label for label, name in enumerate(label_names)}
     if num_labels == 1:  # without this, the pipeline of transformers applies a sigmoid
         values["problem_type"] = "regression"
+    elif multi_label:
+        values["problem_type"] = _SEVERAL_LABELS
     return values
 
 

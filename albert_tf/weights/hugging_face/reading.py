@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.weights.hugging_face import INDEX, TOKENIZER_JSON, WEIGHTS
-from albert_tf.weights.hugging_face.configs import HEAD_OF_CLASS, read_config, read_label_names
+from albert_tf.weights.hugging_face.configs import HEAD_OF_CLASS, has_several_labels, read_config, read_label_names
 from albert_tf.weights.hugging_face.cross_encoder import activation_fn_in
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.weights.hugging_face.tensors import StoredTensor, refuse_pickles_in, stored_tensors
@@ -45,7 +45,8 @@ def hugging_face_source(folder: str) -> Source:
     vocabulary, settings = _vocabulary(folder), settings_in(folder)
     length = settings.max_seq_length
     settings = dataclasses.replace(
-        settings, label_names=read_label_names(folder), sentence_pooling=sentence_pooling,
+        settings, label_names=read_label_names(folder), multi_label=has_several_labels(folder),
+        sentence_pooling=sentence_pooling,
         max_seq_length=length if length and length <= config.max_position_embeddings else None,
         activation_fn=settings.activation_fn or activation_fn_in(folder))
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,

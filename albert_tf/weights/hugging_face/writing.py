@@ -48,7 +48,8 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
     settings = settings_of(model)
-    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names)
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names,
+                           settings.multi_label)
     if settings.activation_fn:
         values.update(config_entries(settings.activation_fn))
     if settings.activation_fn == "sigmoid":

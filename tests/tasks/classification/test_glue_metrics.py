@@ -39,6 +39,40 @@ def test_stsb_has_pearson_spearman_and_mse():
     assert "eval_accuracy" not in results
 
 
+MOODS = TaskData("moods", {}, ("calm", "loud", "odd"), multi_label=True,
+                 metrics=("micro_f1", "macro_f1", "average_precision"))
+SEVERAL = np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 0]], np.float32)
+OF_SEVERAL = np.array([[0.9, 0.2, 0.4], [0.6, 0.1, 0.8], [0.3, 0.7, 0.2], [0.5, 0.95, 0.3]], np.float32)
+
+
+def test_several_labels_have_f1_over_decisions_and_over_labels_and_average_precision():
+    """The average precision is that of scikit-learn 1.9.1, the loss that of torch 2.13."""
+    results = evaluate(MOODS, OF_SEVERAL, SEVERAL)
+    # Right: 2 of 3 predicted calm, 1 of 2 loud, 1 of 1 odd; missed: one odd.
+    f1 = (2 * 2 / (2 * 2 + 1), 2 * 1 / (2 * 1 + 1), 2 * 1 / (2 * 1 + 1))
+    loss = 0.44787470
+    assert results == pytest.approx(dict(eval_accuracy=0.25, micro_f1=2 * 4 / (2 * 4 + 2 + 1), macro_f1=np.mean(f1),
+                                         average_precision=0.9444444444444443, eval_loss=loss, loss=loss), abs=1e-6)
+
+
+def test_several_labels_are_predicted_by_a_threshold_of_each():
+    results = evaluate(MOODS, OF_SEVERAL, SEVERAL, thresholds=(0.5, 0.8, 0.35))
+    assert results["eval_accuracy"] == 0.75 and results["micro_f1"] == pytest.approx(2 * 5 / (2 * 5 + 1))
+
+
+def test_answers_have_all_predicted_labels(tmp_path):
+    examples = [InputExample(str(number), "a text") for number in range(4)]
+    guids = [example.guid for example in examples]
+    write_answers(str(tmp_path), MOODS, guids, OF_SEVERAL, thresholds=(0.5, 0.8, 0.35))
+    answers = (tmp_path / "submit_results.tsv").read_text().splitlines()[1:]
+    assert answers == ["0\tcalm,odd", "1\tcalm,odd", "2\t", "3\tcalm,loud"]
+    path = write_predictions(str(tmp_path), MOODS, examples, OF_SEVERAL, thresholds=(0.5, 0.8, 0.35))
+    with open(path, newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["index", "text_a", "prediction", "calm", "loud", "odd"]
+    assert [row[2] for row in rows[1:]] == ["calm,odd", "calm,odd", "", "calm,loud"] and rows[1][3][:3] == "0.8"
+
+
 def test_what_does_not_vary_has_no_correlation_and_one_class_no_f1():
     assert evaluate(TASKS["sts-b"], np.full([3, 1], 2.0), np.array([0.0, 1.0, 5.0]))["pearson"] == 0
     never = np.array([[1.0, 0.0]] * 3)

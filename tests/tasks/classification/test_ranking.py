@@ -85,6 +85,8 @@ def test_a_config_describes_a_ranking(write, tmp_path):
 @pytest.mark.parametrize("changes, message", [
     (dict(labels=["a", "b"]), 'a ranking has no "labels": its labels are 0 and 1'),
     (dict(regression=False), 'a ranking has no "regression"'),
+    (dict(multi_label=True), 'a ranking has no "multi_label"'),
+    (dict(class_weights="balanced"), "class_weights are for labels"),
     (dict(metrics=["f1"]), "metrics of a ranking must be some of mrr@10, ndcg@10. Received: .*f1"),
     (dict(ranking="yes"), "ranking must be true or false. Received: 'yes'"),
     (dict(columns=dict(text_a=0, label=1)), "missing field in columns: 'text_b'")])

@@ -109,6 +109,31 @@ def test_a_regression_has_scores(tmp_path):
     assert task.is_regression and read_examples(task, str(tmp_path), "train")[0].label == 4.5
 
 
+def test_a_text_may_have_several_labels_as_a_json_list_or_with_separators(tmp_path):
+    (tmp_path / "train.jsonl").write_text("".join(
+        f'{{"review": "A", "verdict": {verdict}}}\n' for verdict in ('["good", "Old"]', "[]", '"old"', "null")))
+    (tmp_path / "dev.csv").write_text("review,verdict\nA,good | bad\nB,\n")
+    changes = dict(labels=["bad", "good", "old"], metrics=None, multi_label=True, label_separator="|")
+    task = config(tmp_path, files=dict(train="train.jsonl", dev="dev.csv"), **changes)
+    assert task.metrics == ("micro_f1",)
+    train, dev = ([task.label_id(row.label) for row in read_examples(task, str(tmp_path), split)]
+                  for split in ("train", "dev"))
+    assert train == [[0, 1, 1], [0, 0, 0], [0, 0, 1], [0, 0, 0]] and dev == [[1, 1, 0], [0, 0, 0]]
+    assert task.label_id(None) == [0, 0, 0]
+    (tmp_path / "dev.csv").write_text("review,verdict\nA,good | new\n")
+    with pytest.raises(ValueError, match="dev.csv line 2: unknown label 'new' .allowed: bad, good, old"):
+        read_examples(task, str(tmp_path), "dev")
+    (tmp_path / "dev.csv").write_text("review,verdict\nA,[good\n")
+    with pytest.raises(ValueError, match="dev.csv line 2: '\\[good' is not a JSON list of labels"):
+        read_examples(task, str(tmp_path), "dev")
+
+
+def test_the_weights_of_labels_are_balanced_or_numbers(tmp_path):
+    assert config(tmp_path, class_weights="balanced").class_weights == "balanced"
+    assert config(tmp_path, class_weights=[1, 2.5]).class_weights == (1.0, 2.5)
+    assert config(tmp_path).class_weights is None
+
+
 def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
     (tmp_path / "test.tsv").write_text("text\nfine\n")
     task = config(tmp_path, test_columns=dict(text_a="text"))
@@ -134,6 +159,17 @@ def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
     (dict(metrics=["accuracy"]), "metrics must be some of eval_accuracy, f1, matthew_corr"),
     (dict(labels=["a", "b", "c"]), "f1 needs exactly two labels"),
     (dict(labels=None, regression=True, metrics=["MSE", "pearson"]), "MSE cannot be the first"),
+    (dict(multi_label="yes"), "multi_label must be true or false. Received: 'yes'"),
+    (dict(multi_label=True), "metrics must be some of micro_f1, macro_f1, average_precision, eval_accuracy. Received"),
+    (dict(labels=None, regression=True, multi_label=True, metrics=None), 'give "multi_label": true, or "regression"'),
+    (dict(label_separator=";"), 'label_separator needs "multi_label": true'),
+    (dict(multi_label=True, metrics=None, label_separator=""), "label_separator must be text that does not begin with"),
+    (dict(multi_label=True, metrics=None, labels=["a,b", "c"]), "the label 'a,b' has the label_separator ',' in it"),
+    (dict(class_weights="equal"), 'class_weights must be "balanced", or a number above 0 for each of the 2 labels'),
+    (dict(class_weights=[1]), 'class_weights must be "balanced", or a number above 0 for each of the 2 labels'),
+    (dict(class_weights=[1, 0]), "a number above 0 for each of the 2 labels. Received: .1, 0."),
+    (dict(class_weights=2), 'class_weights must be "balanced" or a list of numbers. Received: 2'),
+    (dict(labels=None, regression=True, metrics=None, class_weights="balanced"), "class_weights are for labels"),
 ])
 def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, message):
     with pytest.raises(ValueError, match=r"task.json: .*" + message):

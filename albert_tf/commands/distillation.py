@@ -1,0 +1,149 @@
+"""The teacher of the commands that train: its flags, and what is checked (see training/distillation.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Mapping, Sequence, cast
+
+from albert_tf import keras
+from albert_tf.commands import shared_flags as shared
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import tokenizer_key
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.from_pretrained import build
+from albert_tf.weights.heads import head_named, heads_of_source
+from albert_tf.weights.open_source import open_source
+from albert_tf.weights.settings import label_difference
+from albert_tf.weights.source import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherOptions:
+    """The flag of a teacher."""
+
+    teacher_checkpoint: str | None = shared.string(
+        None, "Weights of a teacher, in any format of --init_checkpoint: a trained model whose answers to the training "
+        "examples the model learns. In fine-tuning, they are computed once and cached in --cached_dir.")
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillationOptions(TeacherOptions):
+    """The flags of distillation beside the labels of a task."""
+
+    distillation_temperature: float = shared.number(
+        1.0, "Number by which the logits of teacher and model are divided before they are compared: above 1, labels "
+        "that the teacher finds unlikely count more. It has no effect on a regression.", 1e-3)
+    distillation_alpha: float = shared.number(
+        0.5, "Weight, from 0 to 1, of the difference from the teacher of --teacher_checkpoint in the loss. The loss of "
+        "the labels has the rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0)
+
+
+class Teacher:
+    """The model of --teacher_checkpoint.
+
+    Args:
+      path: the path of its weights.
+      head: the name of its head (see heads.py).
+      outputs: the TEACHER_OUTPUTS of the task (see TeachableTask).
+      temperature, alpha: see DistilledTask.
+
+    Raises:
+      ValueError: there are no weights at the path, or those of another task.
+    """
+
+    def __init__(self, path: str, head: str, outputs: Mapping[str, float | None], temperature: float = 1.0,
+                 alpha: float = 1.0):
+        self.path, self.outputs, self.temperature, self.alpha = path, outputs, temperature, alpha
+        self._head = head
+        self.source: Source = open_source(path)
+        heads = heads_of_source(self.source)
+        if head != "sentence_encoder" and head not in heads:  # any encoder makes vectors of texts
+            tasks = " or ".join(head_named(name).task for name in sorted(heads)) or "an encoder without a head"
+            raise ValueError(f"--teacher_checkpoint={path} is {tasks}, and this is {head_named(head).task}: set it to "
+                             "weights that were fine-tuned for the same task")
+
+    @functools.cached_property
+    def config(self) -> AlbertConfig:
+        """Its config."""
+        return self.source.config
+
+    @functools.cached_property
+    def tokenizer(self) -> FullTokenizer:
+        """Its tokenizer.
+
+        Raises:
+          ValueError: no vocabulary comes with its weights.
+        """
+        if not self.source.vocabulary:
+            raise ValueError(f"no vocabulary comes with --teacher_checkpoint={self.path}: copy it to the same folder")
+        return self.source.vocabulary.tokenizer(self.config)
+
+    def row_length(self, max_seq_length: int) -> int:
+        """Largest number of tokens of its rows: that of its training, or max_seq_length if that is not stored."""
+        return min(self.source.settings.max_seq_length or max_seq_length, self.config.max_position_embeddings)
+
+    def check_labels(self, names: Sequence[str] | None) -> None:
+        """Raises ValueError if it was trained with other labels, or another order of them. None: a regression."""
+        difference = label_difference(self.path, self.source.settings.label_names, names)
+        number, expected = self.source.num_labels(self._head), len(names) if names else 1
+        if not difference and number != expected:
+            difference = f"{self.path}: the model has {number} outputs, but the task has {expected}"
+        if difference:
+            raise ValueError(f"--teacher_checkpoint: {difference}")
+
+    def check_tokens(self, tokenizer: FullTokenizer | None, config: AlbertConfig, max_seq_length: int) -> None:
+        """Checks that it can read the rows of the model to train, since its answers are compared token by token.
+
+        Args:
+          tokenizer: that of the model to train; None if it is not known.
+          config: that of the model to train.
+          max_seq_length: the largest number of tokens of a row.
+
+        Raises:
+          ValueError: it has another vocabulary, or fewer positions.
+        """
+        are_known = tokenizer is not None and self.source.vocabulary
+        differ = are_known and tokenizer_key(self.tokenizer) != tokenizer_key(cast(FullTokenizer, tokenizer))
+        if differ or self.config.vocab_size != config.vocab_size:
+            raise ValueError(f"--teacher_checkpoint={self.path} has another vocabulary than the model to train, or "
+                             "other casing or accents, so its answers cannot be compared token by token: set it to a "
+                             "model with the same vocabulary")
+        positions = self.config.max_position_embeddings
+        if max_seq_length > positions:
+            raise ValueError(f"--teacher_checkpoint={self.path} has {positions} positions, fewer than "
+                             f"--max_seq_length={max_seq_length}")
+
+    def model(self) -> keras.Model:
+        """The model with its weights.
+
+        Raises:
+          ValueError: the weights lack a part that its answers depend on.
+        """
+        model, report = build(self.source, self._head)
+        needs_pooler = self._head == "classifier" or getattr(model, "pooling", None) == "pooler"
+        unused = ("cls/seq_relationship/", *([] if needs_pooler else ["bert/pooler/"]))
+        missing = [name for name in report.not_restored if not name.startswith(unused)]
+        if missing:
+            raise ValueError(f"--teacher_checkpoint={self.path} has no {', '.join(missing)}: set it to weights that "
+                             "were fine-tuned for the same task")
+        return model
+
+
+def teacher_of(
+    options: DistillationOptions, head: str, outputs: Mapping[str, float | None], is_trained: bool
+) -> Teacher | None:
+    """The teacher that the flags request; None without one, or if nothing is trained.
+
+    Args:
+      options: the command's options.
+      head, outputs: see Teacher.
+      is_trained: the value of --do_train.
+
+    Raises:
+      ValueError: see Teacher.
+    """
+    if not (options.teacher_checkpoint and is_trained):
+        return None
+    return Teacher(options.teacher_checkpoint, head, outputs, options.distillation_temperature,
+                   options.distillation_alpha)

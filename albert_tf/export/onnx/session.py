@@ -1,0 +1,284 @@
+"""OnnxModel: an exported ONNX model in ONNX Runtime, which is called like the Keras model that it was made from.
+
+from_onnx opens a folder of export_to_onnx, which has one or several .onnx files and, beside them, what reading texts
+needs: the vocabulary, the lengths of rows and windows, and the names of the labels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.export.onnx.graph import import_package
+from albert_tf.modeling.label_probabilities import LabelProbabilities
+from albert_tf.modeling.pooling import mean_or_max
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
+from albert_tf.weights.open_source import is_hub_module
+from albert_tf.weights.settings import SETTINGS, Settings, settings_in
+from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
+
+ENDING, USUAL_NAME = ".onnx", "model.onnx"
+# The largest number of rows that run at once, so that memory does not grow with the number of windows.
+_ROWS = 32
+
+
+class OnnxModel(LabelProbabilities):
+    """An ONNX model in ONNX Runtime, with the attributes of the Keras model that it was exported from.
+
+    Args:
+      content: the content of the file, or its path.
+      settings: the settings that are stored beside the file; None for none.
+      vocabulary: the vocabulary that is stored beside the file; None for none.
+      threads: number of threads of a prediction; None for one for each processor that this process may use.
+
+    Attributes:
+      path: path of the file; "" for content that is not in a file.
+      head, config: those of the exported model.
+      settings, vocabulary: see the arguments.
+
+    Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name. Like
+    AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
+    takes [batch, choices, seq] or [batch, choices * seq].
+
+    Raises:
+      ValueError: the package onnxruntime is not installed, it cannot read the file, or export_to_onnx of this version
+        did not write it; a label has no name or a name no label; or the settings are those of another head.
+    """
+
+    def __init__(self, content: bytes | str, settings: Settings | None = None,
+                 vocabulary: VocabularyFiles | None = None, threads: int | None = None):
+        self.path = content if isinstance(content, str) else ""
+        self._session, self._errors = _session(content, threads or available_processors())
+        self.head, self.config = _described_by(self._session, self.path)
+        self.settings, self.vocabulary = settings or Settings(), vocabulary or VocabularyFiles()
+        self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
+        self._outputs = {each.name: each.shape for each in self._session.get_outputs()}
+        self._types = {each.name: each.type for each in self._session.get_outputs()}
+        own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
+        self.output_names = tuple(own or self._outputs)
+        self._check_settings()
+
+    @property
+    def multi_label(self) -> bool:  # type: ignore[override]
+        """Whether a classifier gives a text several labels."""
+        return self.settings.multi_label
+
+    @property
+    def temperature(self) -> float:  # type: ignore[override]
+        """What a classifier's logits are divided by before they become probabilities."""
+        return self.settings.temperature or 1.0
+
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:  # type: ignore[override]
+        """The least probability of each label that is predicted, if a text can have several; None for 0.5."""
+        return self.settings.thresholds
+
+    @property
+    def activation_fn(self) -> str | None:  # type: ignore[override]
+        """What makes the score of a classifier that ranks; None for other models."""
+        return self.settings.activation_fn
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The largest number of tokens of a row that the weights were trained with; None if unknown."""
+        return self.settings.max_seq_length
+
+    @property
+    def row_length(self) -> int:
+        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
+        positions = self.config.max_position_embeddings
+        return min(self.max_seq_length or positions, positions)
+
+    @property
+    def tokenizer(self) -> FullTokenizer:
+        """A tokenizer of the vocabulary beside the file, whose rows have at most row_length tokens.
+
+        Raises:
+          ValueError: there is no vocabulary beside the file, or it belongs to another model.
+        """
+        tokenizer = self.vocabulary.tokenizer(self.config)
+        tokenizer.max_seq_length = self.row_length
+        return tokenizer
+
+    @property
+    def num_labels(self) -> int:  # type: ignore[override]
+        """The number of logits of a classifier or a tagger; 1 for a regression."""
+        return self._outputs["logits"][-1]
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names of the labels, in the order of the logits; None if they have no names."""
+        return self.settings.label_names
+
+    @property
+    def long_texts(self):
+        """How a classifier reads texts that are longer than a row."""
+        return self.settings.long_texts
+
+    @property
+    def label_all_pieces(self) -> bool:
+        """Whether a tagger reads a word's tag from all of its pieces."""
+        return self.settings.label_all_pieces
+
+    @property
+    def num_choices(self) -> int:
+        """The number of choices of a question of multiple choice."""
+        return self._inputs["input_ids"][1]
+
+    @property
+    def beam_width(self) -> int:
+        """The smallest number of tokens of a row: for a conditional span its starts, or its ends for each start."""
+        if self.head.name != "conditional_span":
+            return 1
+        starts, ends = (self._outputs[f"{name}_top_index"][1] for name in ("start", "end"))
+        return max(starts, ends // starts)
+
+    def output_shape(self, name: str) -> tuple[int | None, ...]:
+        """The shape of an output; None for any size."""
+        return tuple(size if isinstance(size, int) else None for size in self._outputs[name])
+
+    def output_dtype(self, name: str) -> str:
+        """The data type of an output, by NumPy's name."""
+        dtype = self._types[name].removeprefix("tensor(").removesuffix(")")
+        return "float32" if dtype == "float" else dtype
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return tuple(self._inputs)
+
+    def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, np.ndarray]:
+        """The outputs that the class describes.
+
+        Raises:
+          ValueError: an input is missing or has a wrong shape, or an id is outside the vocabulary.
+        """
+        missing = [name for name in self._inputs if name not in inputs]
+        if missing:
+            raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
+        arrays = {name: np.asarray(inputs[name], np.int32) for name in self._inputs}
+        if self.head.name == "multiple_choice":
+            arrays = {name: array.reshape([len(array), self.num_choices, -1]) for name, array in arrays.items()}
+        elif self.head.name == "classifier" and arrays["input_ids"].ndim == 3:
+            return dict(logits=self._logits_of_windows(arrays))
+        return self._run(arrays)
+
+    def _logits_of_windows(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The logits of texts from those of their windows, [batch, windows, seq]. Windows of padding do not run."""
+        is_there = inputs["input_mask"].any(axis=2)  # [batch, windows]
+        rows = {name: array[is_there] for name, array in inputs.items()}
+        logits = np.zeros([*is_there.shape, self.num_labels], np.float32)
+        logits[is_there] = np.concatenate([
+            self._run({name: array[first : first + _ROWS] for name, array in rows.items()})["logits"]
+            for first in range(0, len(rows["input_ids"]), _ROWS)])
+        return np.asarray(mean_or_max(tf.constant(logits), tf.constant(is_there, tf.int32), self.long_texts.pooling))
+
+    def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        try:
+            return dict(zip(self.output_names, self._session.run(self.output_names, dict(inputs))))
+        except self._errors as error:
+            raise ValueError(f"{self.path or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
+
+    def _check_settings(self) -> None:
+        place = os.path.join(os.path.dirname(self.path), SETTINGS)
+        if self.settings.head not in (None, self.head.name):
+            raise ValueError(f"{place} belongs to a model with the head {self.settings.head}, and {self.path} has the "
+                             f"head {self.head.name}: export each model to a directory of its own")
+        if self.label_names and "logits" in self._outputs and len(self.label_names) != self.num_labels:
+            raise ValueError(f"{place} has {len(self.label_names)} names for the {self.num_labels} labels of "
+                             f"{self.path}: export the model again")
+
+
+def from_onnx(path: str, threads: int | None = None) -> OnnxModel:
+    """Opens an exported ONNX model, for classify_texts, fill_masks, answer_questions and other functions of texts.
+
+    Args:
+      path: path of a .onnx file that export_to_onnx has written, or of a folder with one.
+      threads: number of threads of a prediction; None for one for each processor that this process may use.
+
+    Raises:
+      ValueError: there is no such file, the folder has none or several, or see OnnxModel.
+
+    Example::
+
+      model = albert_tf.from_onnx("onnx")
+      albert_tf.classify_texts(model, model.tokenizer, ["A quiet day."])[0][0].name
+    """
+    file = _file_at(path)
+    folder = os.path.dirname(file)
+    return OnnxModel(file, settings_in(folder), vocabulary_in(folder), threads)
+
+
+def available_processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _file_at(path: str) -> str:
+    """The .onnx file at a path: the path itself, model.onnx in a folder, or the folder's only .onnx file."""
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"{path} does not exist")
+    if not tf.io.gfile.isdir(path):
+        if not path.endswith(ENDING):
+            raise ValueError(f"{path} is no {ENDING} file: set the path of one, or of the folder that has it")
+        return path
+    names = sorted(tf.io.gfile.listdir(path))
+    files = [name for name in names if name.endswith(ENDING)]
+    if USUAL_NAME in files:
+        return os.path.join(path, USUAL_NAME)
+    if len(files) > 1:
+        raise ValueError(f"{path} has several {ENDING} files: choose "
+                         f"{' or '.join(os.path.join(path, name) for name in files)}")
+    if not files:
+        raise ValueError(f"{path} has no {ENDING} file{_instead(path, names)}")
+    return os.path.join(path, files[0])
+
+
+def _instead(path: str, names: list[str]) -> str:
+    """What to do with a folder that has no ONNX model."""
+    if is_hub_module(path):
+        return ", but a SavedModel: set --saved_model instead of --onnx_model"
+    if any(name.endswith((".index", ".safetensors")) for name in names):
+        return (f", but weights: export them with export_to_onnx --init_checkpoint={path}, or set --init_checkpoint "
+                "instead of --onnx_model")
+    return ": export a model with export_to_onnx"
+
+
+def _session(content: bytes | str, threads: int):
+    """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs."""
+    onnxruntime = import_package("onnxruntime")
+    state = onnxruntime.capi.onnxruntime_pybind11_state
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Threads that wait for work would otherwise take the processors from those that read requests and tokenize.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3  # errors
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except (state.Fail, state.InvalidProtobuf, state.InvalidArgument, state.InvalidGraph, state.NotImplemented,
+            state.NoSuchFile) as error:
+        name = content if isinstance(content, str) else "the ONNX model"
+        raise ValueError(f"{name} cannot be read by ONNX Runtime: {_one_line(error)}") from error
+    return session, (state.InvalidArgument, state.RuntimeException, state.Fail)
+
+
+def _described_by(session, path: str) -> tuple[Head, AlbertConfig]:
+    """The head and the config in the metadata of a file."""
+    metadata = session.get_modelmeta().custom_metadata_map
+    if not {"config", "head"} <= metadata.keys():
+        raise ValueError(f"{path or 'the ONNX model'} was not written by export_to_onnx of this version: its metadata "
+                         "lacks the config or the head. Export the model again")
+    if metadata["head"] not in HEAD_NAMES:
+        raise ValueError(f"{path or 'the ONNX model'} has the head {metadata['head']!r}, which this version does not "
+                         "know")
+    return head_named(metadata["head"]), AlbertConfig.from_dict(json.loads(metadata["config"]))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

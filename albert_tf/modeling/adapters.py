@@ -1,0 +1,128 @@
+"""Low-rank adapters (Hu et al., 2021): small matrices that are trained in the place of the encoder's kernels.
+
+A kernel W [inputs, outputs] becomes W + alpha / rank * A B, with A [inputs, rank] and B [rank, outputs]. B starts as
+zeros, so an adapted model computes what it did before. All kernels of the attention and feed-forward blocks have
+adapters: either one each, which all layers with the block share, or one for each layer that uses the block.
+
+The sum is computed once per step, so activations need no more memory or time than without adapters. A checkpoint of a
+run has both, and is read as the sum (weights/source.py): whoever loads it needs to know nothing of adapters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import Iterator, NamedTuple
+
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layers import ReleaseDense, ReleaseLayer
+from albert_tf.utils import bounds
+from albert_tf.utils.bounds import check_finite
+
+_NAME = re.compile(r"(.+)/lora_([ab])(?:_(\d+))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoraOptions:
+    """How an encoder is adapted.
+
+    Args:
+      rank: the number of columns of A.
+      alpha: the update is multiplied by alpha / rank. None: the rank, so that the factor is 1.
+      per_layer: whether each layer has adapters of its own, also where layers share a block.
+
+    Raises:
+      ValueError: the rank or alpha is out of range.
+    """
+
+    rank: int
+    alpha: float | None = None
+    per_layer: bool = False
+
+    def __post_init__(self):
+        bounds.WIDTH.check("lora_rank", self.rank)
+        if self.alpha is not None:
+            check_finite("lora_alpha", self.alpha, 0.0)
+
+    @property
+    def scale(self) -> float:
+        """The factor of the update."""
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+
+class LowRankAdapter(ReleaseLayer):
+    """The matrices A and B of a kernel.
+
+    Args:
+      scope: the scope of the kernel.
+      kernel: the kernel [inputs, outputs].
+      options: see LoraOptions.
+      layer: the number of the layer (and inner group) that it belongs to; None for all that use the kernel.
+    """
+
+    def __init__(self, scope: str, kernel: tf.Variable, options: LoraOptions, layer: int | None = None):
+        super().__init__()
+        ending = "" if layer is None else f"_{layer}"
+        inputs, outputs = kernel.shape
+        # U(-1 / sqrt(inputs), 1 / sqrt(inputs)), as in the library peft.
+        uniform = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
+        self.a = self.variable(f"{scope}/lora_a{ending}", [inputs, options.rank], uniform)
+        self.b = self.variable(f"{scope}/lora_b{ending}", [options.rank, outputs], "zeros")
+        self.scale = options.scale
+
+    def update(self) -> tf.Tensor:
+        """What is added to the kernel, float32 [inputs, outputs]."""
+        return self.scale * tf.matmul(self.a, self.b)
+
+
+def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdapter]:
+    """Adds adapters to all kernels of an encoder's blocks, in the strategy's scope. Returns them."""
+    transformer = encoder.encoder
+    uses = _uses(encoder) if options.per_layer else {}
+    adapters: list[LowRankAdapter] = []
+    for blocks in (transformer.attention_blocks, transformer.ffn_blocks):
+        for index, block in enumerate(blocks):
+            layers = uses[blocks is transformer.ffn_blocks, index] if options.per_layer else [None]
+            for dense in _kernels_of(block):
+                scope = dense.kernel.name.split(":")[0].rpartition("/")[0]
+                own = {layer: LowRankAdapter(scope, dense.kernel, options, layer) for layer in layers}
+                adapters += own.values()
+                # A function, since Keras would track the adapters as parts of a layer that is not trained.
+                dense.kernel_update = functools.partial(_update, own)
+    transformer.adapters, transformer.has_layer_weights = adapters, options.per_layer
+    return adapters
+
+
+def _update(adapters: dict[int | None, LowRankAdapter], layer: int) -> tf.Tensor:
+    return adapters[layer if layer in adapters else None].update()
+
+
+def _uses(encoder: AlbertModel) -> dict[tuple[bool, int], list[int | None]]:
+    """The numbers of the layers that use each block, by (whether it is a feed-forward block, its index)."""
+    uses: dict[tuple[bool, int], list[int | None]] = {}
+    for number, indices in enumerate(encoder.encoder.blocks_in_order()):
+        for is_ffn, index in enumerate(indices):
+            uses.setdefault((bool(is_ffn), index), []).append(number)
+    return uses
+
+
+def _kernels_of(block: keras.layers.Layer) -> Iterator[ReleaseDense]:
+    return (layer for layer in block.submodules if isinstance(layer, ReleaseDense))
+
+
+class AdapterVariable(NamedTuple):
+    """The parts of an adapter's name: the scope of its kernel, "a" or "b", and its layer (None for all layers)."""
+
+    scope: str
+    matrix: str
+    layer: int | None
+
+
+def adapter_variable(name: str) -> AdapterVariable | None:
+    """The parts of a variable's name; None if it is not that of an adapter."""
+    match = _NAME.fullmatch(name)
+    return AdapterVariable(match[1], match[2], None if match[3] is None else int(match[3])) if match else None

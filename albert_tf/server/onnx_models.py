@@ -1,0 +1,314 @@
+"""Models for the server from ONNX files: the signatures of a SavedModel of the same model, without TensorFlow's graphs.
+
+Texts are tokenized by FullTokenizer in this process, and the functions of albert_tf/tasks that predict from text do the
+rest. A batch is padded to its longest row and not to one of a few lengths: ONNX Runtime compiles nothing for a length.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.saved_model import EXAMPLES, IDS, OPTIONAL_INPUTS, RAW_TEXT, sequence_features, view_of
+from albert_tf.server.signatures import (
+    SENTENCE_ORDER,
+    Columns,
+    InputSpec,
+    OutputSpec,
+    ServedModel,
+    Signature,
+    row_function,
+)
+from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts
+from albert_tf.tasks.multiple_choice.text_choices import choose_options
+from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
+from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
+from albert_tf.tasks.tagging.export import WORDS
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_words
+from albert_tf.text.tokenization import FullTokenizer
+
+Outputs = dict[str, np.ndarray]
+_MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_filling
+
+
+def model_of_onnx(name: str, model: OnnxModel, tokenizer: FullTokenizer, top_k: int = 5) -> ServedModel:
+    """A model with the signatures of the SavedModel that the head's script exports.
+
+    A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
+
+    Args:
+      name: name of the model in URLs.
+      model: the exported model.
+      tokenizer: the model's tokenizer.
+      top_k: number of pieces per mask.
+    """
+    make = _HEADS.get(model.head.name, _encoder)
+    parts = make(_Served(model, tokenizer, top_k))
+    signatures = dict(parts.texts)
+    labels = tuple(model.label_names or ()) if model.head.name in ("classifier", "token_classifier") else ()
+    ids = {name: InputSpec("int32", (None, None)) for name in model.input_names}
+    signatures[IDS] = _signature(ids, parts.ids, parts.outputs)
+    signatures[EXAMPLES] = _signature(dict(examples=InputSpec("string", (None,))),
+                                      functools.partial(_of_examples, parts), parts.outputs)
+    signatures = {key: Signature(each.inputs, each.run, each.view, each.row, labels, each.outputs)
+                  for key, each in signatures.items()}
+    config = model.config
+    description = (f"{model.head.name.replace('_', ' ')} from {model.path}: {config.num_hidden_layers} layers, "
+                   f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
+    return ServedModel(name, description, signatures)
+
+
+class _Served(NamedTuple):
+    """What a server has of a model."""
+
+    model: OnnxModel
+    tokenizer: FullTokenizer
+    top_k: int
+
+
+class _Parts(NamedTuple):
+    """The signatures of a head.
+
+    Args:
+      texts: those that take text, by name.
+      ids: function from the model's inputs, int32 [batch, ...] by name, to the outputs of the signature `ids`.
+      outputs: the specs of these outputs.
+      features: the inputs as features of a tf.Example.
+    """
+
+    texts: Mapping[str, Signature]
+    ids: Callable[[Columns], Outputs]
+    outputs: Mapping[str, OutputSpec]
+    features: Mapping[str, tf.io.FixedLenFeature]
+
+
+def _encoder(served: _Served) -> _Parts:
+    model = served.model
+    return _Parts({}, model, _output_specs(model), sequence_features(model.row_length))
+
+
+def _classifier(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    is_regression = model.num_labels == 1 and not model.multi_label
+    predicted = (None, model.num_labels) if model.multi_label else (None,)
+    specs = dict(probabilities=OutputSpec("float32", (None, model.num_labels)),
+                 predictions=OutputSpec("float32" if is_regression else "int32", predicted))
+    if not is_regression and model.label_names:
+        specs.update(labels=OutputSpec("string", predicted),
+                     label_names=OutputSpec("string", (None, model.num_labels)))
+
+    def outputs(logits: np.ndarray) -> Outputs:
+        if is_regression:
+            if model.activation_fn:  # of a model that ranks
+                logits = np.asarray(model.score_of(logits))
+            return dict(probabilities=logits, predictions=logits[:, 0])
+        probabilities = model.probabilities(logits).numpy()
+        if model.multi_label:
+            predictions = (probabilities >= model.label_thresholds.numpy()).astype(np.int32)
+        else:
+            predictions = logits.argmax(axis=1).astype(np.int32)
+        answer = dict(probabilities=probabilities, predictions=predictions)
+        if model.label_names:
+            names = _bytes(model.label_names)
+            labels = np.where(predictions, names[None], b"") if model.multi_label else names[predictions]
+            answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
+        return answer
+
+    def texts(columns: Columns) -> Outputs:
+        return outputs(text_logits(model, tokenizer, _texts(columns["text_a"]), _texts(columns["text_b"])))
+
+    windows = model.long_texts.windows
+    return _Parts({RAW_TEXT: _of_strings(("text_a", "text_b"), texts, specs)},
+                  lambda columns: outputs(model(columns)["logits"]), specs,
+                  sequence_features(model.row_length, windows.max_windows))
+
+
+def _pretrainer(served: _Served) -> _Parts:
+    model, tokenizer, top_k = served
+    count = min(top_k, tokenizer.vocab_size)
+    specs = dict(pieces=OutputSpec("string", (None, None, count)),
+                 probabilities=OutputSpec("float32", (None, None, count)))
+
+    def fillings(columns: Columns) -> Outputs:
+        return _filling_arrays(fill_texts(model, tokenizer, _texts(columns["text"]), top_k), count)
+
+    def of_ids(columns: Columns) -> Outputs:
+        logits = model(columns)["mlm_logits"]  # [batch, masks, vocab]
+        return _filling_arrays([[best_pieces(mask, tokenizer, top_k) for mask in row] for row in logits], count)
+
+    def order(columns: Columns) -> Outputs:
+        inputs = tokenizer(_texts(columns["text_a"]), _texts(columns["text_b"]),
+                           max_seq_length=model.config.max_position_embeddings)
+        positions = np.zeros([len(inputs["input_ids"]), 1], np.int32)
+        return dict(probabilities=_softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
+
+    order_specs = dict(probabilities=OutputSpec("float32", (None, 2)))
+    texts = {RAW_TEXT: _of_strings(("text",), fillings, specs),
+             SENTENCE_ORDER: _of_strings(("text_a", "text_b"), order, order_specs, SENTENCE_ORDER)}
+    positions = tf.io.FixedLenFeature([_MAX_PREDICTIONS], tf.int64)
+    features = dict(sequence_features(model.config.max_position_embeddings), masked_lm_positions=positions)
+    return _Parts(texts, of_ids, specs, features)
+
+
+def _answers(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    specs = dict(answer=OutputSpec("string", (None,)), start=OutputSpec("int32", (None,)),
+                 end=OutputSpec("int32", (None,)), score=OutputSpec("float32", (None,)))
+    if model.head.name == "conditional_span":
+        specs["no_answer_score"] = OutputSpec("float32", (None,))
+
+    def texts(columns: Columns) -> Outputs:
+        found = answer_questions(model, tokenizer, _texts(columns["question"]), _texts(columns["context"]))
+        values = {name: [getattr(answer, name) for answer in found] for name in specs}
+        return {name: _bytes(values[name]) if spec.dtype == "string" else np.array(values[name], spec.dtype)
+                for name, spec in specs.items()}
+
+    length = squad_options(model).max_seq_length
+    return _Parts({RAW_TEXT: _of_strings(("context", "question"), texts, specs)}, model, _output_specs(model),
+                  {name: tf.io.FixedLenFeature([length], tf.int64) for name in model.input_names})
+
+
+def _multiple_choice(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    specs = dict(probabilities=OutputSpec("float32", (None, model.num_choices)),
+                 predictions=OutputSpec("int32", (None,)))
+
+    def outputs(probabilities: np.ndarray) -> Outputs:
+        return dict(probabilities=probabilities, predictions=probabilities.argmax(axis=1).astype(np.int32))
+
+    def texts(columns: Columns) -> Outputs:
+        options = [_texts(row) for row in columns["options"]]
+        return outputs(choose_options(model, tokenizer, _texts(columns["context"]), _texts(columns["question"]),
+                                      options))
+
+    inputs = dict(context=InputSpec("string", (None,)), options=InputSpec("string", (None, model.num_choices)),
+                  question=InputSpec("string", (None,)))
+    return _Parts({RAW_TEXT: _signature(inputs, texts, specs)},
+                  lambda columns: outputs(_softmax(model(columns)["logits"])), specs,
+                  sequence_features(model.num_choices * model.row_length))
+
+
+def _token_classifier(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    names = _bytes(model.label_names or [f"label {number}" for number in range(model.num_labels)])
+    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)))
+    text_specs = dict(words=OutputSpec("string", (None, None)), **specs, start=OutputSpec("int32", (None, None)),
+                      end=OutputSpec("int32", (None, None)))
+
+    def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
+        probabilities = tag_words(model, tokenizer, sentences)
+        return dict(tags=_padded([names[each.argmax(axis=1)] for each in probabilities], b"", object),
+                    scores=_padded([each.max(axis=1) for each in probabilities], 0, np.float32))
+
+    def words(columns: Columns) -> Outputs:
+        return tags([_without_padding(_texts(row)) for row in columns[WORDS]])
+
+    def texts(columns: Columns) -> Outputs:
+        split = [split_words(text) for text in _texts(columns["text"])]
+        offsets = {name: _padded([[getattr(word, name) for word in row] for row in split], -1, np.int32)
+                   for name in ("start", "end")}
+        return dict(tags([[word.word for word in row] for row in split]), **offsets,
+                    words=_padded([_bytes([word.word for word in row]) for row in split], b"", object))
+
+    signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
+                  WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
+    return _Parts(signatures, lambda columns: dict(probabilities=_softmax(model(columns)["logits"])),
+                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels))),
+                  sequence_features(tagging_options(model).max_seq_length))
+
+
+def _sentence_encoder(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    specs = _output_specs(model)
+
+    def texts(columns: Columns) -> Outputs:
+        return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"])))
+
+    return _Parts({RAW_TEXT: _of_strings(("text",), texts, specs)}, model, specs, sequence_features(model.row_length))
+
+
+_HEADS: Mapping[str, Callable[[_Served], _Parts]] = dict(
+    classifier=_classifier, pretrainer=_pretrainer, span=_answers, conditional_span=_answers,
+    multiple_choice=_multiple_choice, token_classifier=_token_classifier, sentence_encoder=_sentence_encoder)
+
+
+# --- parts of signatures ---------------------------------------------------------------------------------------------
+
+
+def _of_strings(
+    names: Sequence[str], run: Callable[[Columns], Outputs], outputs: Mapping[str, OutputSpec], view: str | None = None
+) -> Signature:
+    """A signature of strings [batch]."""
+    inputs = {name: InputSpec("string", (None,), None if view else OPTIONAL_INPUTS.get(name)) for name in names}
+    return _signature(inputs, run, outputs, view)
+
+
+def _signature(
+    inputs: Mapping[str, InputSpec], run: Callable[[Columns], Outputs], outputs: Mapping[str, OutputSpec],
+    view: str | None = None,
+) -> Signature:
+    view = view or view_of(inputs, outputs)
+    outputs = dict(sorted(outputs.items()))  # the order of a SavedModel's
+
+    def in_order(columns: Columns) -> Outputs:
+        served = run(columns)
+        return {name: served[name] for name in outputs}
+
+    return Signature(inputs, in_order, view, row_function(inputs, view), (), outputs)
+
+
+def _output_specs(model: OnnxModel) -> dict[str, OutputSpec]:
+    return {name: OutputSpec("int32" if name.endswith("_index") else model.output_dtype(name), model.output_shape(name))
+            for name in model.output_names}
+
+
+def _of_examples(parts: _Parts, columns: Columns) -> Outputs:
+    try:
+        parsed = tf.io.parse_example(tf.constant(columns["examples"], tf.string), dict(parts.features))
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from error
+    return parts.ids({name: tensor.numpy().astype(np.int32) for name, tensor in parsed.items()})
+
+
+def _filling_arrays(texts: Sequence[Sequence[Sequence[Filling]]], count: int) -> Outputs:
+    """Pieces and probabilities of texts, [texts, masks, count], padded with "" and 0."""
+    shape = len(texts), max(map(len, texts), default=0), count
+    pieces, probabilities = np.full(shape, b"", object), np.zeros(shape, np.float32)
+    for text, masks in enumerate(texts):
+        for mask, fillings in enumerate(masks):
+            pieces[text, mask] = _bytes([filling.piece for filling in fillings])
+            probabilities[text, mask] = [filling.probability for filling in fillings]
+    return dict(pieces=pieces, probabilities=probabilities)
+
+
+def _padded(rows: Sequence[Any], fill, dtype) -> np.ndarray:
+    padded = np.full([len(rows), max(map(len, rows), default=0)], fill, dtype)
+    for target, row in zip(padded, rows):
+        target[: len(row)] = row
+    return padded
+
+
+def _without_padding(words: list[str]) -> list[str]:
+    """Words without trailing ""."""
+    count = max((number for number, word in enumerate(words, start=1) if word), default=0)
+    return words[:count]
+
+
+def _texts(column: np.ndarray) -> list[str]:
+    return [text.decode("utf-8", "replace") for text in column]
+
+
+def _bytes(texts: Sequence[str]) -> np.ndarray:
+    encoded = np.empty(len(texts), object)
+    encoded[:] = [text.encode("utf-8", "replace") for text in texts]
+    return encoded
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -1,0 +1,187 @@
+"""The score of a model, Keras or exported, on a dev file of its task: what an export loses by its precision."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Callable, Mapping, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.tasks.classification import metrics as text_metrics
+from albert_tf.tasks.classification.ranking import evaluate_ranking
+from albert_tf.tasks.classification.reading import InputExample, read_examples
+from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.multiple_choice import metrics as choice_metrics
+from albert_tf.tasks.multiple_choice.reading import read_json_examples
+from albert_tf.tasks.multiple_choice.text_choices import choose_options
+from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
+from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from albert_tf.tasks.squad.reading import read_squad_file
+from albert_tf.tasks.squad.text_answers import VERSIONS, answer_questions
+from albert_tf.tasks.tagging import metrics as tag_metrics
+from albert_tf.tasks.tagging.reading import read_tagged_text
+from albert_tf.tasks.tagging.text_tags import tag_words
+from albert_tf.text.tokenization import FullTokenizer
+
+
+class Score(NamedTuple):
+    """The score of a model: the name of the metric and its value; higher is better."""
+
+    name: str
+    value: float
+
+    def drop_to(self, other: Score) -> float:
+        """By how much another score is lower, as a share of this one; negative if it is higher."""
+        return (self.value - other.value) / abs(self.value) if self.value else -other.value
+
+
+Scorer = Callable[[PredictingModel], Score]
+
+
+def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None = None,
+           precision: VectorPrecision = VectorPrecision()) -> Scorer:
+    """Reads a dev file. Returns a function from a model to its score on it.
+
+    Args:
+      head: the name of the model's head.
+      path: path of the file: of a classifier or a sentence encoder, a file in the format of the task's dev file; of a
+        span model, SQuAD's JSON; of a tagger, CoNLL; of multiple choice, JSON lines.
+      tokenizer: the model's tokenizer.
+      task: the task of a classifier or a sentence encoder, which names columns, labels and metrics; None for others.
+      precision: of a sentence encoder, that of the vectors of exported models.
+
+    Returns:
+      the function. Its score is the first metric of the task (classifier), Spearman's correlation of cosines with the
+      labels (sentence encoder), F1 (SQuAD, and tags that mark entities) or accuracy (multiple choice, other tags).
+
+    Raises:
+      ValueError: the head has no score, the task is missing or does not suit the head, or the file is missing, in
+        another format, or has no labels.
+    """
+    heads = ("classifier", "sentence_encoder", *_WITHOUT_TASK)
+    if head not in heads:
+        raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(heads)}")
+    if head in _WITHOUT_TASK:
+        return _WITHOUT_TASK[head](path, tokenizer)
+    if task is None:
+        raise ValueError(f"--score_data={path} needs the task of its columns and labels: set --task_name or "
+                         "--task_config")
+    if head == "sentence_encoder":
+        return _of_vectors(path, tokenizer, task, precision)
+    return _of_labels(path, tokenizer, task)
+
+
+def _labelled(path: str, task: TaskData) -> list[InputExample]:
+    """The examples of a file that has the format of the task's dev file."""
+    source = dataclasses.replace(task.source("dev"), path=path)
+    if "label" not in source.columns:
+        raise ValueError(f"--score_data={path}: the dev file of {task.name} has no labels")
+    return read_examples(dataclasses.replace(task, sources={"dev": source}), "", "dev")
+
+
+def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
+    examples = _labelled(path, task)
+    label_ids = np.array([task.label_id(example.label) for example in examples])
+    texts = [example.text_a for example in examples]
+    pairs = [example.text_b or "" for example in examples]
+
+    def score(model: PredictingModel) -> Score:
+        if model.num_labels != task.num_labels:
+            raise ValueError(f"the model has {model.num_labels} labels and {task.name} has {task.num_labels}: set the "
+                             "task that the model was fine-tuned on")
+        logits, name = text_logits(model, tokenizer, texts, pairs), task.metrics[0]
+        if task.is_ranking:
+            return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
+        probabilities = logits if task.is_regression else model.probabilities(logits).numpy()
+        thresholds = model.label_thresholds.numpy() if task.multi_label else None
+        return Score(name, text_metrics.evaluate(task, probabilities, label_ids, thresholds)[name])
+
+    return score
+
+
+def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: VectorPrecision) -> Scorer:
+    examples = _labelled(path, task)
+    if not task.is_regression or examples[0].text_b is None:
+        raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
+    expected = np.array([task.label_id(example.label) for example in examples])
+
+    def score(model: PredictingModel) -> Score:
+        first, second = (_restored(text_vectors(model, tokenizer, texts), precision) for texts in (
+            [example.text_a for example in examples], [example.text_b or "" for example in examples]))
+        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        cosines = np.sum(first * second, axis=1) / np.maximum(lengths, np.finfo(np.float32).tiny)
+        return Score("spearman", text_metrics.correlations(expected, cosines)["spearman"])
+
+    return score
+
+
+def _restored(vectors: np.ndarray, precision: VectorPrecision) -> np.ndarray:
+    """Vectors for comparisons. Those of a Keras model are float32 in any precision.
+
+    Padding of binary vectors stays: it is the same in all of them, so that the order of their cosines is too.
+    """
+    return vectors if vectors.dtype == np.float32 else precision.restored(vectors, 8 * vectors.shape[1]).numpy()
+
+
+def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:
+    file = read_squad_file(path)
+    if not file.summary.has_answers:
+        raise ValueError(f"--score_data={path} has no answers, so that predictions cannot be scored")
+    questions = {question["id"]: (question["question"], paragraph["context"]) for article in file.articles
+                 for paragraph in article["paragraphs"] for question in paragraph["qas"]}
+
+    def score(model: PredictingModel) -> Score:
+        found = dict(zip(questions, answer_questions(
+            model, tokenizer, *(list(column) for column in zip(*questions.values())))))
+        predictions = {qas_id: answer.answer for qas_id, answer in found.items()}
+        if VERSIONS[head] == "1.1":
+            return Score("f1", evaluate_v1(file.articles, predictions)["f1"])
+        null_scores = {qas_id: answer.no_answer_score or 0.0 for qas_id, answer in found.items()}
+        return Score("best_f1", evaluate_v2(file.articles, predictions, null_scores)["best_f1"])
+
+    return score
+
+
+def _of_tags(path: str, tokenizer: FullTokenizer) -> Scorer:
+    text = read_tagged_text(path)
+    text.check_has_tags()
+
+    def score(model: PredictingModel) -> Score:
+        if not model.label_names:
+            raise ValueError("the model has no names of its tags, so that they cannot be compared with those of "
+                             f"--score_data={path}")
+        probabilities = np.concatenate(tag_words(model, tokenizer, [each.words for each in text.sentences]))
+        name = tag_metrics.best_metric(model.label_names)
+        return Score(name, tag_metrics.evaluate(text, probabilities, model.label_names)[name])
+
+    return score
+
+
+def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
+    examples = read_json_examples(path)
+    unlabelled = next((number for number, example in enumerate(examples, start=1) if example.label is None), None)
+    if unlabelled:
+        raise ValueError(f"--score_data={path}: question {unlabelled} has no answer")
+
+    def score(model: PredictingModel) -> Score:
+        most = max(len(example.options) for example in examples)
+        if most > model.num_choices:
+            raise ValueError(f"--score_data={path} has a question with {most} options, and the model chooses one of "
+                             f"{model.num_choices}")
+        options = [[*example.options, *[""] * (model.num_choices - len(example.options))] for example in examples]
+        probabilities = choose_options(model, tokenizer, [example.context for example in examples],
+                                       [example.question for example in examples], options)
+        name = choice_metrics.BEST_METRIC
+        return Score(name, choice_metrics.evaluate(examples, probabilities)[name])
+
+    return score
+
+
+_WITHOUT_TASK: Mapping[str, Callable[[str, FullTokenizer], Scorer]] = dict(
+    token_classifier=_of_tags, multiple_choice=_of_choices,
+    **{head: functools.partial(_of_answers, head) for head in VERSIONS})

@@ -1,0 +1,132 @@
+"""What a teacher answers to the training examples (see distillation.py): computed once, and cached.
+
+The cache has an .npy file for each output, with a manifest that says which weights, examples and precision it was made
+with. Its name has a hash of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import keras
+from albert_tf.data.batching import bucket_lengths
+from albert_tf.data.feature_table import FeatureTable, digest
+from albert_tf.training.distillation import PREFIX
+from albert_tf.training.finetuning import Predictor
+from albert_tf.training.strategy import is_chief, values_of_all
+from albert_tf.training.task import MeanLossTask, Tensors
+from albert_tf.utils.manifests import read_manifest, written_with_manifest
+from albert_tf.utils.progress import count_of
+from albert_tf.utils.writing import read_array
+
+# Increase this number when a change of the code makes other answers from the same model and table.
+_VERSION = 1
+
+
+def with_answers(
+    table: FeatureTable, answers: Mapping[str, np.ndarray], outputs: Mapping[str, float | None]
+) -> FeatureTable:
+    """A table of features with the teacher's outputs, for DistilledTask.
+
+    Args:
+      table: the training examples.
+      answers: the result of `answers`.
+      outputs: the task's TEACHER_OUTPUTS.
+
+    Raises:
+      ValueError: the teacher has read another number of examples or tokens.
+    """
+    for name, padding in outputs.items():
+        expected = len(table) if padding is None else int(table.sequences["input_ids"].flat_values.shape[0])
+        if len(answers[name]) != expected:
+            raise ValueError(f"the teacher has answered {len(answers[name]):,} times with {name}, but {expected:,} "
+                             "answers are needed: its examples are not those of the training")
+    return table.with_columns({PREFIX + name: values for name, values in answers.items()},
+                              {PREFIX + name: padding for name, padding in outputs.items() if padding is not None})
+
+
+def answers(
+    teacher: keras.Model, outputs: Mapping[str, float | None], table: FeatureTable, directory: str,
+    strategy: tf.distribute.Strategy, batch_size: int, parts: int = 1
+) -> dict[str, np.ndarray]:
+    """The teacher's outputs for all examples of a table. They are computed if the cache does not have them.
+
+    Args:
+      teacher: the model, which was made in the strategy's scope.
+      outputs: the task's TEACHER_OUTPUTS.
+      table: the examples as the teacher reads them.
+      directory: folder of the cache (--cached_dir).
+      strategy: the distribution strategy.
+      batch_size: examples of a batch, over all replicas.
+      parts: see Predictor.
+
+    Returns:
+      float32 arrays by name: [examples, ...] or, for outputs with a value per token, [tokens of all examples, ...].
+    """
+    made_from = _made_from(teacher, table)
+    key = digest(json.dumps(made_from, sort_keys=True).encode())[:12]
+    paths = {name: os.path.join(directory, f"teacher_{name}_{key}.npy") for name in outputs}
+    are_cached = all(_is_current(path, made_from) for path in paths.values())
+    if all(values_of_all(strategy, int(are_cached))):  # reading the examples takes all workers
+        logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
+        return {name: read_array(path) for name, path in paths.items()}
+    logging.info("the teacher reads %s", count_of(len(table), "example"))
+    predictor = Predictor(_Outputs(teacher, list(outputs)), strategy, batch_size,
+                          bucket_lengths(table.schema.max_seq_length), parts=parts)
+    values = {name: _joined(each, table, outputs[name] is not None) for name, each in predictor(table).items()}
+    if is_chief(strategy):
+        for name, path in paths.items():
+            _write(path, values[name], made_from)
+    return values
+
+
+class _Outputs(MeanLossTask):
+    """A model some of whose outputs are predictions."""
+
+    def __init__(self, model: keras.Model, names: Sequence[str]):
+        super().__init__(model)
+        self._names = names
+
+    def loss(self, outputs, batch, denominators):
+        raise NotImplementedError("a teacher is not trained")
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        return {name: tf.cast(outputs[name], tf.float32) for name in self._names}
+
+
+def _joined(values: list[np.ndarray], table: FeatureTable, per_token: bool) -> np.ndarray:
+    """One array of the examples' values; those of padding are left out."""
+    if not per_token:
+        return np.stack(values)
+    return np.concatenate([value[:length] for value, length in zip(values, table.lengths)])
+
+
+def _made_from(teacher: keras.Model, table: FeatureTable) -> dict[str, Any]:
+    """Everything that the answers depend on, as JSON values."""
+    weights = hashlib.sha256()
+    for variable in teacher.weights:
+        weights.update(variable.name.encode() + variable.numpy().tobytes())
+    arguments = {name: getattr(teacher, name) for name in teacher.ARGUMENTS}
+    return dict(version=_VERSION, teacher=type(teacher).__name__, weights=weights.hexdigest(),
+                config=teacher.config.to_json_string(), arguments=json.loads(json.dumps(arguments)),
+                examples=table.digest(), precision=keras.mixed_precision.global_policy().name)
+
+
+def _is_current(path: str, made_from: dict) -> bool:
+    """Whether the file at a path is complete and was made from `made_from`."""
+    manifest = tf.io.gfile.exists(path) and read_manifest(path)
+    if not manifest:
+        return False
+    return manifest["made_from"] == made_from and manifest["size"] == tf.io.gfile.stat(path).length
+
+
+def _write(path: str, values: np.ndarray, made_from: dict) -> None:
+    with written_with_manifest(path, made_from) as (temporary, _), tf.io.gfile.GFile(temporary, "wb") as file:
+        np.save(file, values)

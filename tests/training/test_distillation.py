@@ -1,0 +1,239 @@
+"""Distillation: the losses of every task as NumPy computes them, the weight alpha, the answers of a teacher."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
+from scipy.special import log_softmax, softmax
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
+from albert_tf.tasks.classification.ranking import RankingTask
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.tagging.task import TaggingTask
+from albert_tf.training.distillation import PREFIX, DistilledTask, divergence
+from albert_tf.training.teacher_answers import answers, with_answers
+
+CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
+                      num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
+                      hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.3)
+NO_MODEL = types.SimpleNamespace()
+RANDOM = np.random.default_rng(3)
+
+
+def normal(*shape):
+    return RANDOM.normal(0, 2, shape).astype(np.float32)
+
+
+def kl(teacher, student, temperature):
+    """temperature^2 * KL of the softened distributions over the last axis, in float64."""
+    p, q = softmax(teacher.astype(float) / temperature, -1), log_softmax(student.astype(float) / temperature, -1)
+    return temperature**2 * (p * (np.log(np.maximum(p, 1e-300)) - q)).sum(-1)
+
+
+def teacher_loss(task, outputs, teacher, temperature=1.0, **batch):
+    """The loss of a batch: outputs and teacher's outputs by name."""
+    batch = {name: tf.constant(values) for name, values in batch.items()}
+    batch.setdefault("input_ids", tf.zeros([len(next(iter(outputs.values()))), 5], tf.int32))
+    tensors = [{name: tf.constant(values) for name, values in each.items()} for each in (outputs, teacher)]
+    return float(task.teacher_loss(*tensors, batch, task.loss_denominators(batch), temperature))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_the_divergence_is_that_of_the_softened_distributions_times_the_square_of_the_temperature(temperature):
+    teacher, student = normal(6, 5), normal(6, 5)
+    found = divergence(tf.constant(teacher), tf.constant(student), temperature)
+    np.testing.assert_allclose(found, kl(teacher, student, temperature), rtol=1e-4)
+
+
+def test_the_divergence_ignores_what_the_teacher_cannot_choose():
+    teacher, student = normal(2, 4), normal(2, 4)
+    teacher[:, 2:] = -1e30
+    found = divergence(tf.constant(teacher), tf.constant(student), 2.0).numpy()
+    p, q = softmax(teacher[:, :2] / 2, -1), log_softmax(student / 2, -1)[:, :2]
+    np.testing.assert_allclose(found, 4 * (p * (np.log(p) - q)).sum(-1), rtol=1e-5)
+    assert divergence(tf.constant(teacher), tf.constant(teacher), 2.0).numpy().tolist() == [0, 0]
+
+
+def test_classification_and_regression():
+    teacher, student = dict(logits=normal(4, 3)), dict(logits=normal(4, 3))
+    expected = kl(teacher["logits"], student["logits"], 2.0).mean()
+    assert teacher_loss(ClassificationTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+    teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
+    expected = np.square(teacher["logits"] - student["logits"]).mean()
+    assert teacher_loss(ClassificationTask(NO_MODEL, True), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+
+
+def test_tagging_counts_the_tokens_that_have_a_tag():
+    teacher, student, tags = normal(2, 3, 4), normal(2, 3, 4), np.array([[0, 1, 4], [2, 0, 0]], np.int32)
+    expected = kl(teacher, student, 3.0)[tags > 0].mean()
+    found = teacher_loss(TaggingTask(NO_MODEL), dict(logits=student), dict(logits=teacher), 3.0, tag_ids=tags)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_both_versions_of_squad():
+    teacher, student = ({name: normal(3, 6) for name in ("start_logits", "end_logits")} for _ in range(2))
+    expected = np.mean([kl(teacher[name], student[name], 2.0).mean() for name in teacher])
+    assert teacher_loss(SpanTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+    teacher, student = ({"start_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
+                         "end_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
+                         "cls_logits": normal(3)} for _ in range(2))
+    spans = np.mean([kl(teacher[name], student[name], 2.0).mean() for name in ("start_log_probs", "end_log_probs")])
+    p, q = (1 / (1 + np.exp(-each["cls_logits"].astype(float) / 2)) for each in (teacher, student))
+    answerability = 4 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean()
+    found = teacher_loss(ConditionalSpanTask(NO_MODEL), student, teacher, 2.0)
+    assert found == pytest.approx(spans + 0.5 * answerability, rel=1e-5)
+
+
+def test_masked_lm_counts_the_masked_tokens_and_leaves_the_sentence_loss():
+    outputs, teacher_logits = dict(mlm_logits=normal(2, 3, 7), sop_logits=normal(2, 2)), normal(2, 3, 7)
+    batch = dict(input_ids=tf.zeros([2, 5], tf.int32), masked_lm_ids=tf.constant([[1, 2, 3], [4, 5, 6]]),
+                 masked_lm_weights=tf.constant([[1.0, 1, 0], [1, 0, 0]]), next_sentence_labels=tf.constant([[0], [1]]))
+    outputs = {name: tf.constant(values) for name, values in outputs.items()}
+
+    def loss(task):
+        total, parts = task.loss(outputs, batch, task.loss_denominators(batch))
+        return float(total), {name: float(value) for name, value in parts.items()}
+
+    _, plain = loss(PretrainingTask(None))
+    total, parts = loss(DistilledPretrainingTask(
+        None, lambda batch, training: dict(mlm_logits=tf.constant(teacher_logits)), 2.0, 0.25))
+    distance = kl(teacher_logits, outputs["mlm_logits"].numpy(), 2.0)[batch["masked_lm_weights"].numpy() > 0].mean()
+    assert parts == pytest.approx(dict(plain, distillation_loss=distance), rel=1e-4)
+    assert total == pytest.approx(0.75 * plain["masked_lm_loss"] + plain["sentence_order_loss"] + 0.25 * distance,
+                                  rel=1e-4)
+
+
+def test_sentence_vectors_are_compared_without_their_lengths():
+    teacher, student = normal(4, 6), normal(4, 6)
+    units = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (teacher, student)]
+    found = teacher_loss(SentenceVectorTask(NO_MODEL), dict(sentence_embedding=student),
+                         dict(sentence_embedding=7 * teacher))
+    assert found == pytest.approx(np.square(units[0] - units[1]).sum(1).mean(), rel=1e-5)
+
+
+def test_truncated_vectors_are_compared_with_the_teachers_truncated_ones():
+    teacher, student = normal(4, 6), normal(4, 6)
+    task = SentenceVectorTask(types.SimpleNamespace(vector_size=6), matryoshka_dims=(6, 2))
+    expected = sum(np.square(np.subtract(*(
+        vectors[:, :size] / np.linalg.norm(vectors[:, :size], axis=1, keepdims=True) for vectors in (teacher, student)
+    ))).sum(1).mean() for size in (6, 2))
+    found = teacher_loss(task, dict(sentence_embedding=student), dict(sentence_embedding=teacher))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_model_that_ranks_learns_how_relevant_the_teacher_finds_a_passage():
+    teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
+    expected = kl(*(np.hstack([each["logits"], np.zeros([4, 1])]) for each in (teacher, student)), 2.0).mean()
+    assert teacher_loss(RankingTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+
+
+def distilled(alpha):
+    """(DistilledTask of a classifier, batch, outputs)"""
+    task = ClassificationTask(NO_MODEL)
+    batch = {"input_ids": tf.zeros([4, 5], tf.int32), "label_ids": tf.constant([0, 1, 2, 0]),
+             f"{PREFIX}logits": tf.constant(normal(4, 3))}
+    return DistilledTask(task, 2.0, alpha), batch, dict(logits=tf.constant(normal(4, 3)))
+
+
+def test_alpha_weights_the_teacher_against_the_labels():
+    task, batch, outputs = distilled(0.3)
+    denominators = task.loss_denominators(batch)
+    labels = float(ClassificationTask(NO_MODEL).loss(outputs, batch, denominators)[0])
+    distance = kl(batch["teacher_logits"].numpy(), outputs["logits"].numpy(), 2.0).mean()
+    loss, parts = task.loss(outputs, batch, denominators)
+    assert float(parts["distillation_loss"]) == pytest.approx(distance, rel=1e-5)
+    assert float(loss) == pytest.approx(0.7 * labels + 0.3 * distance, rel=1e-5)
+
+
+def test_alpha_0_needs_no_teacher_and_alpha_1_no_labels():
+    task, batch, outputs = distilled(0.0)
+    del batch["teacher_logits"]
+    expected, _ = ClassificationTask(NO_MODEL).loss(outputs, batch, task.loss_denominators(batch))
+    loss, parts = task.loss(outputs, batch, task.loss_denominators(batch))
+    assert float(loss) == float(expected) and not parts
+    task, batch, outputs = distilled(1.0)
+    del batch["label_ids"]
+    loss, _ = task.loss(outputs, batch, task.loss_denominators(batch))
+    assert float(loss) == pytest.approx(kl(batch["teacher_logits"].numpy(), outputs["logits"].numpy(), 2.0).mean(),
+                                        rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def strategy():
+    return tf.distribute.OneDeviceStrategy("CPU:0")
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    return table(tmp_path_factory.mktemp("tables"), 21)
+
+
+def rows_of(examples, rows, length=MAX_SEQ_LENGTH):
+    return examples.batch(tf.constant(rows, tf.int64), tf.constant(length))
+
+
+def test_answers_are_the_models_outputs_in_the_order_of_the_examples(examples, strategy, tmp_path):
+    outputs = ClassificationTask.TEACHER_OUTPUTS
+    teacher = AlbertClassifier(CONFIG, 3)
+    found = answers(teacher, outputs, examples, str(tmp_path), strategy, 4)
+    expected = teacher(rows_of(examples, range(21)))["logits"]
+    np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
+    batch = rows_of(with_answers(examples, found, outputs), [5, 2])
+    np.testing.assert_array_equal(batch["teacher_logits"], found["logits"][[5, 2]])
+
+
+def test_answers_per_token_are_padded_like_the_tokens(examples, strategy, tmp_path):
+    outputs, teacher = SpanTask.TEACHER_OUTPUTS, AlbertSpan(CONFIG)
+    found = answers(teacher, outputs, examples, str(tmp_path), strategy, 4)
+    taught = with_answers(examples, found, outputs)
+    batch = rows_of(taught, [7, 3])
+    expected, mask = teacher(rows_of(examples, [7, 3])), batch["input_mask"].numpy() == 1
+    for name in ("start_logits", "end_logits"):
+        values = batch[f"teacher_{name}"].numpy()
+        np.testing.assert_allclose(values[mask], expected[name].numpy()[mask], atol=1e-5)
+        assert values.shape == (2, MAX_SEQ_LENGTH) and (values[~mask] == np.float32(-1e30)).all()
+    columns = dict(teacher_logits=np.arange(2 * examples.lengths.sum(), dtype=np.float32).reshape(-1, 2))
+    vectors = rows_of(examples.with_columns(columns, dict(teacher_logits=0.0)), [1])["teacher_logits"].numpy()
+    first, length = examples.lengths[0], examples.lengths[1]
+    np.testing.assert_array_equal(vectors[0, :length], columns["teacher_logits"][first : first + length])
+    assert vectors.shape == (1, MAX_SEQ_LENGTH, 2) and not vectors[0, length:].any()
+
+
+def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples, strategy, tmp_path, monkeypatch):
+    outputs, teacher, read = ClassificationTask.TEACHER_OUTPUTS, AlbertClassifier(CONFIG, 3), []
+
+    def count_of_readings(model, data):
+        before = len(read)
+        monkeypatch.setattr("albert_tf.training.teacher_answers.count_of", lambda *words: read.append(words) or "")
+        values = answers(model, outputs, data, str(tmp_path), strategy, 4)
+        return len(read) - before, values["logits"]
+
+    first, values = count_of_readings(teacher, examples)
+    again, cached = count_of_readings(teacher, examples)
+    assert (first, again) == (1, 0)
+    np.testing.assert_array_equal(cached, values)
+    path, = tmp_path.glob("teacher_logits_*.npy")
+    made_from = json.loads((tmp_path / f"{path.name}.manifest.json").read_text())["made_from"]
+    assert {"weights", "config", "examples", "precision", "arguments"} <= made_from.keys()
+    path.write_bytes(path.read_bytes()[:-4])
+    assert count_of_readings(teacher, examples)[0] == 1
+    teacher.classifier.trainable_variables[-1].assign_add(tf.ones(3))
+    changed, others = count_of_readings(teacher, examples)
+    np.testing.assert_allclose(others, values + 1, atol=1e-5)
+    fewer = examples.with_columns({"further": np.zeros(21, np.float32)})
+    assert (changed, count_of_readings(teacher, fewer)[0]) == (1, 1)
+    monkeypatch.setattr("albert_tf.keras.mixed_precision.global_policy", lambda: types.SimpleNamespace(name="other"))
+    assert count_of_readings(teacher, examples)[0] == 1
+
+
+def test_answers_to_other_examples_are_refused(examples):
+    with pytest.raises(ValueError, match="answered 20 times with logits, but 21 answers are needed"):
+        with_answers(examples, dict(logits=np.zeros([20, 3], np.float32)), dict(logits=None))

@@ -1,0 +1,131 @@
+"""What a run trains: the head, the last layers, or adapters; checkpoints, optimizer and log have no more."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.span import AlbertSpan
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer
+from albert_tf.training.trainable import restrict_training
+from albert_tf.weights.from_pretrained import from_pretrained
+from albert_tf.weights.settings import Settings, write_settings
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=8, initializer_range=0.5)
+BATCH = {name: np.array(value, np.int32) for name, value in dict(
+    input_ids=[[3, 5, 7, 9], [2, 4, 6, 8]], input_mask=[[1] * 4] * 2, segment_ids=[[0, 0, 1, 1]] * 2,
+    label_ids=[0, 1]).items()}
+
+
+def trained(model):
+    return {variable.name.split(":")[0] for variable in model.trainable_weights}
+
+
+def blocks(model):
+    """The groups of layers that train."""
+    return sorted({name.split("/")[3] for name in trained(model) if "/group_" in name})
+
+
+def test_the_head_trains_with_the_pooler_that_it_reads(caplog):
+    caplog.set_level("INFO")
+    model = AlbertClassifier(TINY, 3)
+    restrict_training(model, "head", None)
+    assert trained(model) == {"output_weights", "output_bias", "bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+    total = sum(int(tf.size(variable)) for variable in model.weights)
+    assert f"training {3 * 8 + 3 + 8 * 8 + 8} of {total:,} parameters" in caplog.text
+    span = AlbertSpan(TINY)
+    restrict_training(span, "head", None)
+    assert trained(span) == {"cls/squad/output_weights", "cls/squad/output_bias"}
+
+
+@pytest.mark.parametrize("config, value, groups", [
+    (dict(cross_layer_sharing="none"), "last_1", ["group_3"]),
+    (dict(cross_layer_sharing="none"), "last_3", ["group_1", "group_2", "group_3"]),
+    (dict(num_hidden_groups=2), "last_2", ["group_1"]),
+    (dict(), "last_4", ["group_0"])])
+def test_the_last_layers_train_with_the_head(config, value, groups):
+    model = AlbertClassifier(TINY.replace(**config), 2)
+    restrict_training(model, value, None)
+    assert blocks(model) == groups
+    assert {"output_weights", "bert/pooler/dense/kernel"} < trained(model)
+    assert not any("embedding" in name for name in trained(model))
+
+
+@pytest.mark.parametrize("config, value, message", [
+    (dict(), "last_1", "--trainable=last_1: layers of this model share their weights, so that the last ones cannot be "
+     "trained without earlier ones: this needs groups of layers, or --unshare_layers. Possible here: last_4, head"),
+    (dict(num_hidden_groups=2), "last_1", "Possible here: last_2, last_4, head, all"),
+    (dict(cross_layer_sharing="ffn"), "last_1", "Possible here: last_4, head, all"),
+    (dict(), "last_5", "--trainable=last_5: the model has 4 layers. Possible here: last_4, head, all")])
+def test_last_layers_that_share_their_weights_are_refused(config, value, message):
+    with pytest.raises(ValueError, match=message):
+        restrict_training(AlbertClassifier(TINY.replace(**config), 2), value, None)
+
+
+def test_a_model_without_a_head_has_nothing_to_train():
+    with pytest.raises(ValueError, match="--trainable=head leaves nothing to train: a AlbertSentenceEncoder has no"):
+        restrict_training(AlbertSentenceEncoder(TINY), "head", None)
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(trainable="tail"), "--trainable must be all, head or last_K, such as last_2. Received: tail"),
+    (dict(trainable="last_0"), "--trainable must be all, head or last_K"),
+    (dict(lora_alpha=4.0), "--lora_alpha and --lora_per_layer are for adapters: set --lora_rank too"),
+    (dict(lora_per_layer=True), "set --lora_rank too"),
+    (dict(lora_rank=2, trainable="last_2"), "with --lora_rank the adapters and the head train: do not set --trainable"),
+    (dict(lora_rank=2, trainable="all"), "do not set --trainable=all")])
+def test_options_that_contradict_each_other_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        TrainerOptions("adamw", 1e-3, **options)
+
+
+def run_of(directory, config=TINY, **options):
+    """A trainer and its checkpoints."""
+    keras.utils.set_random_seed(3)
+    trainer = new_trainer(ClassificationTask(AlbertClassifier(config, 2, 0.0)), tf.distribute.get_strategy(),
+                          TrainerOptions("adamw", 0.05, **options), RunOptions(str(directory), 10, 2))
+    return trainer, Checkpoints(str(directory), trainer, config)
+
+
+def fit(trainer, steps):
+    trainer.fit(tf.data.Dataset.from_tensors(BATCH).repeat(), steps_per_epoch=steps, verbose=0)
+
+
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_only_adapters_and_head_change_and_a_resumed_run_takes_the_same_steps(tmp_path, per_layer):
+    options = dict(lora_rank=2, lora_alpha=4.0, lora_per_layer=per_layer)
+    trainer, checkpoints = run_of(tmp_path, **options)
+    frozen = {variable.name: variable.numpy() for variable in trainer.model.non_trainable_weights}
+    assert len(frozen) == 5 + 2 + 10 + 6  # embeddings, their mapping to H, attention, feed-forward
+    fit(trainer, 2)
+    checkpoints.save(2)
+    slots = [variable for variable in trainer.optimizer.variables() if variable.name.endswith(("/m:0", "/v:0"))]
+    assert len(slots) == 2 * len(trainer.model.trainable_weights) == 2 * (4 + 2 * 6 * (4 if per_layer else 1))
+    fit(trainer, 1)
+    assert all(np.array_equal(variable, frozen[variable.name]) for variable in trainer.model.non_trainable_weights)
+    again, restored = run_of(tmp_path, **options)
+    assert restored.restore_latest() == 2
+    fit(again, 1)
+    for first, second in zip(trainer.model.weights, again.model.weights):
+        np.testing.assert_array_equal(first, second, first.name)
+    checkpoints.save(3)
+    write_settings(Settings(lora_alpha=4.0), TINY, str(tmp_path))
+    plain = from_pretrained(str(tmp_path), model="classifier")
+    assert plain.config.num_ffn_blocks == (4 if per_layer else 1)
+    np.testing.assert_allclose(plain(BATCH)["logits"], trainer.model(BATCH)["logits"], atol=1e-5)
+
+
+def test_a_run_is_not_continued_with_other_weights_to_train(tmp_path):
+    trainer, checkpoints = run_of(tmp_path, trainable="head")
+    checkpoints.save(1)
+    for options in (dict(), dict(lora_rank=2)):
+        with pytest.raises(ValueError, match="is not a checkpoint of this model and optimizer: .*lacks"):
+            run_of(tmp_path, **options)[1].restore_latest()
+    with pytest.raises(ValueError, match="continue it with its own --trainable and --lora_rank"):
+        run_of(tmp_path)[1].restore_latest()
