@@ -38,7 +38,7 @@ _IGNORED_KEYS = frozenset(
     # in Hugging Face's files: its classes, tokenizers, heads and generation
     "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
     "layer_norm_eps classifier_dropout_prob classifier_dropout position_embedding_type tie_word_embeddings "
-    "id2label label2id problem_type "
+    "id2label label2id problem_type sentence_transformers sbert_ce_default_activation_function "
     "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
     "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
     "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation "

@@ -1,13 +1,23 @@
-"""The notebooks run, and show what they claim."""
+"""The examples run, and show what they claim."""
 
 import json
+import os
 import pathlib
+import subprocess
 
+import numpy as np
 import pytest
+from peers import python_of
 
+import albert_tf
 from albert_tf import keras
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.metrics import correlations
+from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
 
-NOTEBOOKS = sorted((pathlib.Path(__file__).parents[1] / "examples").glob("*.ipynb"))
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
 @pytest.mark.long
@@ -21,3 +31,19 @@ def test_a_notebook_runs_and_beats_the_more_frequent_answer(path, tmp_path, monk
             exec(compile("".join(cell["source"]), str(path), "exec"), names)  # the repository's own code
             assert not cell["outputs"], "notebooks are kept without outputs"
     assert names["accuracy"] > names["majority"] + 0.1
+
+
+def test_mteb_gives_the_correlations_of_our_vectors(golden, tmp_path):
+    model, data = golden / "sentence_transformers/mean_normalized", golden / "glue"
+    environment = dict(os.environ, PYTHONPATH=str(EXAMPLES.parent), HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
+    done = subprocess.run([python_of("mteb"), EXAMPLES / "mteb_sts_b.py", model, data / "STS-B/dev.tsv", tmp_path],
+                          env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout[done.stdout.index("{"):])
+    unit_vectors = unit_vectors_function(albert_tf.from_pretrained(str(model), model="sentence_encoder"),
+                                         albert_tf.tokenizer_from_pretrained(str(model)))
+    dev = read_examples(find_task("sts-b"), str(data), "dev")
+    first, second = (unit_vectors([getattr(each, name) for each in dev]) for name in ("text_a", "text_b"))
+    expected = correlations(np.array([each.label for each in dev]), np.sum(first * second, axis=1))
+    assert found["cosine_pearson"] == pytest.approx(expected["pearson"], abs=1e-5)
+    assert found["cosine_spearman"] == pytest.approx(expected["spearman"], abs=1e-5)

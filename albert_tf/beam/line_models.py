@@ -50,7 +50,8 @@ def extract_embeddings(
     """
     predict = functools.partial(_embed, tokenizer=tokenizer, max_seq_length=max_seq_length, batch_size=batch_size,
                                 per_token=per_token)
-    write = functools.partial(_write_vectors, hidden_size=model.config.hidden_size, per_token=per_token)
+    write = functools.partial(_write_vectors, per_token=per_token,
+                              size=model.config.hidden_size if per_token else model.vector_size)
     return predict_lines(input_files, output_files, _saver(model, vectors_function(model)), predict, write, made_from,
                          options, functools.partial(companions, per_token=per_token), text_column)
 
@@ -107,9 +108,9 @@ def _embed(model: Any, block: Block, tokenizer: FullTokenizer, max_seq_length: i
                 lengths=np.array([len(row) for row in rows], np.int64))
 
 
-def _write_vectors(path: str, blocks: list[Arrays], hidden_size: int, per_token: bool) -> None:
+def _write_vectors(path: str, blocks: list[Arrays], size: int, per_token: bool) -> None:
     first = 0
-    with array_writer(path, (sum(len(block["vectors"]) for block in blocks), hidden_size)) as write:
+    with array_writer(path, (sum(len(block["vectors"]) for block in blocks), size)) as write:
         for block in blocks:
             write(first, block["vectors"])
             first += len(block["vectors"])

@@ -39,6 +39,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
     shared.define_pooling_flags()
+    shared.define_vector_flags()
     shared.define_required("output_dir", "Directory of the ONNX files.")
     flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written "
                             "for each. Repeat the flag for several values.")

@@ -41,6 +41,7 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
     shared.define_pooling_flags("pooler")
+    shared.define_vector_flags(with_precision=False)
     shared.define_required("export_path", "Directory of the encoder's module.")
     flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
                         "--export_path with _preprocess appended.")

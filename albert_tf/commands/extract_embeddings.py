@@ -4,10 +4,14 @@
         --output_file=vectors.npy
 
 writes the vector of each line, float32 [lines, hidden_size]: by default ALBERT's pooled output, or the pooling of a
-folder of sentence-transformers. With --per_token, vectors.npy has the sequence output of all lines one after the other,
-including [CLS] and [SEP], float32 [tokens, hidden_size]. Two more files are written then: vectors.input_ids.npy, int32
-[tokens], and vectors.row_splits.npy, int64 [lines + 1]. Line i has the rows from row_splits[i] to row_splits[i + 1] -
-1. vectors.npy.manifest.json lists what the vectors were made from.
+folder of sentence-transformers. With --vector_precision=int8 or binary the vectors are int8, and with int8
+vectors.ranges.npy has the range of each dimension, float32 [2, hidden_size].
+
+With --per_token, vectors.npy has the sequence output of all lines one after the other, including [CLS] and [SEP],
+float32 [tokens, hidden_size]. Two more files are written then: vectors.input_ids.npy, int32 [tokens], and
+vectors.row_splits.npy, int64 [lines + 1]. Line i has the rows from row_splits[i] to row_splits[i + 1] - 1.
+
+vectors.npy.manifest.json lists what the vectors were made from.
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ from albert_tf.commands import shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.data.texts import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
+from albert_tf.tasks.sentence_vectors.stored_vectors import ranges_in, ranges_path, write_stored
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.manifests import check_output, move_with_manifest
@@ -32,7 +38,7 @@ from albert_tf.utils.temporary_files import temporary_folder
 from albert_tf.utils.writing import array_writer
 
 FLAGS = flags.FLAGS
-_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision")
+_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
 _DEFAULT_LENGTH = 512  # tokens
 
 
@@ -40,12 +46,13 @@ def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     shared.define_pooling_flags(default="pooler")
+    shared.define_vector_flags()
     shared.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
                            "comma-separated list of paths and globs.")
     shared.define_text_column_flag()
     shared.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
-    flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling "
-                      "and --normalize must not be set then.")
+    flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
+                      "--normalize, --truncate_dim and --vector_precision must not be set then.")
     shared.define_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. "
                           "Default: the number stored with the weights, or 512 if none is stored.",
                           *bounds.SEQ_LENGTH.at_least(3))
@@ -59,22 +66,28 @@ def define_flags() -> None:
 def main() -> None:
     if os.path.splitext(FLAGS.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
-    output_files = shard_paths(FLAGS.output_file, FLAGS.num_shards)
+    output_files, has_ranges = shard_paths(FLAGS.output_file, FLAGS.num_shards), FLAGS.vector_precision == "int8"
     for path in output_files:
-        check_output(path, *companions(path, FLAGS.per_token))
+        check_output(path, *companions(path, FLAGS.per_token), *[ranges_path(path)] * has_ranges)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
-    for name in ("pooling", "normalize"):
-        if FLAGS.per_token and FLAGS[name].value is not None:
+    for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
+        if FLAGS.per_token and FLAGS[name].value not in (None, "float32"):
             raise ValueError(f"--per_token and --{name} exclude each other: the vectors of tokens are not pooled")
     pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if FLAGS.num_shards > 1 and not pipeline_options:
         raise ValueError("--num_shards needs --engine=beam")
+    if FLAGS.vector_precision != "float32" and pipeline_options:
+        raise ValueError("--engine=beam writes float32 vectors alone: leave out --vector_precision")
     lines = [] if pipeline_options else list(read_texts(FLAGS.input_file, FLAGS.text_column))
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()
     pooling = dataclasses.asdict(shared.sentence_pooling(selected, default="pooler"))
     model = selected.pretrained("sentence_encoder", **pooling)
+    # The ranges of int8 are those of the vectors themselves, unless the flag has others.
+    precision = None if has_ranges and not FLAGS.vector_ranges else shared.vector_precision()
+    if precision is not None:
+        precision.check_size(model.vector_size)
     shared.check_length(FLAGS.max_seq_length, model.config)
     tokenizer = selected.vocabulary.tokenizer(model.config)
     length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
@@ -93,10 +106,21 @@ def main() -> None:
     with temporary_folder(FLAGS.output_file) as folder:
         source = os.path.join(folder, os.path.basename(FLAGS.output_file))
         height = write_vectors(source, model, rows, FLAGS.batch_size, FLAGS.per_token)
-        token_files = dict(zip(companions(source, FLAGS.per_token), companions(FLAGS.output_file, FLAGS.per_token)))
-        move_with_manifest(source, FLAGS.output_file, made_from, token_files)
-    logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"),
-                 count_of(model.config.hidden_size, "number"))
+        more_files = dict(zip(companions(source, FLAGS.per_token), companions(FLAGS.output_file, FLAGS.per_token)))
+        if FLAGS.vector_precision != "float32":
+            source = store(source, precision)
+        if has_ranges:
+            more_files[ranges_path(source)] = ranges_path(FLAGS.output_file)
+        move_with_manifest(source, FLAGS.output_file, made_from, more_files)
+    logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"), count_of(model.vector_size, "number"))
+
+
+def store(exact: str, precision: VectorPrecision | None) -> str:
+    """Writes the vectors of a file in a precision beside it (None: int8 with their own ranges). Returns the path."""
+    folder, name = os.path.split(exact)
+    path = os.path.join(folder, f"stored_{name}")
+    write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
+    return path
 
 
 def write_vectors(
@@ -106,7 +130,7 @@ def write_vectors(
     lengths = np.array([len(row) for row in rows])
     starts = np.cumsum(lengths) - lengths if per_token else np.arange(len(rows))
     height = int(lengths.sum()) if per_token else len(rows)
-    with array_writer(path, (height, model.config.hidden_size)) as write:
+    with array_writer(path, (height, model.config.hidden_size if per_token else model.vector_size)) as write:
         with progress("embedding", len(rows), " lines") as done:
             for vectors in embed(model, rows, batch_size):
                 write(starts[vectors.text], vectors.tokens if per_token else vectors.pooled[None])

@@ -29,6 +29,7 @@ from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.classification.features import feature_table
 from albert_tf.tasks.classification.glue import find_task, with_companions
 from albert_tf.tasks.classification.losses import LabelLoss, class_weights
+from albert_tf.tasks.classification.ranking import RankingTask, evaluate_ranking
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
@@ -128,7 +129,9 @@ class TextClassification(tuning.CommandTask):
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
                                  task.multi_label, self._calibration.temperature, self._calibration.thresholds,
-                                 **options.exits)
+                                 activation_fn="sigmoid" if task.is_ranking else None, **options.exits)
+        if task.is_ranking:
+            return RankingTask(model)
         return ClassificationTask(model, task.is_regression,
                                   LabelLoss(task.multi_label, self._class_weights, options.focal_gamma))
 
@@ -150,6 +153,8 @@ class TextClassification(tuning.CommandTask):
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
+        if self.task.is_ranking:
+            return self._evaluation_of_ranking(dev_sets[0][1])
 
         def evaluate(predict) -> dict[str, float]:
             results = {}
@@ -164,6 +169,11 @@ class TextClassification(tuning.CommandTask):
             return results
 
         return evaluate
+
+    def _evaluation_of_ranking(self, table):
+        queries = [example.text_a for example in read_examples(self.task, self.options.data_dir, "dev")]
+        label_ids = table.scalars["label_ids"].numpy()
+        return lambda predict: evaluate_ranking(queries, label_ids, mean_of(predict(table), "probabilities"))
 
     def prepare(self, runs):
         options = self.options

@@ -3,9 +3,10 @@
     python -m albert_tf run_sentence_embeddings --objective=sts --data_dir=glue --init_checkpoint=albert_base_v2 \\
         --output_dir=sentences --do_train --do_eval
 
---objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file),
-simcse on single lines of text (--train_file), and distillation on the vectors that --teacher_checkpoint makes of such
-lines. If the script is started again with the same flags, training continues from the latest checkpoint.
+--objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file, and
+hard negatives after them), simcse on single lines of text (--train_file), and distillation on the vectors that
+--teacher_checkpoint makes of such lines. If the script is started again with the same flags, training continues from
+the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.metrics import correlations
@@ -45,6 +47,7 @@ from albert_tf.tasks.sentence_vectors.targets import projection
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.finetuning import mean_of
+from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.writing import read_array, write_array
 
@@ -58,9 +61,10 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options(TeacherOptions, tuning.Options):
-    """The flags of this command; `pooling` is made from several flags, and `scored` is STS-B or --task_config."""
+    """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
     pooling: SentencePooling
+    stored_vectors: VectorPrecision
     scored: TaskData
     objective: str = shared.choice(
         "sts", ("sts", "pairs", "simcse", "distillation"),
@@ -73,6 +77,13 @@ class Options(TeacherOptions, tuning.Options):
         "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
         "text, one text on each line, or a table with --text_column.")
     text_column: str | None = shared.text_column("text")
+    num_negatives: int = shared.integer(
+        0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
+        "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
+        "Parquet; mine_negatives writes them.", bounds.CANDIDATES.at_least(0))
+    matryoshka_dims: tuple[int, ...] = shared.whole_numbers(
+        (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
+        "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
     data_dir: str | None = shared.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     best_score: float = shared.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = shared.number(
@@ -81,6 +92,7 @@ class Options(TeacherOptions, tuning.Options):
 
 def define_flags() -> None:
     shared.define_pooling_flags()
+    shared.define_vector_flags()
     tuning.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64,
                         save_checkpoints_steps=100, steps=(1000, 100))
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
@@ -91,13 +103,16 @@ def options_from_flags() -> Options:
     model = tuning.set_defaults("sentence_encoder")
     if FLAGS.objective in ("pairs", "simcse") and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
+    if FLAGS.num_negatives and FLAGS.objective != "pairs":
+        raise ValueError(f"--num_negatives is for --objective=pairs. Received: --objective={FLAGS.objective}")
     if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
     if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
-    return tuning.options_from_flags(Options, model, pooling=shared.sentence_pooling(model), scored=scored)
+    return tuning.options_from_flags(Options, model, pooling=shared.sentence_pooling(model), scored=scored,
+                                     stored_vectors=shared.vector_precision())
 
 
 def main() -> None:
@@ -122,9 +137,11 @@ class SentenceEmbeddings(tuning.CommandTask):
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorTask.TEACHER_OUTPUTS)
 
     def new_task(self, config):
-        model = AlbertSentenceEncoder(config, **dataclasses.asdict(self.options.pooling))
-        objective = "contrastive" if self.options.objective in ("pairs", "simcse") else "similarity"
-        return SentenceVectorTask(model, objective, self.options.temperature)
+        options, stored = self.options, self.options.stored_vectors
+        model = AlbertSentenceEncoder(config, **dataclasses.asdict(options.pooling), vector_precision=stored.name,
+                                      vector_ranges=stored.ranges)
+        objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
+        return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims)
 
     def training_table(self):
         options = self.options
@@ -132,8 +149,8 @@ class SentenceEmbeddings(tuning.CommandTask):
             return self._table(self._scored_pairs("train"), "train")
         if options.objective == "distillation":
             return line_table(self.cache, self.texts, options.max_seq_length)
-        is_pairs = options.objective == "pairs"
-        pairs = read_pairs(options.train_file) if is_pairs else read_twice(options.train_file, options.text_column)
+        pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
+                 else read_twice(options.train_file, options.text_column))
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
@@ -160,14 +177,23 @@ class SentenceEmbeddings(tuning.CommandTask):
         else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
             own = self._initial_vectors(self.texts[places]) if self.options.finetuning.init_checkpoint else None
-            matrix = projection(vectors, self.config.hidden_size, own, places)
+            size = self.options.pooling.truncate_dim or self.config.hidden_size
+            matrix = projection(vectors, size, own, places)
             write_array(path, matrix)
         return dict(sentence_embedding=vectors @ matrix)
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")
         table, expected = self._table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
-        return lambda predict: correlations(expected, mean_of(predict(table), "cosine"))
+
+        def evaluate(predict) -> dict[str, float]:
+            predictions, results = predict(table), {}
+            for name in predictions[0]:  # cosine, and cosine_N for truncated vectors
+                scores = correlations(expected, mean_of(predictions, name))
+                results.update({key + name[len("cosine"):]: value for key, value in scores.items()})
+            return results
+
+        return evaluate
 
     def predictions(self):
         yield self._table(self._scored_pairs("test"), "test"), self._write

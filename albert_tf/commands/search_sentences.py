@@ -4,8 +4,11 @@
         --query="Who sold the boat?"
 
 prints the nearest lines of each query, each with its cosine and its line number in the file. The file is read in
-blocks, and only the vectors of one block are in memory.
+blocks, and only the vectors of one block are in memory. With --rerank_checkpoint, a model that ranks (run_classifier
+with "ranking": true, or a CrossEncoder of sentence-transformers) orders the nearest lines by its own scores.
 """
+
+from __future__ import annotations
 
 import dataclasses
 
@@ -14,10 +17,14 @@ from absl import flags
 from albert_tf import keras
 from albert_tf.commands import shared_flags as shared
 from albert_tf.data.texts import read_texts
-from albert_tf.tasks.sentence_vectors.search import nearest_lines
+from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines
+from albert_tf.tasks.sentence_vectors.stored_vectors import open_vectors
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
+from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 
 FLAGS = flags.FLAGS
 
@@ -26,12 +33,19 @@ def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
     shared.define_pooling_flags(with_normalize=False)
+    shared.define_vector_flags()
     shared.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
                            "skipped.")
     shared.define_text_column_flag()
+    flags.DEFINE_string("vectors_file", None, "Path of the vectors of the lines that extract_embeddings has written, "
+                        "with the same model. They are read in blocks. Default: the vectors are computed.")
     flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
                               "lines of standard input that are not empty.")
     shared.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
+    flags.DEFINE_string("rerank_checkpoint", None, "A model that ranks, which orders the nearest lines again: any path "
+                        "that --init_checkpoint accepts. Default: lines are ordered by their cosines.")
+    shared.define_integer("num_candidates", 50, "Number of nearest lines of a query that --rerank_checkpoint scores.",
+                          *bounds.CANDIDATES)
     shared.define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
                           "Default: the number stored with the weights, or the model's max_position_embeddings if none "
                           "is stored.", *bounds.SEQ_LENGTH.at_least(3))
@@ -48,12 +62,38 @@ def main() -> None:
     lines = read_texts(FLAGS.input_file, FLAGS.text_column)
     selected = shared.resolve_model()
     model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
+    vectors, precision = None, VectorPrecision()
+    if FLAGS.vectors_file:
+        if FLAGS.vector_precision != "float32" or FLAGS.vector_ranges:
+            raise ValueError("--vectors_file has a precision: leave out --vector_precision and --vector_ranges")
+        num_texts = sum(1 for _ in read_texts(FLAGS.input_file, FLAGS.text_column))
+        vectors, precision = open_vectors(FLAGS.vectors_file, num_texts, model.vector_size)
+    else:
+        precision = shared.vector_precision()
+        precision.check_size(model.vector_size)
     tokenizer = selected.vocabulary.tokenizer(model.config)
+    scorer = _scorer(FLAGS.rerank_checkpoint, FLAGS.batch_size) if FLAGS.rerank_checkpoint else None
+    num_lines = max(FLAGS.top_k, FLAGS.num_candidates) if scorer else FLAGS.top_k
     queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
-    results = nearest_lines(model, tokenizer, queries, lines, FLAGS.top_k, FLAGS.batch_size, FLAGS.block_size)
+    results = nearest_lines(model, tokenizer, queries, lines, num_lines, FLAGS.batch_size, FLAGS.block_size,
+                            precision, vectors)
     if not any(results):
         raise ValueError(f"{FLAGS.input_file} has no lines")
     for query, neighbours in zip(queries, results):
         print(query)
-        for neighbour in neighbours:
-            print(f"    {neighbour.cosine:.4f}  {neighbour.line}  {neighbour.text}")
+        for score, neighbour in reranked(scorer, query, neighbours)[: FLAGS.top_k]:
+            print(f"    {score:.4f}  {neighbour.line}  {neighbour.text}")
+
+
+def reranked(scorer: RelevanceScorer | None, query: str, neighbours: list[Neighbour]
+             ) -> list[tuple[float, Neighbour]]:
+    """The neighbours with their scores, the best first; without a scorer with their cosines, in the same order."""
+    if scorer is None:
+        return [(neighbour.cosine, neighbour) for neighbour in neighbours]
+    scores = scorer([query] * len(neighbours), [neighbour.text for neighbour in neighbours]).tolist()
+    return sorted(zip(scores, neighbours), key=lambda scored: -scored[0])
+
+
+def _scorer(path: str, batch_size: int) -> RelevanceScorer:
+    model = from_pretrained(path, model="classifier")
+    return RelevanceScorer(model, tokenizer_from_pretrained(path), batch_size)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Callable
+from typing import Any, Callable, Mapping
 
 from absl import logging
 
@@ -34,9 +34,10 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of this command; `vocabulary` and `early_exit` are made from several flags."""
+    """The flags of this command; `vocabulary`, `vectors` and `early_exit` are made from several flags."""
 
     vocabulary: VocabularyFiles
+    vectors: Mapping[str, Any]
     early_exit: EarlyExit
     init_checkpoint: list[str] = shared.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
@@ -62,12 +63,13 @@ class Options:
 
 def define_flags() -> None:
     shared.define_vocabulary_flags()
+    shared.define_vector_flags()
     shared.define_fields(Options)
     shared.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(),
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(), vectors=shared.vector_arguments(),
                              early_exit=shared.early_exit_from_flags())
 
 
@@ -125,4 +127,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k, options.early_exit)
+    return model_of_source(name, source, options.model, options.top_k, options.vectors, options.early_exit)

@@ -37,6 +37,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
 from albert_tf.modeling.early_exit import DEFAULT_TOLERANCE, EarlyExit
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
+from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.training import trainer
 from albert_tf.training.checkpoints import BEST
 from albert_tf.training.optimizer import OPTIMIZERS
@@ -109,6 +110,11 @@ def boolean(default: bool | None, help: str) -> Any:
 def integer(default: int | None, help: str, limits: bounds.Bounds) -> Any:
     """A field of options whose flag is a whole number."""
     return _flag(define_integer, default, help, *limits)
+
+
+def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds) -> Any:
+    """A field of options whose flag is a comma-separated list of whole numbers, as a tuple."""
+    return _flag(_define_integers, default, help, limits)
 
 
 def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None) -> Any:
@@ -245,6 +251,25 @@ def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> 
 
 
 @usage.group("Model")
+def define_vector_flags(with_precision: bool = True) -> None:
+    """Defines the flags of the size and the precision of sentence vectors.
+
+    Args:
+      with_precision: whether to define --vector_precision and --vector_ranges.
+    """
+    define_integer("truncate_dim", None, "Number of dimensions of sentence vectors; the others are left out before "
+                   "vectors are normalized. Default: as stored with the weights, or all if nothing is stored.",
+                   *bounds.WIDTH)
+    if with_precision:
+        flags.DEFINE_enum("vector_precision", "float32", VECTOR_PRECISIONS, "Precision of stored and exported sentence "
+                          "vectors. int8: a byte for each dimension, which counts steps of 1/255 of its range. binary: "
+                          "a bit for each dimension, which is 1 if it is positive.")
+        flags.DEFINE_string("vector_ranges", None, "Path of an .npy file with the smallest and the largest value of "
+                            "each dimension, float32 [2, dimensions], for --vector_precision=int8. extract_embeddings "
+                            "writes it.")
+
+
+@usage.group("Model")
 def define_checkpoint_name_flag() -> None:
     """Defines the release's flag of a checkpoint in --albert_directory."""
     flags.DEFINE_string("checkpoint_name", BEST, "Name of the checkpoint in --albert_directory. If the default does "
@@ -377,7 +402,7 @@ def scorer_from_flags(model: ResolvedModel, head: str) -> Scorer | None:
         raise ValueError("set either --task_name or --task_config")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else None
     return scorer(head, FLAGS.score_data, model.vocabulary.tokenizer(model.config),
-                  find_task(FLAGS.task_name) if FLAGS.task_name else task)
+                  find_task(FLAGS.task_name) if FLAGS.task_name else task, vector_precision())
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
@@ -538,8 +563,30 @@ def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
     return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
 
 
+def vector_precision() -> VectorPrecision:
+    """The precision of --vector_precision and --vector_ranges.
+
+    Raises:
+      ValueError: the ranges are missing, cannot be read, or belong to another precision.
+    """
+    name, ranges = FLAGS.vector_precision, FLAGS.vector_ranges
+    if name == "int8" and not ranges:
+        raise ValueError("--vector_precision=int8 needs --vector_ranges, the file NAME.ranges.npy that "
+                         "extract_embeddings --vector_precision=int8 writes beside its vectors")
+    if ranges and name != "int8":
+        raise ValueError(f"--vector_ranges is for --vector_precision=int8. Received: --vector_precision={name}")
+    return VectorPrecision(name, read_ranges(ranges) if ranges else None)
+
+
+def vector_arguments() -> dict[str, Any]:
+    """The arguments of a sentence encoder that the flags of define_vector_flags set."""
+    stored = vector_precision()
+    truncated = {} if FLAGS.truncate_dim is None else dict(truncate_dim=FLAGS.truncate_dim)
+    return dict(truncated, vector_precision=stored.name, vector_ranges=stored.ranges)
+
+
 def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
-    """The pooling arguments of a model's constructor, from the flags of define_pooling_flags.
+    """The arguments of a sentence encoder, from the flags of define_pooling_flags and define_vector_flags.
 
     Args:
       selected: the result of `resolve_model`.
@@ -549,9 +596,10 @@ def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
       ValueError: a flag of pooling is set for another model.
     """
     if model == "sentence_encoder":
-        return dataclasses.asdict(sentence_pooling(selected))
-    for name in ("pooling", "normalize"):
-        if FLAGS[name].value is not None:
+        pooling = dataclasses.asdict(sentence_pooling(selected))
+        return {**pooling, **vector_arguments()} if "vector_precision" in FLAGS else pooling
+    for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
+        if name in FLAGS and FLAGS[name].value not in (None, "float32"):
             raise ValueError(f"--{name} is for --model=sentence_encoder. Received: --model={model}")
     return {}
 
@@ -589,6 +637,10 @@ def _is_set(value: str | None) -> bool:
     return True
 
 
+def _define_integers(name: str, default: tuple[int, ...], help: str, limits: bounds.Bounds) -> None:
+    flags.DEFINE(_IntegersParser(limits), name, default, help, serializer=flags.ListSerializer(","))
+
+
 class _FiniteFloatParser(flags.FloatParser):
     def convert(self, argument):
         try:
@@ -598,6 +650,24 @@ class _FiniteFloatParser(flags.FloatParser):
         if not math.isfinite(value) or "_" in str(argument):
             raise ValueError("expected a finite number")
         return value
+
+
+class _IntegersParser(flags.ArgumentParser):
+    syntactic_help = "a comma-separated list of whole numbers"
+
+    def __init__(self, limits: bounds.Bounds):
+        super().__init__()
+        self._limits = limits
+
+    def parse(self, argument):
+        parts = argument.split(",") if isinstance(argument, str) else list(argument)
+        parts = [str(part).strip() for part in parts if str(part).strip()]
+        if not all(part.isdecimal() and self._limits.lower <= int(part) <= self._limits.upper for part in parts):
+            raise ValueError(f"it is not {self.syntactic_help} from {self._limits.lower:,} to {self._limits.upper:,}")
+        return tuple(map(int, parts))
+
+    def flag_type(self):
+        return "list of whole numbers"
 
 
 class _DecimalParser(flags.IntegerParser):

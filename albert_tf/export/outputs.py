@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.early_exit import EarlyExit
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 from albert_tf.weights.settings import Settings, settings_of
@@ -19,9 +20,15 @@ _INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output"
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
-    """The model's outputs without those of single layers, and without pooled_output if the pooler is random."""
+    """The model's outputs without those of single layers, and without pooled_output if the pooler is random.
+
+    The vectors of a sentence encoder have its vector_precision.
+    """
     left_out = (*_INNER_OUTPUTS, *(["pooled_output"] if has_only_random_pooled_output(model) else []))
-    return {name: output for name, output in model(inputs).items() if name not in left_out}
+    outputs = model(inputs)
+    if isinstance(model, AlbertSentenceEncoder):
+        outputs = {**outputs, **model.exported_outputs(outputs)}
+    return {name: output for name, output in outputs.items() if name not in left_out}
 
 
 class WithOutputs:
@@ -93,7 +100,8 @@ def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_pred
 def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inputs: dict) -> dict[str, float]:
     """The largest difference between the results of `run` and those of the model, for each output."""
     expected, actual = exported_outputs(model, inputs), run(inputs)
-    return {name: float(np.max(np.abs(actual[name] - tf.cast(expected[name], tf.float32)))) for name in expected}
+    return {name: float(np.max(np.abs(np.asarray(actual[name], np.float32) - tf.cast(expected[name], tf.float32))))
+            for name in expected}
 
 
 def write_and_compare(path: str, content: bytes, differences: dict[str, float]) -> None:

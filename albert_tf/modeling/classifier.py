@@ -12,7 +12,7 @@ from albert_tf.modeling.configured_model import as_rows, checked_label_names, re
 from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, mean_or_max
+from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, mean_or_max
 
 
 @register
@@ -31,6 +31,8 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
       multi_label: whether a text can have several labels: each has a probability of its own.
       temperature: what logits are divided by before they become probabilities. The logits stay as they are.
       thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
+      activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
+        makes the score; None for other models. It is left out if there are several labels.
       exit_heads, exit_patience, exit_tolerance, num_layers: see EarlyExitModel.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
@@ -38,19 +40,21 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     [batch, num_labels].
 
     Raises:
-      ValueError: window_pooling is unknown, or the number of label_names or thresholds is not num_labels.
+      ValueError: window_pooling or activation_fn is unknown, or the number of label_names or thresholds is not
+        num_labels.
     """
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride", "multi_label", "temperature", "thresholds", *EarlyExitModel.EXIT_ARGUMENTS)
+                 "doc_stride", "multi_label", "temperature", "thresholds", "activation_fn",
+                 *EarlyExitModel.EXIT_ARGUMENTS)
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
                  max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
                  multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
-                 **kwargs):
+                 activation_fn: str | None = None, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -64,6 +68,9 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
         if thresholds is not None and len(thresholds) != num_labels:
             raise ValueError(f"thresholds must have num_labels={num_labels} numbers. Received: {len(thresholds)}")
         self.thresholds = None if thresholds is None else tuple(thresholds)
+        if activation_fn not in (None, *ACTIVATIONS):
+            raise ValueError(f"activation_fn must be one of {', '.join(ACTIVATIONS)}. Received: {activation_fn!r}")
+        self.activation_fn = activation_fn if num_labels == 1 else None
         self.add_exit_heads(num_labels)
         self.built = True
 

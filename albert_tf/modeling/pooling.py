@@ -18,6 +18,7 @@ class SentencePooling:
     pooling: str = "mean"
     normalize: bool = False
     max_seq_length: int | None = None
+    truncate_dim: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,8 @@ class LongTexts:
 
 
 MEAN_OR_MAX = ("mean", "max")
+# The functions that make a score of the logit of a classifier that ranks, by PyTorch's names.
+ACTIVATIONS = ("sigmoid", "identity")
 POOLINGS = (*MEAN_OR_MAX, "cls", "pooler")
 # The smallest divisor of torch.nn.functional.normalize, which sentence-transformers uses.
 LEAST_LENGTH = 1e-12

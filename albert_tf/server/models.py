@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import tempfile
-from typing import Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -50,7 +50,8 @@ LAYER_DISTANCES = "layer_distances"
 
 
 def model_of_source(
-    name: str, source: Source, model: str | None = None, top_k: int = 5, early_exit: EarlyExit | None = None
+    name: str, source: Source, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
+    early_exit: EarlyExit | None = None,
 ) -> ServedModel:
     """A model with all signatures that its head allows.
 
@@ -63,6 +64,7 @@ def model_of_source(
       model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
         names of its variables tell.
       top_k: number of pieces per mask.
+      vectors: arguments of AlbertSentenceEncoder that replace those of a sentence encoder; None for none.
       early_exit: how a model with exit heads predicts; None: with all layers.
 
     Raises:
@@ -71,8 +73,10 @@ def model_of_source(
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
-    exits = dataclasses.asdict(early_exit) if early_exit and source.settings.exit_heads else {}
-    built, report = build(source, kind, **exits)
+    arguments = dict(vectors or {}) if kind == "sentence_encoder" else {}
+    if early_exit and source.settings.exit_heads:
+        arguments.update(dataclasses.asdict(early_exit))
+    built, report = build(source, kind, **arguments)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
     exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))

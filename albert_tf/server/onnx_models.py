@@ -104,6 +104,8 @@ def _classifier(served: _Served) -> _Parts:
 
     def outputs(logits: np.ndarray) -> Outputs:
         if is_regression:
+            if model.activation_fn:  # of a model that ranks
+                logits = np.asarray(model.score_of(logits))
             return dict(probabilities=logits, predictions=logits[:, 0])
         probabilities = model.probabilities(logits).numpy()
         if model.multi_label:
@@ -261,7 +263,7 @@ def _signature(
 
 
 def _output_specs(model: OnnxModel) -> dict[str, OutputSpec]:
-    return {name: OutputSpec("int32" if name.endswith("_index") else "float32", model.output_shape(name))
+    return {name: OutputSpec("int32" if name.endswith("_index") else model.output_dtype(name), model.output_shape(name))
             for name in model.output_names}
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Callable, Mapping, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
+from albert_tf.tasks.classification.ranking import evaluate_ranking
 from albert_tf.tasks.classification.reading import InputExample, read_examples
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.tasks.classification.text_labels import text_logits
@@ -39,7 +43,8 @@ class Score(NamedTuple):
 Scorer = Callable[[PredictingModel], Score]
 
 
-def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None = None) -> Scorer:
+def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None = None,
+           precision: VectorPrecision = VectorPrecision()) -> Scorer:
     """Reads a dev file. Returns a function from a model to its score on it.
 
     Args:
@@ -48,6 +53,7 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None
         span model, SQuAD's JSON; of a tagger, CoNLL; of multiple choice, JSON lines.
       tokenizer: the model's tokenizer.
       task: the task of a classifier or a sentence encoder, which names columns, labels and metrics; None for others.
+      precision: of a sentence encoder, that of the vectors of exported models.
 
     Returns:
       the function. Its score is the first metric of the task (classifier), Spearman's correlation of cosines with the
@@ -57,14 +63,17 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None
       ValueError: the head has no score, the task is missing or does not suit the head, or the file is missing, in
         another format, or has no labels.
     """
-    if head not in _SCORERS:
-        raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(_SCORERS)}")
-    if head not in _WITH_TASK:
-        return _SCORERS[head](path, tokenizer)
+    heads = ("classifier", "sentence_encoder", *_WITHOUT_TASK)
+    if head not in heads:
+        raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(heads)}")
+    if head in _WITHOUT_TASK:
+        return _WITHOUT_TASK[head](path, tokenizer)
     if task is None:
         raise ValueError(f"--score_data={path} needs the task of its columns and labels: set --task_name or "
                          "--task_config")
-    return _SCORERS[head](path, tokenizer, task)
+    if head == "sentence_encoder":
+        return _of_vectors(path, tokenizer, task, precision)
+    return _of_labels(path, tokenizer, task)
 
 
 def _labelled(path: str, task: TaskData) -> list[InputExample]:
@@ -85,29 +94,38 @@ def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
         if model.num_labels != task.num_labels:
             raise ValueError(f"the model has {model.num_labels} labels and {task.name} has {task.num_labels}: set the "
                              "task that the model was fine-tuned on")
-        logits = text_logits(model, tokenizer, texts, pairs)
+        logits, name = text_logits(model, tokenizer, texts, pairs), task.metrics[0]
+        if task.is_ranking:
+            return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
         probabilities = logits if task.is_regression else model.probabilities(logits).numpy()
         thresholds = model.label_thresholds.numpy() if task.multi_label else None
-        name = task.metrics[0]
         return Score(name, text_metrics.evaluate(task, probabilities, label_ids, thresholds)[name])
 
     return score
 
 
-def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
+def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: VectorPrecision) -> Scorer:
     examples = _labelled(path, task)
     if not task.is_regression or examples[0].text_b is None:
         raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
     expected = np.array([task.label_id(example.label) for example in examples])
 
     def score(model: PredictingModel) -> Score:
-        first, second = (text_vectors(model, tokenizer, texts) for texts in (
+        first, second = (_restored(text_vectors(model, tokenizer, texts), precision) for texts in (
             [example.text_a for example in examples], [example.text_b or "" for example in examples]))
         lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosines = np.sum(first * second, axis=1) / np.maximum(lengths, np.finfo(np.float32).tiny)
         return Score("spearman", text_metrics.correlations(expected, cosines)["spearman"])
 
     return score
+
+
+def _restored(vectors: np.ndarray, precision: VectorPrecision) -> np.ndarray:
+    """Vectors for comparisons. Those of a Keras model are float32 in any precision.
+
+    Padding of binary vectors stays: it is the same in all of them, so that the order of their cosines is too.
+    """
+    return vectors if vectors.dtype == np.float32 else precision.restored(vectors, 8 * vectors.shape[1]).numpy()
 
 
 def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:
@@ -164,7 +182,6 @@ def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
     return score
 
 
-_WITH_TASK = ("classifier", "sentence_encoder")
-_SCORERS: Mapping[str, Callable[..., Scorer]] = dict(
-    classifier=_of_labels, sentence_encoder=_of_vectors, token_classifier=_of_tags, multiple_choice=_of_choices,
-    **{head: (lambda path, tokenizer, head=head: _of_answers(head, path, tokenizer)) for head in VERSIONS})
+_WITHOUT_TASK: Mapping[str, Callable[[str, FullTokenizer], Scorer]] = dict(
+    token_classifier=_of_tags, multiple_choice=_of_choices,
+    **{head: functools.partial(_of_answers, head) for head in VERSIONS})

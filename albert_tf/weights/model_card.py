@@ -37,6 +37,7 @@ _WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
+_OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
 _KERAS_HUB = "keras_hub."
@@ -238,15 +239,15 @@ def _table(rows: Mapping[str, object]) -> list[str]:
 def _library_of(loaded_by: str) -> str:
     if loaded_by.startswith(_KERAS_HUB):
         return "keras-hub"
-    return "sentence-transformers" if loaded_by == "SentenceTransformer" else "transformers"
+    return "sentence-transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
 
 
 def _loading(loaded_by: str, folder: str) -> list[str]:
     """Lines of Python that load a folder with a class of another library."""
     if loaded_by.startswith(_KERAS_HUB):
         return ["import keras_hub", "", f"model = {loaded_by}.from_preset({folder})"]
-    if loaded_by == "SentenceTransformer":
-        return ["import sentence_transformers", "", f"model = sentence_transformers.SentenceTransformer({folder})"]
+    if loaded_by in _OF_SENTENCE_TRANSFORMERS:
+        return ["import sentence_transformers", "", f"model = sentence_transformers.{loaded_by}({folder})"]
     return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",
             f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
 

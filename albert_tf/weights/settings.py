@@ -10,6 +10,7 @@ The keys::
     temperature        what a classifier's logits are divided by before they become probabilities; without it, 1
     thresholds         with multi_label, the least probability of each label that is predicted; without them, 0.5
     lora_alpha         of a run with low-rank adapters, which are multiplied by lora_alpha / rank
+    activation_fn      what makes the score of a model that ranks: sigmoid or identity
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
     exit_heads         true if there is an output after every layer (modeling/early_exit.py)
@@ -37,7 +38,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts, SentencePooling
+from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, SentencePooling
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
@@ -51,7 +52,7 @@ LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "exit_heads": bool}
+          "exit_heads": bool, "activation_fn": str}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -78,6 +79,7 @@ class Settings:
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
       exit_heads: whether there is an output after every layer.
+      activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -95,6 +97,7 @@ class Settings:
     temperature: float | None = None
     thresholds: tuple[float, ...] | None = None
     exit_heads: bool = False
+    activation_fn: str | None = None
 
 
 def settings_of(model: keras.Model) -> Settings:
@@ -105,7 +108,8 @@ def settings_of(model: keras.Model) -> Settings:
                     getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
                     multi_label=getattr(model, "multi_label", False), thresholds=getattr(model, "thresholds", None),
                     temperature=temperature if temperature != 1.0 else None,
-                    exit_heads=getattr(model, "exit_heads", False))
+                    exit_heads=getattr(model, "exit_heads", False),
+                    activation_fn=getattr(model, "activation_fn", None))
 
 
 def settings_in(folder: str) -> Settings:
@@ -126,6 +130,10 @@ def sentence_pooling_in(folder: str) -> SentencePooling | None:
       ValueError: a file is damaged, or has a step or a pooling that is not supported.
     """
     if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
+        return None
+    from albert_tf.weights.hugging_face.cross_encoder import is_cross_encoder
+
+    if is_cross_encoder(folder):
         return None
     from albert_tf.weights.hugging_face.sentence_transformers import pooling_in
 
@@ -183,6 +191,9 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
     values = dict(check_keys(stored, place, {}, types))
     for name in _BOUNDS.keys() & values.keys():
         _BOUNDS[name].check(f"{place}: {name}", values[name])
+    if values.get("activation_fn", ACTIVATIONS[0]) not in ACTIVATIONS:
+        raise ValueError(f"{place}: activation_fn must be one of {', '.join(ACTIVATIONS)}. "
+                         f"Received: {values['activation_fn']!r}")
     if "label_names" in values:
         for name in values["label_names"]:
             if not isinstance(name, str):

@@ -61,16 +61,19 @@ SCRIPTS = {
         objective="simcse", train_file="{text}", init_checkpoint="{model}", output_dir="{out}", max_seq_length=16,
         do_train=True), (*TUNING_FLAGS, "train_file", "task_config")),
     "search_sentences": (dict(init_checkpoint="{model}", input_file="{text}", query="a kettle"),
-                            (*SOURCE_FLAGS, "input_file")),
+                            (*SOURCE_FLAGS, "input_file", "vectors_file", "vector_ranges", "rerank_checkpoint")),
+    "mine_negatives": (dict(init_checkpoint="{model}", input_file="{folder}/pairs.tsv", output_file="{out}/x.tsv"),
+                          (*SOURCE_FLAGS, "input_file", "corpus_file")),
 }
 # What a flag needs beside it, or cannot have.
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
           "predict_file": dict(do_eval=True), "eval_file": dict(do_eval=True), "context_file": dict(ask=True),
           "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None),
-          "saved_model": dict(init_checkpoint=None),
+          "saved_model": dict(init_checkpoint=None), "vector_ranges": dict(vector_precision="int8"),
           ("run_tagging", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary", "input_file"), ("run_squad", "context_file"),
                   ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"),
+                  ("mine_negatives", "corpus_file"),
                   ("run_tagging", "train_file"), ("run_tagging", "eval_file"), ("run_tagging", "predict_file"))
 
 
@@ -84,6 +87,7 @@ def paths(golden, tmp_path_factory):
     write_records(folder / "x.tfrecord", 8)
     (folder / "config.json").write_text(CONFIG.replace(vocab_size=VOCAB_SIZE).to_json_string())
     (folder / "text.txt").write_text("A kettle stood on the stove.\nNobody had filled it.\n\nA letter lay there.\n" * 5)
+    (folder / "pairs.tsv").write_text("A kettle.\tIt stood on the stove.\nNobody.\tA letter lay there.\n")
     (folder / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n")
     wrong = folder / "wrong"
     (wrong / "directory").mkdir(parents=True)

@@ -48,7 +48,7 @@ SMALL = {
     "run_squad": dict(FINE_TUNING, max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1),
     "run_race": dict(FINE_TUNING, max_seq_length=48, max_qa_length=24),
     "run_tagging": dict(FINE_TUNING, max_seq_length=24),
-    "run_sentence_embeddings": dict(FINE_TUNING, max_seq_length=24),
+    "run_sentence_embeddings": dict(FINE_TUNING, max_seq_length=24, matryoshka_dims=8),
 }
 # Scripts whose recipe or space sets the sizes: other tests run them, and test_docs.py checks the flags.
 NOT_RUN = {"pretrain_from_text", "search_settings"}

@@ -20,6 +20,7 @@ from albert_tf.server.models import model_of_source
 from albert_tf.server.onnx_models import model_of_onnx
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
+from albert_tf.weights.settings import Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytest.importorskip("onnx")
@@ -143,7 +144,7 @@ def test_every_head_takes_ids_and_serialized_examples(made, name, config):
 
 @pytest.mark.parametrize("arguments", [
     dict(num_labels=1), dict(num_labels=2), dict(num_labels=3, max_windows=3, window_pooling="max"),
-    dict(num_labels=1, max_windows=4, doc_stride=3)])
+    dict(num_labels=1, max_windows=4, doc_stride=3), dict(num_labels=1, activation_fn="sigmoid")])
 def test_regressions_and_long_texts_are_answered_as_by_the_saved_model(made, arguments):
     saved_model, onnx, _ = made("classifier", max_seq_length=12, **arguments)
     rows = [dict(text_a="the name"), dict(text_a=CONTEXT), dict(text_a=CONTEXT, text_b="the file")]
@@ -195,6 +196,17 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
         assert run(onnx_model=f"{folder}/model.onnx", init_checkpoint="albert_tiny_en", port=0) == 0
     assert [model.name for model in found] == ["albert_tiny_en", "model"]
     assert found[1].description.startswith("classifier from ")
+
+
+def test_vectors_have_the_precision_of_the_export(config, sentence_pieces):
+    model = head_named("sentence_encoder").model(config, truncate_dim=8, vector_precision="binary", max_seq_length=12)
+    served = model_of_onnx("vectors", OnnxModel(to_onnx(model), Settings(max_seq_length=12)), sentence_pieces)
+    signature = served.signatures["serving_default"]
+    assert signature.outputs["sentence_embedding"] == ("int8", (None, 1))
+    inputs = sentence_pieces(["the name"], max_seq_length=12)
+    whole = model({name: tf.constant(values) for name, values in inputs.items()})["sentence_embedding"].numpy()
+    found = signature.run(dict(text=np.array([b"the name"], object)))["sentence_embedding"]
+    assert found.tolist() == [[int(np.packbits(whole[0] > 0)[0]) - 128]]
 
 
 def test_an_encoder_takes_ids(config):

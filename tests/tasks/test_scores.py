@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import LongTexts
+from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.task_data import SplitFile, TaskData
 from albert_tf.tasks.scores import Score, scorer
 from albert_tf.weights.heads import head_named
 
 CONFIG = AlbertConfig(vocab_size=2000, max_position_embeddings=48)
 
 
-class Known:
+class Known(LabelProbabilities):
     """A model whose outputs are computed from its inputs by a function of the test."""
 
     config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
     long_texts, label_all_pieces = LongTexts(), False
+    multi_label, temperature, thresholds = False, 1.0, None
 
     def __init__(self, head, run, **attributes):
         self.head, self.run = head_named(head), run
@@ -49,6 +53,19 @@ def test_the_score_of_a_classifier_is_the_tasks_first_metric(sentence_pieces, tm
         score(Known("classifier", run, num_labels=3))
 
 
+def test_the_score_of_a_model_that_ranks_is_that_of_its_rankings(sentence_pieces, tmp_path):
+    path = write(tmp_path / "dev.tsv", ["query\tpassage\tlabel", "of\tname\t1", "of\tthe name of the file\t0",
+                                        "the\tname of the file\t1", "the\tof\t0"])
+    task = TaskData("passages", {"dev": SplitFile("dev.tsv", dict(text_a="query", text_b="passage", label="label"))},
+                    None, ("mrr@10",), is_ranking=True)
+
+    def run(inputs):  # longer pairs have higher scores
+        return dict(logits=lengths(inputs).astype(np.float32)[:, None] - 8)
+
+    assert scorer("classifier", path, sentence_pieces, task)(
+        Known("classifier", run, num_labels=1)) == Score("mrr@10", 0.75)
+
+
 def sts_b(path):
     header = "\t".join("index genre filename year old_index source1 source2 sentence1 sentence2 score".split())
     rows = [("of", "of", 5), ("of", "the name of the file", 1), ("a", "the name", 3)]
@@ -66,6 +83,22 @@ def test_the_score_of_a_sentence_encoder_is_spearmans_correlation_of_cosines(sen
     path = write(tmp_path / "sst.tsv", ["sentence\tlabel", "of\t0"])
     with pytest.raises(ValueError, match="the task sst-2 must be a regression of two texts, as sts-b is"):
         scorer("sentence_encoder", path, sentence_pieces, find_task("sst-2"))
+
+
+@pytest.mark.parametrize("name", ["int8", "binary"])
+def test_vectors_of_a_precision_are_scored_by_the_numbers_that_they_stand_for(sentence_pieces, tmp_path, name):
+    precision = VectorPrecision(name, ((-1.0,) * 12, (1.0,) * 12) if name == "int8" else None)
+    angles = np.linspace(0, 3, 12)
+
+    def run(inputs):
+        return np.cos(angles + lengths(inputs)[:, None] / 20).astype(np.float32)
+
+    def score(vectors):
+        return scorer("sentence_encoder", sts_b(tmp_path / "dev.tsv"), sentence_pieces, find_task("sts-b"), precision)(
+            Known("sentence_encoder", lambda inputs: dict(sentence_embedding=vectors(run(inputs)))))
+
+    expected = score(lambda vectors: precision.restored(precision.stored(vectors), 12).numpy())
+    assert score(lambda vectors: precision.stored(vectors).numpy()).value == pytest.approx(expected.value, abs=1e-6)
 
 
 def test_the_score_of_a_span_model_is_f1_in_per_cent(sentence_pieces, tmp_path):

@@ -13,6 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
+from albert_tf.tasks.classification.ranking import RankingTask
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
@@ -116,6 +117,22 @@ def test_sentence_vectors_are_compared_without_their_lengths():
     found = teacher_loss(SentenceVectorTask(NO_MODEL), dict(sentence_embedding=student),
                          dict(sentence_embedding=7 * teacher))
     assert found == pytest.approx(np.square(units[0] - units[1]).sum(1).mean(), rel=1e-5)
+
+
+def test_truncated_vectors_are_compared_with_the_teachers_truncated_ones():
+    teacher, student = normal(4, 6), normal(4, 6)
+    task = SentenceVectorTask(types.SimpleNamespace(vector_size=6), matryoshka_dims=(6, 2))
+    expected = sum(np.square(np.subtract(*(
+        vectors[:, :size] / np.linalg.norm(vectors[:, :size], axis=1, keepdims=True) for vectors in (teacher, student)
+    ))).sum(1).mean() for size in (6, 2))
+    found = teacher_loss(task, dict(sentence_embedding=student), dict(sentence_embedding=teacher))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_model_that_ranks_learns_how_relevant_the_teacher_finds_a_passage():
+    teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
+    expected = kl(*(np.hstack([each["logits"], np.zeros([4, 1])]) for each in (teacher, student)), 2.0).mean()
+    assert teacher_loss(RankingTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
 
 
 def distilled(alpha):

@@ -22,6 +22,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.modeling.vector_precision import PLACES
 
 
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:
@@ -30,13 +31,33 @@ def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dic
 
 
 def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dict[str, str]) -> dict[str, str]:
-    """The vector of each text."""
+    """The vector of each text, in the model's vector_precision."""
     outputs, _ = add_encoder(graph, model.albert, inputs)
     vectors = _pooled(graph, outputs, inputs["input_mask"], model.pooling)
+    if model.truncate_dim:
+        vectors = graph.node("Slice", vectors, *map(graph.constant, ([0], [model.truncate_dim], [1])))
     if model.normalize:
         length = graph.node("ReduceL2", vectors, graph.constant([-1]), keepdims=1)
         vectors = graph.node("Div", vectors, graph.node("Max", length, graph.scalar(LEAST_LENGTH)))
-    return dict(outputs, sentence_embedding=vectors)
+    return dict(outputs, sentence_embedding=_stored(graph, model, vectors))
+
+
+def _stored(graph: OnnxGraph, model: AlbertSentenceEncoder, vectors: str) -> str:
+    """VectorPrecision.stored."""
+    precision = model.stored_vectors
+    if precision.name == "int8":
+        starts, steps = (graph.constant(values, np.float32) for values in precision.starts_and_steps())
+        integers = graph.node("Floor", graph.node("Div", graph.node("Sub", vectors, starts), steps))
+        clipped = graph.node("Clip", integers, graph.scalar(0), graph.scalar(255))
+        return graph.cast(graph.node("Sub", clipped, graph.scalar(128)), np.int8)
+    if precision.name == "binary":
+        size = precision.stored_size(model.vector_size)
+        bits = graph.cast(graph.node("Greater", vectors, graph.scalar(0)), np.float32)
+        padded = graph.node("Pad", bits, graph.constant([0, 0, 0, 8 * size - model.vector_size]))
+        values = graph.node("Mul", graph.reshape(padded, [-1, size, 8]), graph.constant(PLACES, np.float32))
+        summed = graph.node("ReduceSum", values, graph.constant([-1]), keepdims=0)
+        return graph.cast(graph.node("Sub", summed, graph.scalar(128)), np.int8)
+    return vectors
 
 
 def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: str) -> str:

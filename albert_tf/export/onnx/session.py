@@ -59,6 +59,7 @@ class OnnxModel(LabelProbabilities):
         self.settings, self.vocabulary = settings or Settings(), vocabulary or VocabularyFiles()
         self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
         self._outputs = {each.name: each.shape for each in self._session.get_outputs()}
+        self._types = {each.name: each.type for each in self._session.get_outputs()}
         own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(own or self._outputs)
         self._check_settings()
@@ -77,6 +78,11 @@ class OnnxModel(LabelProbabilities):
     def thresholds(self) -> tuple[float, ...] | None:  # type: ignore[override]
         """The least probability of each label that is predicted, if a text can have several; None for 0.5."""
         return self.settings.thresholds
+
+    @property
+    def activation_fn(self) -> str | None:  # type: ignore[override]
+        """What makes the score of a classifier that ranks; None for other models."""
+        return self.settings.activation_fn
 
     @property
     def max_seq_length(self) -> int | None:
@@ -136,6 +142,11 @@ class OnnxModel(LabelProbabilities):
     def output_shape(self, name: str) -> tuple[int | None, ...]:
         """The shape of an output; None for any size."""
         return tuple(size if isinstance(size, int) else None for size in self._outputs[name])
+
+    def output_dtype(self, name: str) -> str:
+        """The data type of an output, by NumPy's name."""
+        dtype = self._types[name].removeprefix("tensor(").removesuffix(")")
+        return "float32" if dtype == "float" else dtype
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ def export_classification(
     outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
     if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
     each probability. If a text can have several labels, predictions are int32 [batch, labels], 1 for those that are
-    predicted, and labels are string [batch, labels], "" for the others. For regression, probabilities and predictions
-    are the score. If a threshold is set, it is another output, float32 [batch]. A model with exit_patience or
-    num_layers also returns num_layers_used, int32 [batch]. With windows, raw text is split into windows, and a
+    predicted, and labels are string [batch, labels], "" for the others. For regression and ranking, probabilities and
+    predictions are the score. If a threshold is set, it is another output, float32 [batch]. A model with exit_patience
+    or num_layers also returns num_layers_used, int32 [batch]. With windows, raw text is split into windows, and a
     tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
 
     Args:
@@ -43,6 +43,8 @@ def export_classification(
     """
     def outputs(model_outputs: dict) -> dict:
         logits = model_outputs["logits"]
+        if model.activation_fn:  # of a model that ranks
+            logits = model.score_of(logits)
         if is_regression:
             served = dict(probabilities=logits, predictions=logits[:, 0])
         else:

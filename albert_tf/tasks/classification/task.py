@@ -57,7 +57,7 @@ class ClassificationTask(MeanLossTask):
             if self._is_regression:
                 losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
             elif self._label_loss.multi_label:
-                losses = tf.reduce_mean(divergence(_yes_or_no(expected), _yes_or_no(logits), temperature), axis=1)
+                losses = tf.reduce_mean(divergence(yes_or_no(expected), yes_or_no(logits), temperature), axis=1)
             else:
                 losses = divergence(expected, logits, temperature)  # [batch]
             return tf.reduce_sum(losses) / denominators["examples"]
@@ -79,6 +79,6 @@ class ClassificationTask(MeanLossTask):
         return dict(probabilities=probabilities, logits=logits, **num_layers_used(outputs))
 
 
-def _yes_or_no(logits: tf.Tensor) -> tf.Tensor:
+def yes_or_no(logits: tf.Tensor) -> tf.Tensor:
     """The logits of two classes whose probabilities are those of a label and of its absence, [..., 2]."""
     return tf.stack([logits, tf.zeros_like(logits)], axis=-1)

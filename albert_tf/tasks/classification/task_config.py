@@ -8,7 +8,8 @@
 
 "files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON lines. "columns" maps text_a
 and label, and optionally text_b and guid, to a name in the header or the JSON object, or to a number from 0. For a
-regression, write "regression": true instead of "labels". "has_header": false means that the first line is a row.
+regression, write "regression": true instead of "labels"; for a ranking, "ranking": true (text_a is a query, text_b a
+passage, and the label 1 or 0 says whether it is relevant). "has_header": false means that the first line is a row.
 A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
 number for each, or "balanced" (see losses.py).
@@ -32,6 +33,7 @@ SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
 MULTI_LABEL_METRICS = ("micro_f1", "macro_f1", "average_precision", "eval_accuracy")
 REGRESSION_METRICS = ("pearson", "spearman", "MSE")
+RANKING_METRICS = ("mrr@10", "ndcg@10")
 
 _FIELDS = ("guid", "text_a", "text_b", "label")
 _Kind = Tuple[Union[type, Tuple[type, ...]], str]  # the types of a value, and their name
@@ -39,7 +41,7 @@ _STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, 
 _WEIGHTS = ((str, list), f'"{BALANCED}" or a list of numbers')
 _CONFIG_KEYS: dict[str, _Kind] = dict(
     name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
-    regression=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING, class_weights=_WEIGHTS)
+    regression=_BOOL, ranking=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING, class_weights=_WEIGHTS)
 
 
 def load_task_config(path: str) -> TaskData:
@@ -85,10 +87,13 @@ def _from_config(config: dict[str, Any]) -> TaskData:
         multi_label=config.get("multi_label", False),
         label_separator=separator,
         class_weights=_class_weights(config, labels),
+        is_ranking=config.get("ranking", False),
     )
 
 
 def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    if config.get("ranking", False):
+        return None, _metrics_of_ranking(config)
     is_regression, labels = config.get("regression", False), config.get("labels", [])
     if is_regression == ("labels" in config):
         raise ValueError('give "labels", or "regression": true, and not both')
@@ -109,6 +114,18 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 needs exactly two labels; the second one is the positive class")
     return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)
+
+
+def _metrics_of_ranking(config: dict[str, Any]) -> tuple[str, ...]:
+    for key in ("labels", "regression", "multi_label"):
+        if key in config:
+            raise ValueError(f'a ranking has no "{key}": its labels are 0 and 1')
+    _check_keys("field in columns", config["columns"], _FIELDS, required=("text_b",))
+    metrics = config.get("metrics", RANKING_METRICS[:1])
+    if not metrics or not all(metric in RANKING_METRICS for metric in metrics):
+        raise ValueError(f"metrics of a ranking must be some of {', '.join(RANKING_METRICS)}. "
+                         f"Received: {reprlib.repr(metrics)}")
+    return tuple(metrics)
 
 
 def _label_separator(config: dict[str, Any], labels: tuple[str, ...] | None) -> str:

@@ -57,6 +57,7 @@ class TaskData:
       multi_label: whether a text can have several labels, or none. The label field has their names.
       label_separator: what is between the names in a label field that is not a JSON list.
       class_weights: a weight of each label in the loss, or BALANCED; None for equal weights.
+      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see ranking.py).
     """
 
     name: str
@@ -69,6 +70,7 @@ class TaskData:
     multi_label: bool = False
     label_separator: str = ","
     class_weights: tuple[float, ...] | str | None = None
+    is_ranking: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -105,7 +107,10 @@ class TaskData:
         if label is None:
             label = self.placeholder_label
         if self.labels is None:
-            return _score(label)
+            score = _score(label)
+            if self.is_ranking and score not in (0, 1):
+                raise ValueError(f"{label!r} is neither 1, for a relevant passage, nor 0")
+            return score
         if self.multi_label:
             ids = {_class_id(name, self.labels) for name in _names(str(label).strip(), self.label_separator)}
             return [float(number in ids) for number in range(len(self.labels))]

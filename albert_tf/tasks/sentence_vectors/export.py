@@ -16,8 +16,8 @@ def export_sentence_encoder(
 ) -> None:
     """Writes a SavedModel that converts texts to vectors (see export_model for the signatures).
 
-    The input as raw text is `text`, string [batch]. The output is sentence_embedding, float32 [batch, H], with the
-    model's pooling and normalization.
+    The input as raw text is `text`, string [batch]. The output is sentence_embedding, [batch, vector_size], with the
+    model's pooling and normalization: float32, or int8 by the model's vector_precision.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -31,5 +31,5 @@ def export_sentence_encoder(
     def pack(graph_tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
         return pack_texts(graph_tokenizer, max_seq_length, text)
 
-    export_model(export_dir, model, tokenizer, sequence_features(max_seq_length), model.head_outputs,
+    export_model(export_dir, model, tokenizer, sequence_features(max_seq_length), model.exported_outputs,
                  dict(text=[None]), pack)

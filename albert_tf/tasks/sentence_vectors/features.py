@@ -1,4 +1,4 @@
-"""Reads pairs of texts and converts them to features, two rows per pair: the examples of sentence vectors."""
+"""Reads pairs of texts and converts them to features, a row per text: the examples of sentence vectors."""
 
 from __future__ import annotations
 
@@ -20,33 +20,50 @@ _CHUNK = 1000
 
 
 class TextPair(NamedTuple):
-    """Two texts and the cosine that their vectors should have."""
+    """Two texts, the cosine that their vectors should have, and texts that do not belong to the first one."""
 
     first: str
     second: str
     cosine: float = 1.0
+    negatives: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts of the row."""
+        return [self.first, self.second, *self.negatives]
 
 
-def read_pairs(path: str) -> list[TextPair]:
+def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     """The pairs of texts that belong together, one in each row of a file.
 
     The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines or
-    Parquet.
+    Parquet. Hard negatives are the columns after them, or negative_1, negative_2, ...
+
+    Args:
+      path: path of the file.
+      num_negatives: number of hard negatives of each row. Further columns are not read.
 
     Raises:
       ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
     """
-    columns = dict(text_a="text_a", text_b="text_b") if is_of_objects(path) else dict(text_a=0, text_b=1)
+    fields, has_names = column_names(num_negatives), is_of_objects(path)
+    columns = {field: field if has_names else place for place, field in enumerate(fields)}
     pairs = []
     for row in read_rows(path, columns, has_header=False):
         if isinstance(row, ShortRow):
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
-        if not (row.fields["text_a"].strip() and row.fields["text_b"].strip()):
+        first, second, *negatives = (row.fields[field] for field in fields)
+        if not all(text.strip() for text in (first, second, *negatives)):
             raise ValueError(f"{path} line {row.line}: a text is empty")
-        pairs.append(TextPair(row.fields["text_a"], row.fields["text_b"]))
+        pairs.append(TextPair(first, second, negatives=tuple(negatives)))
     if not pairs:
         raise ValueError(f"{path} has no pairs")
     return pairs
+
+
+def column_names(num_negatives: int) -> list[str]:
+    """The names of the columns of pairs in JSON lines and Parquet."""
+    return ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
 
 
 def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
@@ -94,16 +111,18 @@ def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: flo
 def feature_table(
     cache: FeatureCache, pairs: Sequence[TextPair], split: str, max_seq_length: int
 ) -> FeatureTable:
-    """The features of pairs: ids and masks [2, tokens], and the cosine as label_ids.
+    """The features of pairs: ids and masks [2 + negatives, tokens], and the cosine as label_ids.
 
     Args:
       cache: has the tokenizer and the cached records.
-      pairs: the pairs of a split.
+      pairs: the pairs of a split, all with the same number of negatives.
       split: "train", "dev" or "test", part of the name of the cached file.
       max_seq_length: the largest number of tokens of a text; longer texts are truncated.
     """
-    made_from = dict(pairs=digest(repr(list(map(tuple, pairs))).encode("utf-8", "surrogatepass")))
-    schema = FeatureSchema(max_seq_length, dict(label_ids=tf.float32), num_choices=2)
+    num_negatives = len(pairs[0].negatives)
+    content = [tuple(pair) if num_negatives else tuple(pair[:3]) for pair in pairs]
+    made_from = dict(pairs=digest(repr(content).encode("utf-8", "surrogatepass")))
+    schema = FeatureSchema(max_seq_length, dict(label_ids=tf.float32), num_choices=2 + num_negatives)
     return cache.table(f"pairs_{split}", made_from, schema,
                        lambda: convert_pairs_to_features(pairs, cache.tokenizer, max_seq_length))
 
@@ -128,7 +147,7 @@ def convert_pairs_to_features(
     """The features of each pair, in order; see feature_table."""
     packer = PairPacker(tokenizer, max_seq_length, pad=False)
     for chunk in chunks(pairs, _CHUNK):
-        ids = tokenizer.encode_batch([text for pair in chunk for text in pair[:2]])
-        for number, pair in enumerate(chunk):
-            rows = [packer.pack(each.tolist()) for each in ids[2 * number : 2 * number + 2]]
+        ids = iter(tokenizer.encode_batch([text for pair in chunk for text in pair.texts]))
+        for pair in chunk:
+            rows = [packer.pack(next(ids).tolist()) for _ in pair.texts]
             yield dict(by_feature(rows), label_ids=pair.cosine)

@@ -1,4 +1,4 @@
-"""Finds the nearest neighbours of queries among lines of text, which are read in blocks."""
+"""Finds the nearest neighbours of queries among lines of text, whose vectors are computed or read in blocks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from albert_tf.data.worker_pool import chunks
 from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 
@@ -18,7 +19,8 @@ class Neighbour(NamedTuple):
     """A line near a query.
 
     Args:
-      cosine: the cosine of the vectors of line and query.
+      cosine: the cosine of the vectors of line and query. With "binary" it is that of vectors of 1 and -1, which is 1 -
+        2 * Hamming distance / size.
       line: number of the line, from 1.
       text: the line itself.
     """
@@ -30,7 +32,8 @@ class Neighbour(NamedTuple):
 
 def nearest_lines(
     model: AlbertSentenceEncoder, tokenizer: FullTokenizer, queries: Sequence[str], lines: Iterable[str], top_k: int,
-    batch_size: int = 32, block_size: int = 4096,
+    batch_size: int = 32, block_size: int = 4096, precision: VectorPrecision = VectorPrecision(),
+    vectors: np.ndarray | None = None,
 ) -> list[list[Neighbour]]:
     """The nearest lines of each query, the nearest first; of equal cosines, the earlier line first; [] without lines.
 
@@ -42,6 +45,8 @@ def nearest_lines(
       top_k: number of neighbours of a query.
       batch_size: number of texts in a batch.
       block_size: number of lines whose vectors are in memory at a time.
+      precision: the precision of the lines' vectors. Those of queries are float32, and also bits for "binary".
+      vectors: the vectors of the lines, as stored in this precision; None: they are computed.
 
     Raises:
       ValueError: there are no queries, or `queries` is not a list of strings.
@@ -49,29 +54,60 @@ def nearest_lines(
     queries = list_of_strings("queries", queries)
     if not queries:
         raise ValueError("there are no queries")
-    unit_vectors = unit_vectors_function(model, tokenizer, batch_size)
-    query_vectors = unit_vectors(queries)  # [queries, H]
+    vectors_of = vectors_of_texts_function(model, tokenizer, batch_size)
+    query_vectors = _of_length_1(vectors_of(queries))  # [queries, size]
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     best: list[list[Neighbour]] = [[] for _ in queries]
     for block in chunks(numbered, block_size):
-        line_vectors = unit_vectors([line for _, line in block])  # [lines, H]
-        for row, cosines in enumerate(query_vectors @ line_vectors.T):  # [lines]
-            candidates = np.argsort(-cosines, kind="stable")[:top_k]
-            neighbours = [Neighbour(float(cosines[i]), *block[i]) for i in candidates]
+        if vectors is None:
+            stored = precision.stored(vectors_of([line for _, line in block])).numpy()
+        else:
+            stored = vectors[[number - 1 for number, _ in block]]
+        for row, values in enumerate(cosines(query_vectors, stored, precision)):
+            candidates = np.argsort(-values, kind="stable")[:top_k]
+            neighbours = [Neighbour(float(values[i]), *block[i]) for i in candidates]
             best[row] = heapq.nsmallest(top_k, [*best[row], *neighbours], key=lambda each: (-each.cosine, each.line))
     return best
+
+
+def cosines(queries: np.ndarray, stored: np.ndarray, precision: VectorPrecision) -> np.ndarray:
+    """The cosine of each query and each line, float32 [queries, lines].
+
+    Args:
+      queries: vectors of length 1, float32 [queries, size]. With "binary", they are compared as bits.
+      stored: the vectors of the lines in the precision, of any length.
+      precision: the precision of the lines' vectors.
+    """
+    size = queries.shape[1]
+    lines = precision.restored(stored, size).numpy()
+    if precision.name == "binary":  # equal Hamming distances give equal cosines
+        return precision.restored(precision.stored(queries), size).numpy() @ lines.T / size
+    return queries @ _of_length_1(lines).T
 
 
 def unit_vectors_function(
     model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
 ) -> Callable[[Sequence[str]], np.ndarray]:
-    """Returns a function from texts to their vectors of length 1, float32 [texts, H]. The model is traced once."""
+    """Returns a function from texts to their vectors of length 1, float32 [texts, size]. The model is traced once."""
+    vectors_of = vectors_of_texts_function(model, tokenizer, batch_size)
+    return lambda texts: _of_length_1(vectors_of(texts))
+
+
+def vectors_of_texts_function(
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
+) -> Callable[[Sequence[str]], np.ndarray]:
+    """Returns a function from texts to their vectors, float32 [texts, size]. The model is traced once."""
     function = vectors_function(model)
 
-    def unit_vectors(texts: Sequence[str]) -> np.ndarray:
-        vectors = np.zeros([len(texts), model.config.hidden_size], np.float32)
+    def vectors_of(texts: Sequence[str]) -> np.ndarray:
+        vectors = np.zeros([len(texts), model.vector_size], np.float32)
         for each in embed_by(function, token_ids(tokenizer, texts, model.row_length), batch_size):
-            vectors[each.text] = each.pooled / max(np.linalg.norm(each.pooled), LEAST_LENGTH)
+            vectors[each.text] = each.pooled
         return vectors
 
-    return unit_vectors
+    return vectors_of
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    return np.array([vector / max(np.linalg.norm(vector), LEAST_LENGTH) for vector in vectors],
+                    np.float32).reshape(vectors.shape)

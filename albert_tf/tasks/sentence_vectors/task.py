@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Callable, Sequence
+
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.modeling.pooling import normalized
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -12,13 +15,15 @@ OBJECTIVES = ("similarity", "contrastive")
 
 
 class SentenceVectorTask(MeanLossTask):
-    """Two texts in each row of a batch, [batch, 2, seq]. The objectives:
+    """Two texts in each row of a batch, [batch, 2, seq], or with hard negatives [batch, 2 + negatives, seq].
+
+    The objectives:
 
       similarity    squared error of the cosine; label_ids, float32 [batch], has the expected cosines (Reimers and
                     Gurevych, 2019)
-      contrastive   cross entropy of cosine / temperature: among all second texts, the one of the same row must be the
-                    nearest to a first text (Henderson et al., 2017). With one text twice in a row, which dropout makes
-                    two vectors, it is unsupervised SimCSE (Gao et al., 2021).
+      contrastive   cross entropy of cosine / temperature: among all second texts and all hard negatives, the second
+                    text of the same row must be the nearest to a first text (Henderson et al., 2017). With one text
+                    twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021).
 
     The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
@@ -26,23 +31,30 @@ class SentenceVectorTask(MeanLossTask):
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
     1. The teacher's vectors must be as wide as the model's (see targets.py).
 
+    With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
+    objective, or the distances from the teacher's vectors, truncated as well.
+
     Args:
       model: the encoder with its pooling.
       objective: one of OBJECTIVES.
       temperature: number by which the contrastive objective divides cosines.
+      matryoshka_dims: numbers of dimensions of truncated vectors; empty for whole vectors only.
 
     Raises:
-      ValueError: there is no such objective.
+      ValueError: there is no such objective, or a number of dimensions is larger than the vectors'.
     """
 
     model: AlbertSentenceEncoder
     TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
-    def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05):
+    def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
+                 matryoshka_dims: Sequence[int] = ()):
         super().__init__(model)
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}")
-        self._objective, self._temperature = objective, temperature
+        self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
+        if self._dims:
+            _check_dims(self._dims, model.vector_size)
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean loss over rows.
@@ -50,43 +62,78 @@ class SentenceVectorTask(MeanLossTask):
         Raises:
           ValueError: the objective is contrastive, and a micro-batch has a single row, whose loss is always 0.
         """
-        vectors = outputs["sentence_embedding"]  # [batch, 2, H]
-        if self._objective == "contrastive" and vectors.shape[0] == 1:
+        vectors = outputs["sentence_embedding"]  # [batch, texts, H]
+        if self._objective == "contrastive" and vectors.shape[0] == 1 and vectors.shape[1] == 2:
             raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch of each device: set a "
                              "larger --train_batch_size, or fewer --gradient_accumulation_steps or --cpu_parts")
-        if self._objective == "similarity":
-            losses = tf.square(cosines_of_rows(vectors) - batch["label_ids"])  # [batch]
-        else:
-            first, second = tf.unstack(normalized(vectors), axis=1)  # [batch, H] each
-            logits = tf.matmul(first, second, transpose_b=True) / self._temperature  # [batch, batch]
-            logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
+        losses = self._summed(lambda truncated: self._losses(truncated, batch), vectors)  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
 
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """The micro-batch's share of the mean squared distance from the teacher's vectors."""
-        vectors, targets = (normalized(each["sentence_embedding"]) for each in (outputs, teacher))  # [batch, H]
-        return tf.reduce_sum(tf.math.squared_difference(vectors, targets)) / denominators["examples"]
+        vectors, targets = (each["sentence_embedding"] for each in (outputs, teacher))  # [batch, H]
+        return self._summed(_distance, vectors, targets) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The cosine of the two texts of each row, float32 [batch]."""
-        return dict(cosine=cosines_of_rows(outputs["sentence_embedding"]))
+        """The cosine of the two texts of each row, float32 [batch]: of vectors in the model's vector_precision.
+
+        cosine_N is the same for vectors of N dimensions, for each of matryoshka_dims.
+        """
+        vectors, precision, size = outputs["sentence_embedding"], self.model.stored_vectors, self.model.vector_size
+        if precision.name != "float32":
+            vectors = precision.restored(precision.stored(vectors), size)
+        truncated = {f"cosine_{dim}": cosines_of_rows(vectors[..., :dim]) for dim in self._dims if dim < size}
+        return dict(cosine=cosines_of_rows(vectors), **truncated)
+
+    def _summed(self, losses: Callable[..., tf.Tensor], *vectors: tf.Tensor) -> tf.Tensor:
+        """A loss of vectors, or its sum over truncated ones."""
+        of_whole, *of_truncated = [losses(*truncated) for truncated in zip(*map(self._truncated, vectors))]
+        return tf.add_n([of_whole, *of_truncated]) if of_truncated else of_whole
+
+    def _truncated(self, vectors: tf.Tensor) -> list[tf.Tensor]:
+        return [vectors[..., :dim] for dim in self._dims] or [vectors]
+
+    def _losses(self, vectors: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The loss of each row, [batch]."""
+        if self._objective == "similarity":
+            return tf.square(cosines_of_rows(vectors) - batch["label_ids"])
+        first, *candidates = tf.unstack(normalized(vectors), axis=1)  # [batch, H] each
+        logits = tf.matmul(first, tf.concat(candidates, axis=0), transpose_b=True) / self._temperature
+        logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)  # [batch, candidates of all rows]
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
+
+
+def _distance(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """The sum of the squared distances of vectors, [batch, H], from others, all with length 1."""
+    return tf.reduce_sum(tf.math.squared_difference(normalized(vectors), normalized(targets)))
+
+
+def _check_dims(dims: Sequence[int], size: int) -> None:
+    if not all(1 <= dim <= size for dim in dims):
+        raise ValueError(f"matryoshka_dims must be from 1 to {size}, the number of dimensions of the vectors. "
+                         f"Received: {', '.join(map(str, dims))}")
+    if size not in dims:
+        logging.warning("matryoshka_dims are %s: vectors of all %d dimensions are not trained. Add %d to train them",
+                        ", ".join(map(str, dims)), size, size)
 
 
 def copies(input_ids: tf.Tensor) -> tf.Tensor:
-    """Which second texts are no negatives of which first texts, bool [batch, batch].
+    """Which candidates are no negatives of which first texts, bool [batch, (1 + negatives) * batch].
 
-    Row i, column j is true if i and j differ, and the two rows have the same first text or the same second text, or the
-    second text of j is the first text of i.
+    The candidates are all second texts, then all first hard negatives, and so on. For second texts, row i, column j is
+    true if i and j differ, and the two rows have the same first text or the same second text, or the second text of j
+    is the first text of i. A hard negative is none for row i if it is one of the two texts of row i.
 
     Args:
-      input_ids: [batch, 2, seq], the padded ids of both texts of each row.
+      input_ids: [batch, 2 + negatives, seq], the padded ids of the texts of each row.
     """
-    first, second = tf.unstack(input_ids, axis=1)  # [batch, seq] each
+    first, second, *negatives = tf.unstack(input_ids, axis=1)  # [batch, seq] each
     same = _equal_rows(first, first) | _equal_rows(second, second) | _equal_rows(first, second)
-    return tf.linalg.set_diag(same, tf.zeros(tf.shape(first)[:1], tf.bool))
+    blocks = [tf.linalg.set_diag(same, tf.zeros(tf.shape(first)[:1], tf.bool))]
+    blocks += [_equal_rows(first, each) | _equal_rows(second, each) for each in negatives]
+    return tf.concat(blocks, axis=1)
 
 
 def _equal_rows(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:

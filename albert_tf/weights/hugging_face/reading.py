@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.weights.hugging_face import INDEX, TOKENIZER_JSON, WEIGHTS
 from albert_tf.weights.hugging_face.configs import HEAD_OF_CLASS, has_several_labels, read_config, read_label_names
+from albert_tf.weights.hugging_face.cross_encoder import activation_fn_in
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.weights.hugging_face.tensors import StoredTensor, refuse_pickles_in, stored_tensors
 from albert_tf.weights.settings import sentence_pooling_in, settings_in
@@ -46,7 +47,8 @@ def hugging_face_source(folder: str) -> Source:
     settings = dataclasses.replace(
         settings, label_names=read_label_names(folder), multi_label=has_several_labels(folder),
         sentence_pooling=sentence_pooling,
-        max_seq_length=length if length and length <= config.max_position_embeddings else None)
+        max_seq_length=length if length and length <= config.max_position_embeddings else None,
+        activation_fn=settings.activation_fn or activation_fn_in(folder))
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
                   vocabulary, settings, "sentence_encoder" if sentence_pooling else HEAD_OF_CLASS.get(architecture))
 

@@ -3,6 +3,7 @@
     modules.json                the steps: Transformer, Pooling, Normalize
     1_Pooling/config.json       the pooling
     sentence_bert_config.json   the largest number of tokens of a text
+    config_sentence_transformers.json   truncate_dim, the number of dimensions of vectors; read and written if it is set
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.writing import write_or_remove, write_text
 from albert_tf.weights.hugging_face import MODULES
 from albert_tf.weights.vocabulary_files import length_in
 
 _LENGTH = "sentence_bert_config.json"
+_CONFIG = "config_sentence_transformers.json"
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
 _TYPES = ("Transformer", "Pooling", "Normalize")
 _THEIRS = ("mean", "max", "cls")
@@ -41,7 +43,7 @@ def pooling_in(folder: str) -> SentencePooling:
     modules = _modules(folder)
     names = [module["type"] for module in modules]
     return SentencePooling(_pooling(os.path.join(folder, modules[1]["path"], "config.json")), "Normalize" in names,
-                           _max_seq_length(transformer_folder(folder)))
+                           _max_seq_length(transformer_folder(folder)), _truncate_dim(os.path.join(folder, _CONFIG)))
 
 
 def transformer_folder(folder: str) -> str:
@@ -78,6 +80,9 @@ def write_pooling(pooling: SentencePooling, config: AlbertConfig, folder: str) -
     # null is all positions. sentence-transformers 6 does not compare a number with the positions.
     length = pooling.max_seq_length and min(pooling.max_seq_length, config.max_position_embeddings)
     _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, _LENGTH))
+    config_values = dict(model_type="SentenceTransformer", truncate_dim=pooling.truncate_dim)
+    write_or_remove(os.path.join(folder, _CONFIG),
+                    json.dumps(config_values, indent=2) + "\n" if pooling.truncate_dim else None)
     _write_json(modules, os.path.join(folder, MODULES))
 
 
@@ -108,6 +113,16 @@ def _max_seq_length(folder: str) -> int | None:
     if isinstance(length, int) and bounds.SEQ_LENGTH.lower <= length <= bounds.SEQ_LENGTH.upper:
         return length
     return length_in(folder)
+
+
+def _truncate_dim(path: str) -> int | None:
+    """The number of dimensions of vectors in config_sentence_transformers.json; None for all."""
+    if not tf.io.gfile.exists(path):
+        return None
+    size = read_json_object(path).get("truncate_dim")
+    if size is not None:
+        bounds.WIDTH.check(f"{path}: truncate_dim", size)
+    return size
 
 
 def _pooling(path: str) -> str:

@@ -16,6 +16,7 @@ from albert_tf.utils.writing import atomic_local_write, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
 from albert_tf.weights.hugging_face.configs import architecture_of, config_values, model_type_of
+from albert_tf.weights.hugging_face.cross_encoder import config_entries
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
 from albert_tf.weights.hugging_face.sentence_transformers import check_pooling_of_sentence_transformers
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
@@ -50,6 +51,10 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     settings = settings_of(model)
     values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names,
                            settings.multi_label)
+    if settings.activation_fn:
+        values.update(config_entries(settings.activation_fn))
+    if settings.activation_fn == "sigmoid":
+        values.pop("problem_type", None)  # with it, the pipeline of transformers applies none
     if dtype != "float32":
         values["torch_dtype"] = dtype
     tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}
@@ -69,13 +74,15 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
 
 
 def class_of_hugging_face(model: keras.Model) -> str:
-    """The class that loads what save_hugging_face writes: SentenceTransformer, or a class of transformers.
+    """The class that loads what save_hugging_face writes: one of sentence-transformers or of transformers.
 
     Raises:
       ValueError: Hugging Face has no such model.
     """
     if isinstance(model, AlbertSentenceEncoder):
         return "SentenceTransformer"
+    if settings_of(model).activation_fn:
+        return "CrossEncoder"
     return architecture_of(head_of(model), model_type_of(model.config))
 
 

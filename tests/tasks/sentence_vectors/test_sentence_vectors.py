@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.finetuning import mean_of
@@ -23,7 +24,7 @@ def loss(task, vectors, **batch):
 
 
 def test_similarity_is_the_squared_error_of_the_cosine():
-    task = SentenceVectorTask(types.SimpleNamespace(), "similarity")
+    task = SentenceVectorTask(types.SimpleNamespace(stored_vectors=VectorPrecision(), vector_size=2), "similarity")
     right = tf.constant([0.5, 0.5, 0.5])
     assert loss(task, VECTORS, label_ids=right) == pytest.approx(np.mean([0.25, 0.25, 0.01]), abs=1e-6)
     predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)))["cosine"].numpy()

@@ -1,0 +1,116 @@
+"""Precisions of sentence vectors that are stored: float32, int8, or one bit for each number.
+
+The values are those of sentence_transformers.util.quantize_embeddings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.utils.arrays import read_array
+
+VECTOR_PRECISIONS = ("float32", "int8", "binary")
+_STEPS = 255  # of the range of a dimension, in int8
+_BYTE = 8
+PLACES = tuple(2**place for place in reversed(range(_BYTE)))  # the first number is the highest bit
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorPrecision:
+    """How the numbers of a vector are stored.
+
+    Args:
+      name: "float32"; "int8", a number from -128 to 127 that counts the steps of 1/255 of the dimension's range; or
+        "binary", a bit for each number, which is 1 if the number is positive. Eight bits are one int8, which is 128
+        less than their value.
+      ranges: for int8, the smallest and the largest number of each dimension: [2, size] as nested sequences. Numbers
+        outside are clipped. None for the other precisions.
+
+    Raises:
+      ValueError: there is no such precision, int8 has no ranges, another precision has, or ranges have a wrong shape or
+        values.
+    """
+
+    name: str = "float32"
+    ranges: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self):
+        if self.name not in VECTOR_PRECISIONS:
+            raise ValueError(f"vector_precision must be one of {', '.join(VECTOR_PRECISIONS)}. Received: {self.name!r}")
+        if (self.ranges is None) == (self.name == "int8"):
+            raise ValueError("vector_ranges, the smallest and the largest number of each dimension, belong to "
+                             f"vector_precision int8 alone, which needs them. Received: {self.name}")
+        if self.ranges is not None:
+            ranges = np.asarray(self.ranges, np.float32)
+            is_pair = ranges.ndim == 2 and len(ranges) == 2
+            if not (is_pair and np.isfinite(ranges).all() and (ranges[0] <= ranges[1]).all()):
+                raise ValueError("vector_ranges must be two rows of numbers, [2, size], of which the first has the "
+                                 f"smaller ones. Received: an array of shape {ranges.shape}")
+
+    def check_size(self, size: int) -> None:
+        """Raises ValueError if the ranges belong to vectors of another size."""
+        if self.ranges is not None and len(self.ranges[0]) != size:
+            raise ValueError(f"vector_ranges are those of vectors with {len(self.ranges[0])} numbers, but the vectors "
+                             f"have {size}")
+
+    def stored_size(self, size: int) -> int:
+        """How many numbers a vector of `size` numbers has when it is stored."""
+        return -(-size // _BYTE) if self.name == "binary" else size
+
+    def stored(self, vectors: tf.Tensor) -> tf.Tensor:
+        """The vectors in this precision: float32 [..., size] to int8 [..., stored_size(size)], or unchanged."""
+        vectors = tf.convert_to_tensor(vectors)
+        if self.name == "int8":
+            starts, steps = self.starts_and_steps()
+            return tf.cast(tf.clip_by_value(tf.floor((vectors - starts) / steps), 0.0, _STEPS) - 128.0, tf.int8)
+        if self.name == "binary":
+            bits = tf.cast(vectors > 0, tf.float32)
+            size = self.stored_size(vectors.shape[-1])
+            padding = [[0, 0]] * (vectors.shape.rank - 1) + [[0, size * _BYTE - vectors.shape[-1]]]
+            shape = tf.concat([tf.shape(vectors)[:-1], [size, _BYTE]], axis=0)
+            values = tf.reduce_sum(tf.reshape(tf.pad(bits, padding), shape) * PLACES, axis=-1)
+            return tf.ensure_shape(tf.cast(values - 128.0, tf.int8), [*vectors.shape[:-1], size])
+        return vectors
+
+    def restored(self, stored: tf.Tensor, size: int) -> tf.Tensor:
+        """Vectors float32 [..., size] for comparisons: about the original ones, or for "binary" 1 and -1.
+
+        The product of two restored binary vectors is `size` minus twice their Hamming distance.
+        """
+        if self.name == "int8":
+            starts, steps = self.starts_and_steps()
+            return (tf.cast(stored, tf.float32) + 128.0) * steps + starts
+        if self.name == "binary":
+            values = tf.cast(stored, tf.int32)[..., None] + 128
+            bits = tf.bitwise.bitwise_and(values, PLACES) > 0  # [..., stored_size, 8]
+            flat = tf.reshape(bits, tf.concat([tf.shape(stored)[:-1], [-1]], axis=0))[..., :size]
+            return tf.where(flat, 1.0, -1.0)
+        return tf.convert_to_tensor(stored)
+
+    def starts_and_steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """For int8: the smallest number of each dimension, and the 255th part of its range (1 if it is empty)."""
+        starts, ends = np.asarray(self.ranges, np.float32)
+        steps = (ends - starts) / np.float32(_STEPS)
+        return starts, np.where(steps == 0, np.float32(1), steps)
+
+
+def read_ranges(path: str) -> tuple[tuple[float, ...], ...]:
+    """The ranges in an .npy file, as the value of VectorPrecision.ranges.
+
+    Raises:
+      ValueError: the file cannot be read, or is no array of numbers [2, size].
+    """
+    array = read_array(path)
+    if array.ndim != 2 or len(array) != 2 or array.dtype.kind not in "fiu":
+        raise ValueError(f"{path} must have the smallest and the largest value of each dimension, float32 [2, "
+                         f"dimensions]. It has {array.dtype} of the shape {list(array.shape)}")
+    return as_ranges(array)
+
+
+def as_ranges(array: np.ndarray | Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    """An array [2, size] as the value of VectorPrecision.ranges."""
+    return tuple(map(tuple, np.asarray(array, np.float32).tolist()))

@@ -1,0 +1,136 @@
+"""Ranking: one score for a query and a passage. Loss, MRR@10 and nDCG@10, and the scores of raw texts.
+
+A row's first text is the query, the second one the passage; the label is 1 if the passage is relevant for the query,
+else 0. The rows with the same query are its ranking.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.configured_model import encoder_input_specs
+from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
+from albert_tf.tasks.classification.task import ClassificationTask, yes_or_no
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.distillation import divergence
+from albert_tf.training.evaluation import check_finite_outputs
+from albert_tf.training.task import Batch, MeanLossTask, Tensors
+
+_CUTOFF = 10
+_LEAST_PROBABILITY = np.finfo(np.float32).tiny
+
+
+class RankingTask(MeanLossTask):
+    """Cross entropy of the sigmoid of one logit. Batches have label_ids, float32 [batch], 0 or 1.
+
+    It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
+
+    Args:
+      model: a classifier with one logit.
+    """
+
+    model: AlbertClassifier
+    TEACHER_OUTPUTS = ClassificationTask.TEACHER_OUTPUTS
+
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the mean cross entropy."""
+        def loss_of(logits):
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], logits[:, 0])  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs), {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean divergence from the teacher's probability that a passage is relevant."""
+        expected = yes_or_no(teacher["logits"][:, 0])  # [batch, 2]
+
+        def loss_of(logits):
+            return tf.reduce_sum(divergence(expected, yes_or_no(logits[:, 0]), temperature)) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs)
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """probabilities, float32 [batch, 1]: the sigmoid of the logit; with early exit also num_layers_used."""
+        return dict(probabilities=tf.sigmoid(outputs["logits"]), **num_layers_used(outputs))
+
+
+def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """mrr@10 and ndcg@10, means over the queries that have a relevant passage, and the mean cross entropy.
+
+    mrr@10 is that of MS MARCO's evaluation: 1 / rank of the first relevant passage, 0 if it is not among the first ten.
+    ndcg@10 is that of trec_eval for relevance 0 or 1: the sum of 1 / log2(rank + 1) of the relevant passages among the
+    first ten, divided by the largest possible sum. Of equal scores, irrelevant passages come first, so that nothing is
+    gained from a model that cannot tell passages apart.
+
+    Args:
+      queries: the query of each row.
+      label_ids: [rows], 1 for relevant passages.
+      probabilities: [rows, 1], the scores.
+
+    Raises:
+      ValueError: a score is NaN or infinite, or no query has a relevant passage.
+    """
+    check_finite_outputs(probabilities)
+    scores, is_relevant = probabilities[:, 0], np.asarray(label_ids) > 0
+    rows_of: dict[str, list[int]] = {}
+    for row, query in enumerate(queries):
+        rows_of.setdefault(query, []).append(row)
+    rankings = [is_relevant[rows][np.lexsort((is_relevant[rows], -scores[rows]))] for rows in
+                (np.array(rows) for rows in rows_of.values()) if is_relevant[rows].any()]
+    if not rankings:
+        raise ValueError("no query has a passage with the label 1: there is nothing to rank")
+    of_label = np.where(is_relevant, scores, 1 - scores)
+    loss = float(-np.mean(np.log(np.maximum(of_label, _LEAST_PROBABILITY))))
+    return {"mrr@10": float(np.mean([reciprocal_rank(each) for each in rankings])),
+            "ndcg@10": float(np.mean([normalized_gain(each) for each in rankings])), "eval_loss": loss, "loss": loss}
+
+
+def reciprocal_rank(is_relevant: np.ndarray) -> float:
+    """1 / rank of the first relevant passage, 0 if it is not among the first ten; bool [passages], the best first."""
+    found = np.flatnonzero(is_relevant[:_CUTOFF])
+    return float(1 / (found[0] + 1)) if found.size else 0.0
+
+
+def normalized_gain(is_relevant: np.ndarray) -> float:
+    """nDCG@10 of a ranking with a relevant passage; bool [passages], the best first."""
+    discounts = 1 / np.log2(np.arange(2, _CUTOFF + 2))
+    gain = discounts[: len(is_relevant)] @ is_relevant[:_CUTOFF]
+    return float(gain / discounts[: int(is_relevant.sum())].sum())
+
+
+class RelevanceScorer:
+    """Scores raw pairs of a query and a passage. The model is traced once.
+
+    Args:
+      model: a classifier with one logit. Its activation_fn makes the score; without one it is the sigmoid.
+      tokenizer: the model's tokenizer.
+      batch_size: number of pairs in a batch.
+
+    Raises:
+      ValueError: the model has several logits.
+    """
+
+    def __init__(self, model: AlbertClassifier, tokenizer: FullTokenizer, batch_size: int = 32):
+        if model.num_labels != 1:
+            raise ValueError(f"a model that ranks has one logit for a query and a passage. This one has "
+                             f"{model.num_labels} labels")
+        self._tokenizer, self._batch_size, self._length = tokenizer, batch_size, model.row_length
+        self._scores = tf.function(lambda inputs: model.score_of(model(inputs)["logits"][:, 0]),
+                                   [encoder_input_specs()], autograph=False)
+
+    def __call__(self, queries: Sequence[str], passages: Sequence[str]) -> np.ndarray:
+        """The score of each pair, float32 [pairs]. Longer pairs are truncated, the longer text first."""
+        scores = np.zeros(len(queries), np.float32)
+        order = np.argsort([len(query) + len(passage) for query, passage in zip(queries, passages)], kind="stable")
+        for start in range(0, len(order), self._batch_size):
+            rows = order[start : start + self._batch_size]
+            inputs = self._tokenizer([queries[row] for row in rows], [passages[row] for row in rows],
+                                     max_seq_length=self._length)
+            scores[rows] = self._scores({name: tf.constant(values) for name, values in inputs.items()}).numpy()
+        return scores

@@ -1,0 +1,74 @@
+"""Files of vectors in a precision (see VectorPrecision), which may be larger than memory.
+
+    vectors.npy           float32 [lines, size]; int8 [lines, size], or for binary [lines, size / 8]
+    vectors.ranges.npy    for int8: the smallest and the largest value of each dimension, float32 [2, size]
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator
+
+import numpy as np
+
+from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges, read_ranges
+from albert_tf.utils.arrays import read_array
+from albert_tf.utils.manifests import read_manifest
+from albert_tf.utils.writing import array_writer, write_array
+
+_BLOCK = 4096  # vectors that are in memory at a time
+
+
+def ranges_path(path: str) -> str:
+    """x.npy -> x.ranges.npy."""
+    return f"{os.path.splitext(path)[0]}.ranges.npy"
+
+
+def ranges_in(path: str) -> tuple[tuple[float, ...], ...]:
+    """The smallest and the largest value of each dimension of the float32 vectors in a file."""
+    blocks = list(_blocks(read_array(path)))
+    lowest, highest = [block.min(axis=0) for block in blocks], [block.max(axis=0) for block in blocks]
+    return as_ranges(np.stack([np.min(lowest, axis=0), np.max(highest, axis=0)]))
+
+
+def write_stored(source: str, path: str, precision: VectorPrecision) -> None:
+    """Writes the float32 vectors of the file `source` in a precision, int8, and for "int8" their ranges."""
+    vectors, first = read_array(source), 0
+    with array_writer(path, (len(vectors), precision.stored_size(vectors.shape[1])), np.int8) as write:
+        for block in _blocks(vectors):
+            write(first, precision.stored(block).numpy())
+            first += len(block)
+    if precision.ranges is not None:
+        write_array(ranges_path(path), np.asarray(precision.ranges, np.float32))
+
+
+def open_vectors(path: str, num_lines: int | None, size: int) -> tuple[np.ndarray, VectorPrecision]:
+    """The vectors that extract_embeddings has written, and their precision, from the manifest beside them.
+
+    Args:
+      path: path of the .npy file.
+      num_lines: the number of vectors that is expected; None for any.
+      size: the number of dimensions that is expected.
+
+    Raises:
+      ValueError: there is no such file or no manifest, the vectors are those of tokens or in another size or number.
+    """
+    vectors, made_from = read_array(path), (read_manifest(path) or {}).get("made_from")
+    if made_from is None:
+        raise ValueError(f"{path} has no manifest that says what it was made from: write it with extract_embeddings")
+    if made_from.get("per_token"):
+        raise ValueError(f"{path} has a vector for each token: write it without --per_token")
+    name = made_from.get("vector_precision", "float32")
+    precision = VectorPrecision(name, read_ranges(ranges_path(path)) if name == "int8" else None)
+    precision.check_size(size)
+    if vectors.ndim != 2 or vectors.shape[1] != precision.stored_size(size):
+        raise ValueError(f"{path} has {name} vectors of the shape {list(vectors.shape)}, but the model's vectors have "
+                         f"{size} dimensions")
+    if num_lines is not None and len(vectors) != num_lines:
+        raise ValueError(f"{path} has {len(vectors)} vectors, but there are {num_lines} lines")
+    return vectors, precision
+
+
+def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(vectors), _BLOCK):
+        yield np.asarray(vectors[start : start + _BLOCK])

@@ -1,0 +1,149 @@
+"""Sizes and precisions of vectors, mined negatives and ranking, as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+from in_process import loaded
+from script_session import ScriptSession
+from sentence_transformers_client import PASSAGES, QUERIES
+
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.export.conversion import save
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=32, initializer_range=0.5)
+RANKING = dict(name="passages", files=dict(train="rows.tsv", dev="rows.tsv", test="rows.tsv"), ranking=True,
+               columns=dict(text_a="query", text_b="passage", label="relevant"), metrics=["ndcg@10", "mrr@10"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, golden):
+    folder = tmp_path_factory.mktemp("vectors")
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
+    save(AlbertSentenceEncoder(CONFIG, normalize=True, max_seq_length=16), str(folder / "model"), "ours", vocabulary)
+    (folder / "lines.txt").write_text("".join(f"{text}\n" for text in [*PASSAGES, *QUERIES]))
+    (folder / "pairs.tsv").write_text("".join(f"{query}\t{text}\n" for query, text in zip(QUERIES, PASSAGES)))
+    rows = [f"{query}\t{text}\t{int(i == j)}" for i, query in enumerate(QUERIES) for j, text in enumerate(PASSAGES)]
+    (folder / "rows.tsv").write_text("\n".join(["query\tpassage\trelevant", *rows]) + "\n")
+    (folder / "passages.json").write_text(json.dumps(RANKING))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session(folder):
+    with ScriptSession(init_checkpoint=folder / "model") as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def extracted(session, folder):
+    """The vectors of the lines by precision, from the command, and their ranges."""
+    flags = dict(script="extract_embeddings", input_file=folder / "lines.txt", truncate_dim=12)
+    for name in ("float32", "int8", "binary"):
+        session.run(output_file=folder / f"{name}.npy", vector_precision=name, **flags)
+    return {name: np.load(folder / f"{name}.npy") for name in ("float32", "int8", "binary", "int8.ranges")}
+
+
+def test_files_have_the_requested_precision(session, folder, extracted):
+    vectors, (low, high) = extracted["float32"], extracted["int8.ranges"]
+    assert vectors.shape == (6, 12)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal([low, high], [vectors.min(axis=0), vectors.max(axis=0)])
+    expected = np.clip(np.floor((vectors - low) / ((high - low) / np.float32(255))), 0, 255) - 128
+    assert extracted["int8"].dtype == np.int8
+    np.testing.assert_array_equal(extracted["int8"], expected)
+    np.testing.assert_array_equal(extracted["binary"].view(np.uint8) ^ 128, np.packbits(vectors > 0, axis=1))
+    session.run(script="extract_embeddings", input_file=folder / "lines.txt", output_file=folder / "again.npy",
+                truncate_dim=12, vector_precision="int8", vector_ranges=folder / "int8.ranges.npy")
+    np.testing.assert_array_equal(np.load(folder / "again.npy"), extracted["int8"])
+
+
+@pytest.mark.parametrize("name", ["int8", "binary"])
+def test_stored_and_computed_vectors_find_the_line_itself(session, folder, extracted, name):
+    search = dict(script="search_sentences", input_file=folder / "lines.txt", query=PASSAGES[1], top_k=1,
+                  truncate_dim=12, block_size=2)
+    ranges = dict(vector_ranges=folder / "int8.ranges.npy") if name == "int8" else {}
+    for flags in (dict(vectors_file=folder / f"{name}.npy"), dict(vector_precision=name, **ranges)):
+        best = session.run(**search, **flags).splitlines()[-1].split(maxsplit=2)
+        assert best[1:] == ["2", PASSAGES[1]] and float(best[0]) > 0.98
+
+
+def test_negatives_are_mined_and_trained_on(session, folder, golden):
+    session.run(script="mine_negatives", input_file=folder / "pairs.tsv", output_file=folder / "mined.tsv",
+                corpus_file=folder / "lines.txt", num_negatives=2)
+    rows = [line.split("\t") for line in (folder / "mined.tsv").read_text().splitlines()]
+    assert [row[:2] for row in rows] == [list(pair) for pair in zip(QUERIES, PASSAGES)]
+    for first, second, *negatives in rows:
+        assert len(set(negatives)) == 2 and not {first, second} & set(negatives)
+    session.run(script="run_sentence_embeddings", objective="pairs", train_file=folder / "mined.tsv", num_negatives=2,
+                matryoshka_dims="16,8", data_dir=golden / "glue", output_dir=folder / "pairs", max_seq_length=16,
+                train_batch_size=2, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True, do_eval=True)
+    results = json.loads((folder / "pairs/eval_results.json").read_text())
+    assert set(results) == {"pearson", "spearman", "pearson_8", "spearman_8", "global_step"}
+
+
+def test_a_ranking_is_trained_evaluated_and_used(session, folder):
+    session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder,
+                output_dir=folder / "ranker", max_seq_length=24, train_batch_size=9, train_step=2, warmup_step=0,
+                save_checkpoints_steps=2, do_train=True, do_eval=True, do_predict=True, predict_split="dev")
+    results = json.loads((folder / "ranker/eval_results.json").read_text())
+    assert set(results) == {"mrr@10", "ndcg@10", "eval_loss", "loss", "global_step"}
+    model = albert_tf.from_pretrained(str(folder / "ranker"), model="classifier")
+    scorer = RelevanceScorer(model, albert_tf.tokenizer_from_pretrained(str(folder / "ranker")))
+    scores = scorer([query for query in QUERIES for _ in PASSAGES], PASSAGES * 3)
+    assert model.activation_fn == "sigmoid"
+    np.testing.assert_allclose(np.loadtxt(folder / "ranker/dev_results.tsv"), scores, atol=1e-5)
+    printed = session.run(script="search_sentences", input_file=folder / "lines.txt", query=QUERIES[0], top_k=6,
+                          rerank_checkpoint=folder / "ranker")
+    lines = [line.split(maxsplit=2) for line in printed.splitlines()[-6:]]
+    expected = scorer([QUERIES[0]] * 6, [text for _, _, text in lines])
+    np.testing.assert_allclose([float(score) for score, _, _ in lines], expected, atol=1e-4)
+    assert (np.diff(expected) <= 1e-6).all()
+
+
+def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(session, folder, golden):
+    training = dict(max_seq_length=16, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True,
+                    do_eval=True)
+    session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder, train_batch_size=9,
+                output_dir=folder / "ranking_teacher", **training)
+    printed = session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder,
+                          output_dir=folder / "taught", teacher_checkpoint=folder / "ranking_teacher",
+                          train_batch_size=9, **training)
+    assert "the teacher reads" in printed and "mrr@10" in (folder / "taught/eval_results.json").read_text()
+    session.run(script="run_sentence_embeddings", objective="distillation", train_file=folder / "lines.txt",
+                teacher_checkpoint=folder / "model", truncate_dim=8, matryoshka_dims="8,4", data_dir=golden / "glue",
+                output_dir=folder / "of_teacher", train_batch_size=2, **training)
+    assert np.load(folder / "of_teacher/teacher_projection.npy").shape == (16, 8)
+    assert "spearman_4" in (folder / "of_teacher/eval_results.json").read_text()
+
+
+@pytest.mark.parametrize("script, flags, message", [
+    ("extract_embeddings", dict(vector_precision="binary", per_token=True),
+     "--per_token and --vector_precision exclude each other"),
+    ("extract_embeddings", dict(truncate_dim=17), "truncate_dim must be from 1 to the model's hidden_size, 16"),
+    ("extract_embeddings", dict(vector_ranges="ranges.npy"), "--vector_ranges is for --vector_precision=int8."),
+    ("search_sentences", dict(vector_precision="int8"), "--vector_precision=int8 needs --vector_ranges, the file NAME"),
+    ("search_sentences", dict(vectors_file="x.npy", vector_precision="binary"), "--vectors_file has a precision"),
+    ("search_sentences", dict(rerank_checkpoint="{model}"), "has no classifier: set num_labels"),
+    ("mine_negatives", dict(output_file="x.txt"), "--output_file must end in one of .tsv, .csv, .jsonl, .json."),
+    ("mine_negatives", dict(num_negatives=9), "no pair has 9 negatives: allow more by --num_negatives"),
+    ("run_sentence_embeddings", dict(num_negatives=2), "--num_negatives is for --objective=pairs. Received"),
+    ("run_sentence_embeddings", dict(matryoshka_dims="16,x"), "--matryoshka_dims"),
+    ("export_to_onnx", dict(truncate_dim=4), "--truncate_dim is for --model=sentence_encoder. Received"),
+])
+def test_a_wrong_flag_ends_in_one_line(folder, tmp_path, capsys, script, flags, message):
+    given = dict(init_checkpoint=folder / "model", do_train=True, output_dir=tmp_path / "out", query="a",
+                 output_file=tmp_path / ("x.npy" if script == "extract_embeddings" else "x.tsv"),
+                 input_file=folder / ("pairs.tsv" if script == "mine_negatives" else "lines.txt"))
+    flags = {name: str(value).format(model=folder / "model") for name, value in flags.items()}
+    with loaded(script) as run:
+        defined = {flag.name for flag in run.flags}
+        assert run(**{name: value for name, value in {**given, **flags}.items() if name in defined}) == 1
+    printed = capsys.readouterr().err
+    line, = [line for line in printed.splitlines() if "error: " in line]
+    assert message in line and "Traceback" not in printed

@@ -1,0 +1,100 @@
+"""Prints numbers of sentence-transformers as JSON: python sentence_transformers_client.py WHAT
+
+losses           MultipleNegativesRankingLoss with hard negatives, MatryoshkaLoss, BinaryCrossEntropyLoss' function
+precisions       quantize_embeddings
+scores FOLDER    a CrossEncoder's scores of pairs
+vectors FOLDER   a SentenceTransformer's vectors of sentences
+mining FOLDER    mine_hard_negatives (needs the package datasets)
+
+Needs sentence-transformers, and nothing of ours.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+DIMS = [16, 8, 4]
+QUERIES = ["the name of the file", "who sold the boat", "a kettle stood on the stove"]
+PASSAGES = ["a file and its name", "he sold the boat to a man of the town", "nobody had filled it"]
+SENTENCES = [*QUERIES, *PASSAGES]
+
+
+def losses():
+    import torch
+    from sentence_transformers import losses
+
+    class Given(torch.nn.Module):
+        """A model whose vectors are its inputs."""
+
+        def forward(self, features):
+            return dict(sentence_embedding=features["vectors"])
+
+        def get_embedding_dimension(self):
+            return DIMS[0]
+
+    random = np.random.default_rng(3)
+    vectors = random.normal(size=[5, 4, DIMS[0]]).astype(np.float32).round(3)
+    labels = random.random(5).round(3)
+    columns = [dict(vectors=torch.tensor(vectors[:, column])) for column in range(4)]
+    model = Given()
+    ranking = losses.MultipleNegativesRankingLoss(model)
+    similarity = losses.CosineSimilarityLoss(model)
+    logits = torch.tensor(vectors[:, 0, 0])
+
+    def of(loss, columns, labels=None):
+        return float(loss([dict(column) for column in columns], labels))
+
+    targets = torch.tensor(labels, dtype=torch.float32)
+    return dict(
+        vectors=vectors.tolist(), labels=labels.tolist(), dims=DIMS,
+        pairs=of(ranking, columns[:2]), hard_negatives=of(ranking, columns),
+        matryoshka_hard_negatives=of(losses.MatryoshkaLoss(model, ranking, DIMS), columns),
+        matryoshka_similarity=of(losses.MatryoshkaLoss(model, similarity, DIMS), columns[:2], targets),
+        relevance=float(torch.nn.BCEWithLogitsLoss()(logits, (targets > 0.5).float())))
+
+
+def precisions():
+    from sentence_transformers.quantization import quantize_embeddings
+
+    random = np.random.default_rng(4)
+    vectors, calibration = (random.normal(size=[count, 12]).astype(np.float32).round(3) for count in (6, 120))
+    calibration[:, 3] = 0.25  # a dimension without a range
+    ranges = np.stack([calibration.min(axis=0), calibration.max(axis=0)])
+    return dict(vectors=vectors.tolist(), ranges=ranges.tolist(),
+                int8=quantize_embeddings(vectors, "int8", calibration_embeddings=calibration).tolist(),
+                binary=quantize_embeddings(vectors, "binary").tolist())
+
+
+def scores(folder):
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(folder, device="cpu").predict(list(zip(QUERIES, PASSAGES))).tolist()
+
+
+def vectors(folder):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(folder, device="cpu").encode(SENTENCES, normalize_embeddings=True).tolist()
+
+
+def mining(folder):
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives
+
+    pairs = Dataset.from_dict(dict(query=[*QUERIES, QUERIES[0]], passage=[*PASSAGES, "the name"]))
+    model = SentenceTransformer(folder, device="cpu")
+    corpus = ["the boat", "of the file", "a stove", "the man", "a b c"]
+    settings = [dict(num_negatives=2), dict(num_negatives=2, range_min=1, range_max=4),
+                dict(num_negatives=1, relative_margin=0.05), dict(num_negatives=1, max_score=0.9, min_score=0.5),
+                dict(num_negatives=1, absolute_margin=0.02, max_score=0.99)]
+    mined = [mine_hard_negatives(pairs, model, corpus=corpus, output_format="n-tuple", verbose=False, **each)
+             for each in settings]
+    return dict(pairs=[list(row.values()) for row in pairs], corpus=corpus, settings=settings,
+                mined=[[list(row.values()) for row in rows] for rows in mined])
+
+
+if __name__ == "__main__":
+    what, *arguments = sys.argv[1:]
+    print(json.dumps(globals()[what](*arguments)))

@@ -1,0 +1,84 @@
+"""Vectors in other sizes and precisions: the numbers of sentence-transformers, Hamming distances, errors."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges, read_ranges
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=12, num_hidden_layers=1, num_attention_heads=2,
+                    intermediate_size=8, max_position_embeddings=8, initializer_range=0.5)
+IDS = np.array([[2, 5, 6, 3], [2, 7, 8, 3]])
+INPUTS = dict(input_ids=IDS, input_mask=np.ones_like(IDS), segment_ids=np.zeros_like(IDS))
+
+
+@pytest.fixture(scope="module")
+def numbers(golden):
+    return json.loads((golden / "sentence_transformers/numbers.json").read_text())["precisions"]
+
+
+def test_stored_vectors_are_those_of_sentence_transformers(numbers):
+    vectors = np.array(numbers["vectors"], np.float32)
+    for precision in (VectorPrecision("int8", as_ranges(numbers["ranges"])), VectorPrecision("binary")):
+        stored = precision.stored(vectors)
+        assert stored.dtype == "int8" and stored.numpy().tolist() == numbers[precision.name]
+    np.testing.assert_array_equal(VectorPrecision().stored(vectors), vectors)
+
+
+def test_restored_vectors_differ_by_a_step_and_bits_give_hamming_distances(numbers):
+    ranges = np.array(numbers["ranges"], np.float32)
+    inside = np.random.default_rng(1).uniform(ranges[0], ranges[1], [20, 12]).astype(np.float32)
+    int8, binary = VectorPrecision("int8", as_ranges(ranges)), VectorPrecision("binary")
+    assert (np.abs(int8.restored(int8.stored(inside), 12) - inside) <= (ranges[1] - ranges[0]) / 255 + 1e-5).all()
+    stored = binary.stored(inside)
+    assert stored.shape == (20, 2)
+    restored = binary.restored(stored, 12).numpy()
+    distances = (inside[:, None] > 0) != (inside[None] > 0)
+    np.testing.assert_array_equal(restored @ restored.T, 12 - 2 * distances.sum(axis=-1))
+
+
+def test_vectors_are_truncated_before_they_are_normalized():
+    whole = AlbertSentenceEncoder(TINY)
+    model = AlbertSentenceEncoder(TINY, normalize=True, truncate_dim=5, vector_precision="binary")
+    model.set_weights(whole.get_weights())
+    first = whole(INPUTS)["sentence_embedding"].numpy()[:, :5]
+    outputs = model(INPUTS)
+    np.testing.assert_allclose(outputs["sentence_embedding"], first / np.linalg.norm(first, axis=1, keepdims=True),
+                               atol=1e-6)
+    exported = model.exported_outputs(outputs)["sentence_embedding"].numpy()
+    np.testing.assert_array_equal(exported, np.packbits(first > 0, axis=1).view(np.int8) ^ -128)
+    again = AlbertSentenceEncoder.from_config(model.get_config())
+    assert (again.truncate_dim, again.vector_precision, again.vector_size) == (5, "binary", 5)
+
+
+def test_ranges_are_part_of_the_models_config():
+    ranges = [[-1.0] * 12, [1.0] * 12]
+    model = AlbertSentenceEncoder(TINY, vector_precision="int8", vector_ranges=ranges)
+    again = AlbertSentenceEncoder.from_config(json.loads(json.dumps(model.get_config())))
+    assert again.stored_vectors == model.stored_vectors
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(truncate_dim=13), "truncate_dim must be from 1 to the model's hidden_size, 12. Received: 13"),
+    (dict(vector_precision="int4"), "vector_precision must be one of float32, int8, binary. Received: 'int4'"),
+    (dict(vector_precision="int8"), "int8 alone, which needs them. Received: int8"),
+    (dict(vector_ranges=[[0.0], [1.0]]), "belong to vector_precision int8 alone.* Received: float32"),
+    (dict(vector_precision="int8", vector_ranges=[[1.0], [0.0]]), "must be two rows of numbers"),
+    (dict(vector_precision="int8", vector_ranges=[[0.0], [1.0]]), "vectors with 1 numbers, but the vectors have 12")])
+def test_a_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        AlbertSentenceEncoder(TINY, **arguments)
+
+
+def test_a_file_without_ranges_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros([3, 4]))
+    with pytest.raises(ValueError, match=r"a.npy must have the smallest and the largest value.*\[3, 4\]"):
+        read_ranges(str(tmp_path / "a.npy"))
+    (tmp_path / "b.npy").write_text("0 1 2")
+    with pytest.raises(ValueError, match="b.npy is not an .npy file with an array of numbers"):
+        read_ranges(str(tmp_path / "b.npy"))
+    with pytest.raises(ValueError, match="no such file: .*c.npy"):
+        read_ranges(str(tmp_path / "c.npy"))

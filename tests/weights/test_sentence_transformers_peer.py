@@ -1,0 +1,44 @@
+"""Our numbers and folders beside sentence-transformers itself, in an environment of its own (peers.py)."""
+
+import json
+
+import numpy as np
+import pytest
+from peers import run_client
+from sentence_transformers_client import PASSAGES, QUERIES, SENTENCES
+
+import albert_tf
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
+
+CLIENT = "sentence_transformers_client.py"
+CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=32, initializer_range=0.5)
+
+
+@pytest.mark.parametrize("what", ["losses", "precisions"])
+def test_sentence_transformers_computes_the_stored_numbers(golden, what):
+    stored = json.loads((golden / "sentence_transformers/numbers.json").read_text())[what]
+    computed = json.loads(run_client("transformers", CLIENT, what))
+    assert set(computed) == set(stored)
+    for name, values in computed.items():
+        np.testing.assert_allclose(values, stored[name], rtol=1e-6, err_msg=name)
+
+
+def test_a_model_that_ranks_has_the_same_scores_in_transformers_and_here(sentence_pieces, tmp_path):
+    keras.utils.set_random_seed(1)
+    model = albert_tf.AlbertClassifier(CONFIG, 1, max_seq_length=17, activation_fn="sigmoid")
+    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces, to="hugging_face")
+    theirs = json.loads(run_client("transformers", CLIENT, "scores", tmp_path))
+    np.testing.assert_allclose(RelevanceScorer(model, sentence_pieces)(QUERIES, PASSAGES), theirs, atol=1e-5)
+
+
+def test_truncated_vectors_are_the_same_in_sentence_transformers(sentence_pieces, tmp_path):
+    keras.utils.set_random_seed(1)
+    model = albert_tf.AlbertSentenceEncoder(CONFIG, max_seq_length=16, truncate_dim=6)
+    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces, to="hugging_face")
+    theirs = np.array(json.loads(run_client("transformers", CLIENT, "vectors", tmp_path)))
+    assert theirs.shape == (len(SENTENCES), 6)
+    np.testing.assert_allclose(unit_vectors_function(model, sentence_pieces)(SENTENCES), theirs, atol=1e-5)
