@@ -1,4 +1,4 @@
-"""The figures of docs/accuracy.md and docs/studies.md are recomputed from the measured values."""
+"""The figures of docs/accuracy.md and docs/studies.md, and some of docs/speed.md, follow from the measured values."""
 
 import collections
 import csv
@@ -134,3 +134,19 @@ def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
         assert f"| {' | '.join(shown)} |" in page
     recall, questions = float(rows[0]["recall@1"]), int(rows[0]["questions"])
     assert f"the first recall@1 is {(recall * (1 - recall) / questions) ** 0.5:.3f}." in page
+
+
+def test_the_times_of_early_exit_are_those_of_the_layers():
+    times = {row["program"]: row for row in read_rows("early_exit_layers.csv")}
+    lines = (DOCS / "speed.md").read_text("utf-8").partition("## Early exit")[2].partition("\n## ")[0].splitlines()
+    shown = [line.strip("| ").split(" | ") for line in lines if re.match(r"\| \d", line)]
+    assert [int(row[0]) for row in shown] == [2, 3, 4, 5, 6]
+    for layers, *cells in shown:
+        alone = times["without exits" if layers == "6" else f"{layers} layers"]
+        programs = times[f"patience {int(layers) - 1}"], alone
+        assert all(row["layers"] == layers for row in programs)
+        assert cells == [f"{float(row[name]):.2f}" for row in programs for name in ("time_batch_1", "time_batch_32")]
+    scores = {row["program"]: row["score"] for row in read_rows("early_exit.csv")}
+    section = "\n".join(lines)
+    assert f"(accuracy {scores['patience 6']} and {scores['without exits']})" in section
+    assert {scores[f"patience {patience}"] for patience in range(1, 5)} == {"0.509"} and "(0.509)" in section

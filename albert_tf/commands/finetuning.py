@@ -36,6 +36,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
+from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.distillation import DistilledTask
@@ -428,6 +429,37 @@ def options_from_flags(
         ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
     return shared.from_flags(options_class, model=model, finetuning=tuning,
                              cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
+
+
+def define_exit_flags() -> None:
+    """Defines the flags of early exit, for commands whose models can have exit heads."""
+    flags.DEFINE_bool("exit_heads", None, "Whether to train an output after every layer, so that predictions can stop "
+                      "early (Zhou et al., 2020). Default: false, or as in the training of the model.")
+    shared.define_exit_flags()
+
+
+def exits_from_flags(model: ResolvedModel, is_regression: bool = False) -> dict[str, Any]:
+    """The arguments of the model's constructor for early exit (see EarlyExitModel), from the flags.
+
+    Args:
+      model: the result of set_defaults.
+      is_regression: whether the model predicts a score.
+
+    Raises:
+      ValueError: a flag is out of range, needs exit heads that the model does not have, or contradicts another flag or
+        the run that is to be continued.
+    """
+    wanted = FLAGS.exit_heads
+    if model.run and FLAGS.do_train and wanted not in (None, model.settings.exit_heads):
+        raise ValueError(f"the run in --output_dir={FLAGS.output_dir} was started with{'out' * wanted} exit heads: "
+                         f"remove --{'' if wanted else 'no'}exit_heads, or set another --output_dir")
+    exit_heads, early_exit = bool(model.setting("exit_heads", wanted)), shared.early_exit_from_flags()
+    if early_exit != EarlyExit():
+        early_exit.check(model.config, exit_heads, is_regression)
+    if early_exit.exit_patience and (FLAGS.jit_compile or FLAGS.use_tpu or FLAGS.distribution_strategy == "tpu"):
+        raise ValueError("--exit_patience makes batches smaller, which XLA cannot compile: remove --jit_compile and "
+                         "the TPU, or set --num_layers instead")
+    return dict(exit_heads=exit_heads, **dataclasses.asdict(early_exit))
 
 
 def check_data_dir(is_read: bool, contents: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Iterator
+from typing import Any, Iterator
 
 from absl import flags, logging
 
@@ -20,6 +20,7 @@ from albert_tf.commands import finetuning as tuning, shared_flags as shared
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
@@ -35,7 +36,7 @@ from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import FineTuning, mean_of
+from albert_tf.training.finetuning import FineTuning, layers_used, mean_of
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
@@ -46,10 +47,11 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options(DistillationOptions, tuning.Options):
-    """The flags of this command; `task` and `long_texts` are made from several flags."""
+    """The flags of this command; `task`, `long_texts` and `exits` are made from several flags."""
 
     task: TaskData
     long_texts: LongTexts
+    exits: dict[str, Any]
     data_dir: str | None = shared.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
@@ -80,6 +82,7 @@ def define_flags() -> None:
                           "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
     shared.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                           "windows.", *bounds.CANDIDATES.at_least(2))
+    tuning.define_exit_flags()
 
 
 def options_from_flags() -> Options:
@@ -95,7 +98,8 @@ def options_from_flags() -> Options:
     elif FLAGS.long_texts != "truncate":
         requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
     long_texts = model.setting("long_texts", requested) or LongTexts()
-    return tuning.options_from_flags(Options, model, ["calibrate"], task=task, long_texts=long_texts)
+    return tuning.options_from_flags(Options, model, ["calibrate"], task=task, long_texts=long_texts,
+                                     exits=tuning.exits_from_flags(model, task.is_regression))
 
 
 def main() -> None:
@@ -125,7 +129,7 @@ class TextClassification(tuning.CommandTask):
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
                                  task.multi_label, self._calibration.temperature, self._calibration.thresholds,
-                                 activation_fn="sigmoid" if task.is_ranking else None)
+                                 activation_fn="sigmoid" if task.is_ranking else None, **options.exits)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression,
@@ -156,8 +160,10 @@ class TextClassification(tuning.CommandTask):
             results = {}
             for task, table in dev_sets:
                 label_ids = table.scalars["label_ids"].numpy()
-                scores = glue_metrics.evaluate(task, mean_of(predict(table), "probabilities"), label_ids,
+                predictions = predict(table)
+                scores = glue_metrics.evaluate(task, mean_of(predictions, "probabilities"), label_ids,
                                                self._calibration.thresholds)
+                scores.update(layers_used(predictions))
                 prefix = "" if task is self.task else f"{task.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
@@ -167,7 +173,13 @@ class TextClassification(tuning.CommandTask):
     def _evaluation_of_ranking(self, table):
         queries = [example.text_a for example in read_examples(self.task, self.options.data_dir, "dev")]
         label_ids = table.scalars["label_ids"].numpy()
-        return lambda predict: evaluate_ranking(queries, label_ids, mean_of(predict(table), "probabilities"))
+
+        def evaluate(predict) -> dict[str, float]:
+            predictions = predict(table)
+            return dict(evaluate_ranking(queries, label_ids, mean_of(predictions, "probabilities")),
+                        **layers_used(predictions))
+
+        return evaluate
 
     def prepare(self, runs):
         options = self.options
@@ -234,9 +246,10 @@ class TextClassification(tuning.CommandTask):
         examples = read_examples(task, options.data_dir, options.predict_split)
         suffix = "" if task is self.task else f"_{task.name}"
         guids = [example.guid for example in examples]
+        used = mean_of(predictions, NUM_LAYERS_USED) if layers_used(predictions) else None
         where = suffix, options.predict_split, self._calibration.thresholds
         write_answers(options.output_dir, task, guids, probabilities, *where)
-        path = write_predictions(options.output_dir, task, examples, probabilities, *where)
+        path = write_predictions(options.output_dir, task, examples, probabilities, *where, used)
         logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
 
 

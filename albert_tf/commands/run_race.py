@@ -11,6 +11,7 @@ albert_tf/tasks/multiple_choice/reading.py shows the JSON lines.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, Sequence
 
 from absl import flags, logging
 
@@ -21,8 +22,8 @@ from albert_tf.tasks.multiple_choice.answers import write_predictions
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.multiple_choice.features import feature_table
 from albert_tf.tasks.multiple_choice.metrics import BEST_METRIC, evaluate
-from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData
-from albert_tf.training.finetuning import mean_of
+from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
+from albert_tf.training.finetuning import Predictions, layers_used, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
@@ -31,8 +32,9 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options(tuning.Options):
-    """The flags of this command."""
+    """The flags of this command; `exits` is made from several flags."""
 
+    exits: dict[str, Any]
     data_dir: str | None = shared.string(
         None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An export of a model of RACE "
         "does not need it.")
@@ -60,13 +62,15 @@ def define_flags() -> None:
                         steps=(12000, 1000), trains_and_evaluates=True)
     flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
     flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
+    tuning.define_exit_flags()
 
 
 def options_from_flags() -> Options:
     model = tuning.set_defaults("multiple_choice")
     tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format != "race",
                           "RACE, or the .jsonl files")
-    return tuning.options_from_flags(Options, model, max_qa_length=tuning.stored_or_requested(model, "max_qa_length"))
+    return tuning.options_from_flags(Options, model, exits=tuning.exits_from_flags(model),
+                                     max_qa_length=tuning.stored_or_requested(model, "max_qa_length"))
 
 
 def main() -> None:
@@ -90,14 +94,15 @@ class MultipleChoice(tuning.CommandTask):
             self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
 
     def new_task(self, config):
-        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices))
+        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices,
+                                                       **self.options.exits))
 
     def training_table(self):
         return self._table("train", self.options.train_file)
 
     def evaluation(self):
         table = self._table("dev", self.options.eval_file)
-        return lambda predict: evaluate(self.data.examples("dev"), mean_of(predict(table), "probabilities"))
+        return lambda predict: scores_of(self.data.examples("dev"), predict(table))
 
     def predictions(self):
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
@@ -118,4 +123,8 @@ class MultipleChoice(tuning.CommandTask):
         logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
                      options.output_dir)
         if all(example.label is not None for example in examples):
-            tuning.report_predicted(options, evaluate(examples, probabilities), step)
+            tuning.report_predicted(options, scores_of(examples, predictions), step)
+
+
+def scores_of(examples: Sequence[MultipleChoiceExample], predictions: Predictions) -> dict[str, float]:
+    return dict(evaluate(examples, mean_of(predictions, "probabilities")), **layers_used(predictions))

@@ -10,8 +10,9 @@ continues from the latest checkpoint.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from typing import Sequence
+from typing import Any, Sequence
 
 from absl import flags, logging
 
@@ -31,6 +32,7 @@ from albert_tf.tasks.tagging.reading import (
 )
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.text.lines import uncompressed_name
+from albert_tf.training.finetuning import layers_used
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
@@ -39,10 +41,11 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options(DistillationOptions, tuning.Options):
-    """The flags of this command; `features` and `columns` are made from several flags."""
+    """The flags of this command; `features`, `columns` and `exits` are made from several flags."""
 
     features: TaggingFeatureOptions
     columns: Columns | None
+    exits: dict[str, Any]
     train_file: str | None = shared.string(
         None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
         "The tags in this file are the labels of the model.")
@@ -65,6 +68,7 @@ def define_flags() -> None:
     flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
                       "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
                       "or as in the model's training if nothing is trained.")
+    tuning.define_exit_flags()
 
 
 def options_from_flags() -> Options:
@@ -74,7 +78,8 @@ def options_from_flags() -> Options:
             raise ValueError(f"--{purpose}_file is missing")
     features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning.stored_or_requested(model, "doc_stride"),
                                      bool(model.setting("label_all_pieces", FLAGS.label_all_pieces)))
-    return tuning.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features)
+    return tuning.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features,
+                                     exits=tuning.exits_from_flags(model))
 
 
 def columns_of(values: Sequence[str] | None) -> Columns | None:
@@ -116,20 +121,18 @@ class Tagging(tuning.CommandTask):
     def new_task(self, config):
         return TaggingTask(AlbertTokenClassifier(
             config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
-            self.options.features.label_all_pieces))
+            self.options.features.label_all_pieces, **self.options.exits))
 
     def training_table(self):
         return self._table(self.train, "train")
 
     def evaluation(self):
         table = self._table(self.dev, "dev")
-        return lambda predict: tagging_metrics.evaluate(
-            self.dev, tagging_metrics.word_probabilities(table, predict(table)), self.label_names)
+        return lambda predict: self._scores(self.dev, table, predict(table))
 
     def predictions(self):
         table = self._table(self.test, "test")
-        yield table, lambda predictions, step: self._write(
-            tagging_metrics.word_probabilities(table, predictions), step)
+        yield table, functools.partial(self._write, table)
 
     def export(self, directory, model):
         export_tagging(directory, model, self.tokenizer, self.options.features)
@@ -158,12 +161,16 @@ class Tagging(tuning.CommandTask):
             logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the "
                             "words of %s", 100 * share, text.path)
 
-    def _write(self, probabilities, step: int) -> None:
+    def _scores(self, text: TaggedText, table, predictions) -> dict[str, float]:
+        probabilities = tagging_metrics.word_probabilities(table, predictions)
+        return dict(tagging_metrics.evaluate(text, probabilities, self.label_names), **layers_used(predictions))
+
+    def _write(self, table, predictions, step: int) -> None:
         """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
-        text = self.test
+        text, probabilities = self.test, tagging_metrics.word_probabilities(table, predictions)
         ending = os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
         path = os.path.join(self.options.output_dir, f"predictions{ending}")
         text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
         logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
         if text.has_tags:
-            tuning.report_predicted(self.options, tagging_metrics.evaluate(text, probabilities, self.label_names), step)
+            tuning.report_predicted(self.options, self._scores(text, table, predictions), step)

@@ -19,6 +19,7 @@ from absl import logging
 
 from albert_tf.commands import shared_flags as shared
 from albert_tf.export.onnx.session import ENDING, from_onnx
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED, EarlyExit
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.server.onnx_models import model_of_onnx
@@ -33,10 +34,11 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of this command; `vocabulary` and `vectors` are made from several flags."""
+    """The flags of this command; `vocabulary`, `vectors` and `early_exit` are made from several flags."""
 
     vocabulary: VocabularyFiles
     vectors: Mapping[str, Any]
+    early_exit: EarlyExit
     init_checkpoint: list[str] = shared.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
@@ -63,10 +65,12 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     shared.define_vector_flags()
     shared.define_fields(Options)
+    shared.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(), vectors=shared.vector_arguments())
+    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(), vectors=shared.vector_arguments(),
+                             early_exit=shared.early_exit_from_flags())
 
 
 def main() -> None:
@@ -100,6 +104,10 @@ def load(options: Options) -> list[ServedModel]:
     for loader, name, path in zip(loaders, names, paths):
         models.append(loader(name, path))
         logging.info("%s: %s", name, models[-1].description)
+    outputs = {name for model in models for signature in model.signatures.values() for name in signature.outputs}
+    if options.early_exit.is_used and NUM_LAYERS_USED not in outputs:
+        raise ValueError("--exit_patience and --num_layers need a model that was trained with exit heads (--exit_heads)"
+                         f": {', '.join(paths)} has none")
     return models
 
 
@@ -119,4 +127,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         raise
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k, options.vectors)
+    return model_of_source(name, source, options.model, options.top_k, options.vectors, options.early_exit)

@@ -35,6 +35,7 @@ from albert_tf import devices, keras
 from albert_tf.commands import usage
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
+from albert_tf.modeling.early_exit import DEFAULT_TOLERANCE, EarlyExit
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.training import trainer
@@ -273,6 +274,28 @@ def define_checkpoint_name_flag() -> None:
     """Defines the release's flag of a checkpoint in --albert_directory."""
     flags.DEFINE_string("checkpoint_name", BEST, "Name of the checkpoint in --albert_directory. If the default does "
                         "not exist, it is the latest or the only checkpoint.")
+
+
+def define_exit_flags() -> None:
+    """Defines the flags of predictions with early exit."""
+    define_integer("exit_patience", None, "Predictions stop after this many consecutive layers whose answer agrees "
+                   "with that of the layer before. The model must have exit heads (--exit_heads of run_classifier, "
+                   "run_tagging and run_race). Default: all layers are used.", *bounds.LAYERS)
+    define_float("exit_tolerance", None, "For regression and --exit_patience: the scores of two layers agree if they "
+                 f"differ by less. Default: {DEFAULT_TOLERANCE}.", lower_bound=0.0)
+    define_integer("num_layers", None, "Number of layers that predictions use, from the first on. The model must have "
+                   "exit heads. Default: all.", *bounds.LAYERS)
+
+
+def early_exit_from_flags() -> EarlyExit:
+    """What --exit_patience, --exit_tolerance and --num_layers set.
+
+    Raises:
+      ValueError: a tolerance is set without a patience.
+    """
+    if FLAGS.exit_tolerance is not None and FLAGS.exit_patience is None:
+        raise ValueError(f"--exit_tolerance={FLAGS.exit_tolerance} needs --exit_patience")
+    return from_flags(EarlyExit)
 
 
 @usage.group("Training")

@@ -9,13 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 from albert_tf.weights.settings import Settings, settings_of
 
 # The models' outputs that are not exported.
-_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output")
+_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output", "exit_logits")
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
@@ -67,6 +68,15 @@ def exported_settings(model: keras.Model, stored: Settings) -> Settings:
     """The settings of an exported model: its own, and the lengths of its task that are stored with its weights."""
     lengths = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length")}
     return dataclasses.replace(settings_of(model), head=head_of(model).name, **lengths)
+
+
+def check_uses_all_layers(model: keras.Model, target: str) -> None:
+    """Raises ValueError if a model predicts with early exit, which the format with the name `target` cannot have."""
+    early_exit = getattr(model, "early_exit", EarlyExit())
+    if early_exit.is_used:
+        raise ValueError(f"a model in {target} uses all layers: load it without exit_patience and num_layers, or "
+                         f"export a SavedModel. Received: exit_patience={early_exit.exit_patience}, "
+                         f"num_layers={early_exit.num_layers}")
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:

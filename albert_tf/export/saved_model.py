@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.albert_model import Embeddings
+from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
-from albert_tf.modeling.encoder import Encoder
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
@@ -225,11 +225,9 @@ def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
       A function that returns all variables that the traced graphs may read: the model's variables, some replaced.
     """
     layers = [layer for layer in model.submodules
-              if isinstance(layer, (Encoder, Embeddings)) and layer.compute_dtype != "float32"]
+              if isinstance(layer, (AttentionBlock, FeedForwardBlock, Embeddings)) and layer.compute_dtype != "float32"]
     made = [_MadeOnce(layer.weights_for_step) for layer in layers]
-    blocks: list[keras.layers.Layer] = [block for layer in layers if isinstance(layer, Encoder)
-                                        for block in (*layer.attention_blocks, *layer.ffn_blocks)]
-    replaced = {id(variable) for block in blocks for variable in block.variables}
+    replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings) for variable in layer.variables}
 
     def variables() -> list[tf.Variable]:
         own = [variable for variable in model.variables if id(variable) not in replaced]

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf import keras
-from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
+from albert_tf.export.outputs import check_uses_all_layers, exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph
 from albert_tf.utils import imports
 
@@ -39,8 +39,11 @@ def convert(
       max_predictions_per_seq: number of masked_lm_positions (AlbertPretrainer only).
 
     Raises:
-      ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder.
+      ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder;
+        or the model predicts with early exit.
     """
+    check_uses_all_layers(model, "TensorFlow Lite")
+
     def function(length: int) -> Any:
         specs = model.input_specs(1, length, max_predictions_per_seq)
         return graph(lambda **inputs: exported_outputs(model, inputs), **specs)

@@ -105,6 +105,22 @@ class AlbertModel(ConfiguredModel):
 
     def encode(self, inputs: dict, dropouts) -> dict:
         """The same as `call`, with a Dropouts object that the caller can use for further dropouts."""
+        word_embedding_output, embedding_output, input_mask = self.embed(inputs, dropouts)
+        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
+                                       recompute=self.gradient_checkpointing and dropouts.training)
+        return dict(
+            self.outputs_of(encoder_outputs[-1]),
+            encoder_outputs=encoder_outputs,
+            embedding_output=embedding_output,
+            word_embedding_output=word_embedding_output,
+        )
+
+    def outputs_of(self, layer_output: tf.Tensor) -> dict:
+        """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
+        return dict(pooled_output=tf.tanh(self.pooler(layer_output[:, 0])), sequence_output=layer_output)
+
+    def embed(self, inputs: dict, dropouts) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Checks the inputs. Returns word_embedding_output, embedding_output and input_mask."""
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
         seq, longest = input_ids.shape[1], self.config.max_position_embeddings
         if seq is None:  # in a graph for any length
@@ -116,13 +132,4 @@ class AlbertModel(ConfiguredModel):
             raise ValueError(f"the sequence has {seq} tokens, but the model has max_position_embeddings={longest}: "
                              f"make shorter ones, as tokenizer(texts, max_seq_length={longest}) does")
         word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
-        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
-                                       recompute=self.gradient_checkpointing and dropouts.training)
-        sequence_output = encoder_outputs[-1]
-        return dict(
-            pooled_output=tf.tanh(self.pooler(sequence_output[:, 0])),
-            sequence_output=sequence_output,
-            encoder_outputs=encoder_outputs,
-            embedding_output=embedding_output,
-            word_embedding_output=word_embedding_output,
-        )
+        return word_embedding_output, embedding_output, input_mask

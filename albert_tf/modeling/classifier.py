@@ -8,15 +8,15 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, checked_label_names, register, side_by_side
-from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.configured_model import as_rows, checked_label_names, register, side_by_side
+from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, mean_or_max
 
 
 @register
-class AlbertClassifier(LabelProbabilities, ConfiguredModel):
+class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
@@ -33,6 +33,7 @@ class AlbertClassifier(LabelProbabilities, ConfiguredModel):
       thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
       activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
         makes the score; None for other models. It is left out if there are several labels.
+      exit_heads, exit_patience, exit_tolerance, num_layers: see EarlyExitModel.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -46,7 +47,8 @@ class AlbertClassifier(LabelProbabilities, ConfiguredModel):
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride", "multi_label", "temperature", "thresholds", "activation_fn")
+                 "doc_stride", "multi_label", "temperature", "thresholds", *EarlyExitModel.EXIT_ARGUMENTS,
+                 "activation_fn")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
@@ -69,6 +71,7 @@ class AlbertClassifier(LabelProbabilities, ConfiguredModel):
         if activation_fn not in (None, *ACTIVATIONS):
             raise ValueError(f"activation_fn must be one of {', '.join(ACTIVATIONS)}. Received: {activation_fn!r}")
         self.activation_fn = activation_fn if num_labels == 1 else None
+        self.add_exit_heads(num_labels)
         self.built = True
 
     @property
@@ -76,13 +79,26 @@ class AlbertClassifier(LabelProbabilities, ConfiguredModel):
         """The constructor's arguments for texts that are longer than a row."""
         return LongTexts(self.window_pooling, self.max_windows, self.doc_stride)
 
-    def call(self, inputs, training=False):
-        """The outputs that the class describes."""
-        dropout = dropouts(inputs, training)
-        rows, windows = as_rows(inputs, "windows")
-        outputs = self.albert.encode(rows, dropout)
-        logits = self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
-        if windows is not None:
-            is_there = side_by_side(tf.reduce_max(rows["input_mask"], axis=1), windows)  # [batch, windows]
-            logits = mean_or_max(side_by_side(logits, windows), is_there, self.window_pooling)
-        return dict(outputs, logits=logits)
+    @property
+    def is_regression(self) -> bool:
+        """Whether the single logit is a score."""
+        return self.num_labels == 1 and not self.multi_label
+
+    def agreement(self, before, logits, input_mask, tolerance):
+        """See EarlyExitModel. If a text can have several labels, all of them must be the same."""
+        if not self.multi_label:
+            return super().agreement(before, logits, input_mask, tolerance)
+        predicted = [self.probabilities(each) >= self.label_thresholds for each in (before, logits)]
+        return tf.reduce_all(tf.equal(*predicted), axis=-1)
+
+    def rows_of(self, inputs):
+        """See EarlyExitModel."""
+        return as_rows(inputs, "windows")
+
+    def logits_of(self, head, outputs, input_mask, count, dropout):
+        """See EarlyExitModel. The logits are pooled over windows."""
+        logits = head(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
+        if count is None:
+            return logits
+        is_there = side_by_side(tf.reduce_max(input_mask, axis=1), count)  # [batch, windows]
+        return mean_or_max(side_by_side(logits, count), is_there, self.window_pooling)

@@ -52,17 +52,16 @@ class Encoder(keras.layers.Layer):
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False):
         """The outputs of all layers (and inner groups), [batch, seq, H] each."""
-        if self.embedding_hidden_mapping_in is not None:
-            embedding_output = self.embedding_hidden_mapping_in(embedding_output)
+        embedding_output = self.projected(embedding_output)
         shape = tf.shape(embedding_output)
-        additive_mask = (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE  # [batch, 1, 1, seq]
+        additive_mask = masked_scores(input_mask)
         attention, ffn = self.weights_for_step()
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs: list[tf.Tensor] = []
         for a, f in self.blocks_in_order():
             number = len(outputs)
-            layer = self._layer(a, f, additive_mask, dropouts, number)
+            layer = self.layer(a, f, additive_mask, dropouts, number)
             a, f = (number, number) if self.has_layer_weights else (a, f)  # the places of the weights
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
@@ -70,6 +69,12 @@ class Encoder(keras.layers.Layer):
                 x = layer(x, (attention[a], ffn[f]))
             outputs.append(tf.reshape(x, shape))
         return outputs
+
+    def projected(self, embedding_output):
+        """The input of the first layer, [batch, seq, H]."""
+        if self.embedding_hidden_mapping_in is None:
+            return embedding_output
+        return self.embedding_hidden_mapping_in(embedding_output)
 
     def weights_for_step(self) -> tuple[list, list]:
         """The weights of all attention and all feed-forward blocks, made once per step for all layers.
@@ -88,8 +93,15 @@ class Encoder(keras.layers.Layer):
         for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
             yield from zip(attention_layer, ffn_layer)
 
-    def _layer(self, a: int, f: int, additive_mask, dropouts, number: int):
-        """A layer as a function of x [batch * seq, H] and the weights of both blocks."""
+    def layer(self, a: int, f: int, additive_mask, dropouts, number: int):
+        """A layer as a function of x [batch * seq, H] and the weights of both blocks.
+
+        Args:
+          a, f: indices of its attention and its feed-forward block.
+          additive_mask: the result of masked_scores.
+          dropouts: a Dropouts object.
+          number: its index among all layers and inner groups.
+        """
 
         def apply(x, weights):
             attention_weights, ffn_weights = weights
@@ -98,6 +110,11 @@ class Encoder(keras.layers.Layer):
             return self.ffn_blocks[f](x, ffn_weights, own)
 
         return apply
+
+
+def masked_scores(input_mask: tf.Tensor) -> tf.Tensor:
+    """What a layer adds to its attention scores, float32 [batch, 1, 1, seq], for an input_mask [batch, seq]."""
+    return (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE
 
 
 def _scope(config: AlbertConfig, index: int) -> str:

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel, register, required
-from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.configured_model import ENCODER_INPUTS, register, required
+from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.layers import OutputDense
 
 # The logit of a choice that a question does not have: its probability is 0.
@@ -17,7 +17,7 @@ NUM_CHOICES = 4
 
 
 @register
-class AlbertMultipleChoice(ConfiguredModel):
+class AlbertMultipleChoice(EarlyExitModel):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
 
     Args:
@@ -25,6 +25,7 @@ class AlbertMultipleChoice(ConfiguredModel):
       dropout_prob: dropout rate of the pooled output in training.
       num_choices: choices per question, for inputs with all choices of a question in one row (as in the release's
         records).
+      exit_heads, exit_patience, num_layers: see EarlyExitModel. A question exits when the chosen option agrees.
 
     Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
     outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice whose input_mask is all 0 is
@@ -36,13 +37,14 @@ class AlbertMultipleChoice(ConfiguredModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("dropout_prob", "num_choices")
+    ARGUMENTS = ("dropout_prob", "num_choices", *EarlyExitModel.EXIT_ARGUMENTS)
 
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, num_choices: int = 4, **kwargs):
         super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
         self.dropout_prob, self.num_choices = dropout_prob, num_choices
+        self.add_exit_heads(1)
         self.built = True
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
@@ -50,16 +52,13 @@ class AlbertMultipleChoice(ConfiguredModel):
         return {name: tf.TensorSpec([batch_size, self.num_choices, seq_length], tf.int32, name)
                 for name in ENCODER_INPUTS}
 
-    def call(self, inputs, training=False):
-        """The outputs that the class describes."""
-        rows, choices = self._rows(inputs)
-        dropout = dropouts(inputs, training)
-        outputs = self.albert.encode(rows, dropout)
-        logits = self.classifier(dropout(outputs["pooled_output"], self.dropout_prob))  # [batch * choices, 1]
-        is_choice = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
-        return dict(outputs, logits=tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, choices]))
+    def logits_of(self, head, outputs, input_mask, count, dropout):
+        """See EarlyExitModel."""
+        logits = head(dropout(outputs["pooled_output"], self.dropout_prob))  # [batch * choices, 1]
+        is_choice = tf.reduce_max(input_mask, axis=1, keepdims=True) > 0  # [batch * choices, 1]
+        return tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, count])
 
-    def _rows(self, inputs) -> tuple[dict, int]:
+    def rows_of(self, inputs) -> tuple[dict, int]:
         """The inputs as [batch * choices, seq], and the number of choices."""
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
             tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.num_choices

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Sequence
 
+import tensorflow as tf
+
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, checked_label_names, register
-from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.configured_model import ENCODER_INPUTS, checked_label_names, register, required
+from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.layers import OutputDense
 
 
 @register
-class AlbertTokenClassifier(ConfiguredModel):
+class AlbertTokenClassifier(EarlyExitModel):
     """AlbertModel, dropout on the sequence output, and a dense layer (Devlin et al., 2019, section 5.3).
 
     Args:
@@ -22,6 +24,8 @@ class AlbertTokenClassifier(ConfiguredModel):
       label_names: the name of each label, in the order of the logits; None if they have no names.
       label_all_pieces: whether a word's tag is read from the mean over all of its pieces; if not, from the first piece.
         The model itself does not use it.
+      exit_heads, exit_patience, num_layers: see EarlyExitModel. A row exits when the labels of all of its tokens agree;
+        [CLS], [SEP] and padding, which no label is read from, do not count.
 
     Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, seq, num_labels].
 
@@ -30,7 +34,8 @@ class AlbertTokenClassifier(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "label_names", "label_all_pieces")
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "label_names", "label_all_pieces",
+                 *EarlyExitModel.EXIT_ARGUMENTS)
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  label_names: Sequence[str] | None = None, label_all_pieces: bool = False, **kwargs):
@@ -40,10 +45,19 @@ class AlbertTokenClassifier(ConfiguredModel):
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         self.label_names = checked_label_names(label_names, num_labels)
         self.label_all_pieces = label_all_pieces
+        self.add_exit_heads(num_labels)
         self.built = True
 
-    def call(self, inputs, training=False):
-        """The outputs that the class describes."""
-        dropout = dropouts(inputs, training)
-        outputs = self.albert.encode(inputs, dropout)
-        return dict(outputs, logits=self.classifier(dropout(outputs["sequence_output"], self.classifier_dropout_prob)))
+    def rows_of(self, inputs):
+        """See EarlyExitModel. A row is an example."""
+        return dict(zip(ENCODER_INPUTS, required(inputs, ENCODER_INPUTS, "[batch, seq]"))), None
+
+    def logits_of(self, head, outputs, input_mask, count, dropout):
+        """See EarlyExitModel."""
+        return head(dropout(outputs["sequence_output"], self.classifier_dropout_prob))
+
+    def agreement(self, before, logits, input_mask, tolerance):
+        """Whether the labels of all tokens of a row agree."""
+        is_equal = tf.equal(tf.argmax(logits, -1), tf.argmax(before, -1))  # [batch, seq]
+        has_next = input_mask[:, 1:] > 0  # a token before another one is not [SEP]
+        return tf.reduce_all(is_equal[:, 1:-1] | ~has_next[:, 1:], axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -16,6 +17,7 @@ from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, view_of
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -47,8 +49,10 @@ from albert_tf.weights.source import Source
 LAYER_DISTANCES = "layer_distances"
 
 
-def model_of_source(name: str, source: Source, model: str | None = None, top_k: int = 5,
-                    vectors: Mapping[str, Any] | None = None) -> ServedModel:
+def model_of_source(
+    name: str, source: Source, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
+    early_exit: EarlyExit | None = None,
+) -> ServedModel:
     """A model with all signatures that its head allows.
 
     These are the signatures of the SavedModel that the head's script exports. In addition, a pre-trained model predicts
@@ -61,13 +65,18 @@ def model_of_source(name: str, source: Source, model: str | None = None, top_k: 
         names of its variables tell.
       top_k: number of pieces per mask.
       vectors: arguments of AlbertSentenceEncoder that replace those of a sentence encoder; None for none.
+      early_exit: how a model with exit heads predicts; None: with all layers.
 
     Raises:
-      ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
+      ValueError: there is no vocabulary, the kind of model is unclear, a value of early_exit is out of range, or the
+        weights cannot be read.
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
-    built, report = build(source, kind, **(vectors or {}) if kind == "sentence_encoder" else {})
+    arguments = dataclasses.asdict(early_exit) if early_exit and source.settings.exit_heads else {}
+    if vectors and kind == "sentence_encoder":
+        arguments.update(vectors)
+    built, report = build(source, kind, **arguments)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
     exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))

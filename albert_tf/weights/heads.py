@@ -71,6 +71,11 @@ def _num_choices(source: Source) -> int:
     return source.settings.num_choices or NUM_CHOICES
 
 
+def _has_exit_heads(source: Source) -> bool:
+    """Whether the weights have an output after every layer."""
+    return source.settings.exit_heads
+
+
 def _same_for_both(scope: str, layer: str) -> dict:
     return {model_type: {scope: (layer, OUTPUT)} for model_type in ("albert", "bert")}
 
@@ -97,6 +102,7 @@ HEADS = (
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("classifier"),
                         label_names=lambda source: source.settings.label_names,
+                        exit_heads=_has_exit_heads,
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride,
@@ -109,6 +115,7 @@ HEADS = (
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("token_classifier"),
                         label_names=lambda source: source.settings.label_names,
+                        exit_heads=_has_exit_heads,
                         label_all_pieces=lambda source: source.settings.label_all_pieces),
          pipeline_tag="token-classification", task="tagging"),
     Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),
@@ -118,7 +125,7 @@ HEADS = (
          pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_choices=_num_choices),
+         arguments=dict(num_choices=_num_choices, exit_heads=_has_exit_heads),
          pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},

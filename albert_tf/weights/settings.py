@@ -13,6 +13,7 @@ The keys::
     activation_fn      what makes the score of a model that ranks: sigmoid or identity
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
+    exit_heads         true if there is an output after every layer (modeling/early_exit.py)
 
 The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
 tokenizer_config.json (see vocabulary_files.py).
@@ -51,7 +52,7 @@ LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "activation_fn": str}
+          "exit_heads": bool, "activation_fn": str}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -77,6 +78,7 @@ class Settings:
       doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
+      exit_heads: whether there is an output after every layer.
       activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
     """
 
@@ -94,6 +96,7 @@ class Settings:
     lora_alpha: float | None = None
     temperature: float | None = None
     thresholds: tuple[float, ...] | None = None
+    exit_heads: bool = False
     activation_fn: str | None = None
 
 
@@ -105,6 +108,7 @@ def settings_of(model: keras.Model) -> Settings:
                     getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
                     multi_label=getattr(model, "multi_label", False), thresholds=getattr(model, "thresholds", None),
                     temperature=temperature if temperature != 1.0 else None,
+                    exit_heads=getattr(model, "exit_heads", False),
                     activation_fn=getattr(model, "activation_fn", None))
 
 
@@ -160,7 +164,8 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
     values = {name: getattr(settings, name) for name in ("label_names", "thresholds", *_TYPES)}
-    values.update(label_all_pieces=settings.label_all_pieces or None, multi_label=settings.multi_label or None)
+    for name in ("label_all_pieces", "multi_label", "exit_heads"):
+        values[name] = getattr(settings, name) or None
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
     values = {name: value for name, value in values.items() if value is not None}

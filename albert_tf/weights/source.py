@@ -16,6 +16,7 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.adapters import adapter_variable
+from albert_tf.modeling.early_exit import SCOPE as EXIT_HEADS
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.progress import count_of
@@ -234,7 +235,7 @@ class _Matching:
             self._restored.append(name)
             self._used.add(wanted)
             return wanted
-        elif name in _LABEL_VARIABLES and list(theirs[1:]) == ours[1:]:
+        elif (name in _LABEL_VARIABLES or name.startswith(EXIT_HEADS)) and list(theirs[1:]) == ours[1:]:
             self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
         else:
             raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "

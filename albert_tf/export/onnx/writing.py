@@ -11,7 +11,13 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME
 from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
-from albert_tf.export.outputs import exported_outputs, exported_settings, largest_differences, random_inputs
+from albert_tf.export.outputs import (
+    check_uses_all_layers,
+    exported_outputs,
+    exported_settings,
+    largest_differences,
+    random_inputs,
+)
 from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.utils.writing import write_text
@@ -35,8 +41,10 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
 
     Raises:
       ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
-        format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no function for the head.
+        format's limit of 2 GB, the encoder is a TF2 module, the model predicts with early exit, or head_graphs.py has
+        no function for the head.
     """
+    check_uses_all_layers(model, "ONNX")
     head = head_of(model)
     add_head = getattr(head_graphs, head.name, None)
     if add_head is None:

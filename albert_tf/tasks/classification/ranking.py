@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
+from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
 from albert_tf.tasks.classification.metrics import check_finite_outputs
 from albert_tf.tasks.classification.task import ClassificationTask, yes_or_no
 from albert_tf.text.tokenization import FullTokenizer
@@ -29,7 +30,7 @@ class RankingTask(MeanLossTask):
     It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
 
     Args:
-      model: a classifier with one logit.
+      model: a classifier with one logit. With exit heads, all of them are trained (see loss_over_exits).
     """
 
     model: AlbertClassifier
@@ -37,19 +38,27 @@ class RankingTask(MeanLossTask):
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean cross entropy."""
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], outputs["logits"][:, 0])  # [batch]
-        return tf.reduce_sum(losses) / denominators["examples"], {}
+        def loss_of(logits):
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], logits[:, 0])  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs), {}
 
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """The micro-batch's share of the mean divergence from the teacher's probability that a passage is relevant."""
-        expected, logits = (yes_or_no(each["logits"][:, 0]) for each in (teacher, outputs))  # [batch, 2]
-        return tf.reduce_sum(divergence(expected, logits, temperature)) / denominators["examples"]
+        expected = yes_or_no(teacher["logits"][:, 0])  # [batch, 2]
+
+        def loss_of(logits):
+            losses = divergence(expected, yes_or_no(logits[:, 0]), temperature)  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs)
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, 1]: the sigmoid of the logit."""
-        return dict(probabilities=tf.sigmoid(outputs["logits"]))
+        """probabilities, float32 [batch, 1]: the sigmoid of the logit; with early exit also num_layers_used."""
+        return dict(probabilities=tf.sigmoid(outputs["logits"]), **num_layers_used(outputs))
 
 
 def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.losses import ONE_LABEL, LabelLoss
 from albert_tf.training.distillation import divergence
@@ -17,7 +18,7 @@ class ClassificationTask(MeanLossTask):
     With several labels per text label_ids are float32 [batch, labels].
 
     Args:
-      model: a model with one logit per label.
+      model: a model with one logit per label. With exit heads, all of them are trained (see loss_over_exits).
       is_regression: whether the single logit is a score.
       label_loss: the loss of labels.
     """
@@ -37,33 +38,45 @@ class ClassificationTask(MeanLossTask):
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean of LabelLoss, or of the mean squared error for regression."""
-        if self._is_regression:
-            losses = tf.square(outputs["logits"][:, 0] - batch["label_ids"])  # [batch]
-        else:
-            losses = self._label_loss.losses(outputs["logits"], batch["label_ids"])  # [batch]
-        return tf.reduce_sum(losses) / denominators["examples"], {}
+        def loss_of(logits):
+            if self._is_regression:
+                losses = tf.square(logits[:, 0] - batch["label_ids"])  # [batch]
+            else:
+                losses = self._label_loss.losses(logits, batch["label_ids"])  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs), {}
 
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """The micro-batch's share of the mean divergence from the teacher's labels, or squared error of its score."""
-        expected, logits = teacher["logits"], outputs["logits"]  # [batch, labels]
-        if self._is_regression:
-            losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
-        elif self._label_loss.multi_label:
-            losses = tf.reduce_mean(divergence(yes_or_no(expected), yes_or_no(logits), temperature), axis=1)
-        else:
-            losses = divergence(expected, logits, temperature)  # [batch]
-        return tf.reduce_sum(losses) / denominators["examples"]
+        expected = teacher["logits"]  # [batch, labels]
+
+        def loss_of(logits):
+            if self._is_regression:
+                losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
+            elif self._label_loss.multi_label:
+                losses = tf.reduce_mean(divergence(yes_or_no(expected), yes_or_no(logits), temperature), axis=1)
+            else:
+                losses = divergence(expected, logits, temperature)  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
+
+        return loss_over_exits(loss_of, outputs)
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1]."""
-        logits = outputs["logits"]
+        """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1].
+
+        With early exit also num_layers_used, int32 [batch].
+        """
+        logits, model = outputs["logits"], self.model
         if self._is_regression:
-            return dict(probabilities=logits, logits=logits)
-        model = self.model
-        probabilities = model.probabilities(logits) if isinstance(model, AlbertClassifier) else tf.nn.softmax(logits)
-        return dict(probabilities=probabilities, logits=logits)
+            probabilities = logits
+        elif isinstance(model, AlbertClassifier):
+            probabilities = model.probabilities(logits)
+        else:
+            probabilities = tf.nn.softmax(logits)
+        return dict(probabilities=probabilities, logits=logits, **num_layers_used(outputs))
 
 
 def yes_or_no(logits: tf.Tensor) -> tf.Tensor:

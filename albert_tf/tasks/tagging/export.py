@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model, sequence_features
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED, num_layers_used
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.text.graph.packing import with_special_tokens
@@ -32,7 +33,8 @@ def export_tagging(
 
     Words, tags and scores are [batch, words], padded with "" and 0; start and end are padded with -1. A score is the
     probability of the tag. A text can have any length: it is divided into windows. For ids the output is probabilities
-    [batch, seq, labels].
+    [batch, seq, labels]. A model with exit_patience or num_layers also returns num_layers_used, int32 [batch]: of a
+    text, that of the window with the most.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -53,15 +55,18 @@ def export_tagging(
 
     def answer(texts: dict, inputs: dict, outputs: dict) -> dict:
         tags, scores = _best_tags(inputs, outputs["probabilities"], model.label_names)
-        return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0))
+        used = {name: tf.math.unsorted_segment_max(values, inputs["text"], inputs["words"].nrows())
+                for name, values in num_layers_used(outputs).items()}  # [windows] -> [batch]
+        return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0), **used)
 
     def answer_text(texts: dict, inputs: dict, outputs: dict) -> dict:
         offsets = {name: inputs[name].to_tensor(-1) for name in ("start", "end")}
         return dict(answer(texts, inputs, outputs), words=inputs["words"].to_tensor(""), **offsets)
 
-    export_model(export_dir, BatchedModel(model, dict(logits=tf.float32), _BATCH), tokenizer,
+    model_outputs = dict({"logits": tf.float32}, **({NUM_LAYERS_USED: tf.int32} if model.early_exit.is_used else {}))
+    export_model(export_dir, BatchedModel(model, model_outputs, _BATCH), tokenizer,
                  sequence_features(options.max_seq_length),
-                 lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
+                 lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"]), **num_layers_used(outputs)),
                  dict(text=[None]), pack_text, answer_text,
                  {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.label_names)
 
@@ -119,6 +124,7 @@ def pack_words(
 
     Returns:
       input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest window.
+      text: int64 [windows], the index of the text of a window.
       word: int64 [windows, seq], the index among the words of all texts of the word whose tag a token predicts, or -1.
     """
     word_pieces = tokenizer.tokenize(words.values)  # [words of all texts, (pieces)]
@@ -147,4 +153,4 @@ def pack_words(
     piece = tf.where(in_window, begin[:, None] + place, num_pieces)
     word = tf.gather(tf.pad(tf.where(counts, word, -1), [[0, 1]], constant_values=-1), piece)
     return dict(input_ids=input_ids, input_mask=tf.ones_like(ids).to_tensor(0), segment_ids=segments.to_tensor(0),
-                word=tf.where(is_max_context(place, length, in_window, piece, num_pieces), word, -1))
+                text=windows.text, word=tf.where(is_max_context(place, length, in_window, piece, num_pieces), word, -1))

@@ -32,7 +32,8 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
                       dtype: str = "float32") -> None:
     """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is that of a BERT.
 
-    An AlbertSentenceEncoder is written as a folder of sentence-transformers.
+    An AlbertSentenceEncoder is written as a folder of sentence-transformers. transformers reads a model with exit heads
+    as one without, and reports their tensors as unexpected.
 
     Args:
       model: any model of albert_tf.modeling except AlbertConditionalSpan.

@@ -88,6 +88,9 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
     if isinstance(model, AlbertPretrainer) or not hasattr(model, "albert"):
         raise ValueError(f"{path} runs its own graph: it can be the encoder of a model with another head, but "
                          f"its weights cannot be loaded into {type(model).__name__}")
+    if getattr(model, "exit_heads", False):
+        raise ValueError(f"{path} runs its own graph, whose layers cannot be computed one by one: it cannot have exit "
+                         "heads")
     with model.distribute_strategy.scope():
         encoder = HubEncoder(path)
     width = encoder.config.hidden_size
