@@ -124,6 +124,18 @@ def test_every_interval_of_the_verdicts_is_one_of_the_differences():
     assert len(shown) > 12 and {(float(low), float(high)) for low, high in shown} <= measured
 
 
+def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
+    rows, page = read_rows("retrieval.csv"), (DOCS / "accuracy.md").read_text("utf-8")
+    whole, bits = float(rows[0]["spearman"]), dict(float32=32, int8=8, binary=1)
+    for row in rows:
+        shown = [row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
+                 *(f"{float(row[name]):.3f}" for name in ("recall@1", "recall@10", "mrr@10")),
+                 f"{float(row['spearman']):.4f}", f"{float(row['spearman']) / whole:.3f}"]
+        assert f"| {' | '.join(shown)} |" in page
+    recall, questions = float(rows[0]["recall@1"]), int(rows[0]["questions"])
+    assert f"the first recall@1 is {(recall * (1 - recall) / questions) ** 0.5:.3f}." in page
+
+
 def test_the_times_of_early_exit_are_those_of_the_layers():
     times = {row["program"]: row for row in read_rows("early_exit_layers.csv")}
     lines = (DOCS / "speed.md").read_text("utf-8").partition("## Early exit")[2].partition("\n## ")[0].splitlines()
@@ -138,15 +150,3 @@ def test_the_times_of_early_exit_are_those_of_the_layers():
     section = "\n".join(lines)
     assert f"(accuracy {scores['patience 6']} and {scores['without exits']})" in section
     assert {scores[f"patience {patience}"] for patience in range(1, 5)} == {"0.509"} and "(0.509)" in section
-
-
-def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
-    rows, page = read_rows("retrieval.csv"), (DOCS / "accuracy.md").read_text("utf-8")
-    whole, bits = float(rows[0]["spearman"]), dict(float32=32, int8=8, binary=1)
-    for row in rows:
-        shown = [row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
-                 *(f"{float(row[name]):.3f}" for name in ("recall@1", "recall@10", "mrr@10")),
-                 f"{float(row['spearman']):.4f}", f"{float(row['spearman']) / whole:.3f}"]
-        assert f"| {' | '.join(shown)} |" in page
-    recall, questions = float(rows[0]["recall@1"]), int(rows[0]["questions"])
-    assert f"the first recall@1 is {(recall * (1 - recall) / questions) ** 0.5:.3f}." in page

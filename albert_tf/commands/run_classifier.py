@@ -173,7 +173,13 @@ class TextClassification(tuning.CommandTask):
     def _evaluation_of_ranking(self, table):
         queries = [example.text_a for example in read_examples(self.task, self.options.data_dir, "dev")]
         label_ids = table.scalars["label_ids"].numpy()
-        return lambda predict: evaluate_ranking(queries, label_ids, mean_of(predict(table), "probabilities"))
+
+        def evaluate(predict) -> dict[str, float]:
+            predictions = predict(table)
+            return dict(evaluate_ranking(queries, label_ids, mean_of(predictions, "probabilities")),
+                        **layers_used(predictions))
+
+        return evaluate
 
     def prepare(self, runs):
         options = self.options

@@ -47,8 +47,8 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride", "multi_label", "temperature", "thresholds", "activation_fn",
-                 *EarlyExitModel.EXIT_ARGUMENTS)
+                 "doc_stride", "multi_label", "temperature", "thresholds", *EarlyExitModel.EXIT_ARGUMENTS,
+                 "activation_fn")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,

@@ -73,9 +73,9 @@ def model_of_source(
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
-    arguments = dict(vectors or {}) if kind == "sentence_encoder" else {}
-    if early_exit and source.settings.exit_heads:
-        arguments.update(dataclasses.asdict(early_exit))
+    arguments = dataclasses.asdict(early_exit) if early_exit and source.settings.exit_heads else {}
+    if vectors and kind == "sentence_encoder":
+        arguments.update(vectors)
     built, report = build(source, kind, **arguments)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}

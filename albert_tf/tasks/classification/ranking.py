@@ -30,7 +30,7 @@ class RankingTask(MeanLossTask):
     It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
 
     Args:
-      model: a classifier with one logit.
+      model: a classifier with one logit. With exit heads, all of them are trained (see loss_over_exits).
     """
 
     model: AlbertClassifier
@@ -51,7 +51,8 @@ class RankingTask(MeanLossTask):
         expected = yes_or_no(teacher["logits"][:, 0])  # [batch, 2]
 
         def loss_of(logits):
-            return tf.reduce_sum(divergence(expected, yes_or_no(logits[:, 0]), temperature)) / denominators["examples"]
+            losses = divergence(expected, yes_or_no(logits[:, 0]), temperature)  # [batch]
+            return tf.reduce_sum(losses) / denominators["examples"]
 
         return loss_over_exits(loss_of, outputs)
 
