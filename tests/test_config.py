@@ -61,7 +61,7 @@ def test_the_sizes_of_the_presets():
              for name, config in ((name, AlbertConfig.preset(name)) for name in PRESETS)}
     versions = dict(base=(12, 768, 128), large=(24, 1024, 128), xlarge=(24, 2048, 128), xxlarge=(12, 4096, 128))
     assert sizes == {**{f"albert_{size}_v{version}": shape for size, shape in versions.items() for version in (1, 2)},
-                     "albert_tiny_en": (4, 256, 128), "bert_base": (12, 768, 768), "bert_large": (24, 1024, 1024)}
+                     "albert_tiny_en": (4, 256, 224), "bert_base": (12, 768, 768), "bert_large": (24, 1024, 1024)}
 
 
 def test_version_1_has_dropout_but_for_xxlarge():

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 HERE = pathlib.Path(__file__).parent
-MODEL = HERE.parents[2] / "models" / "albert_tiny_en"
+MODEL = HERE.parents[2] / "albert_tf" / "models" / "albert_tiny_en"
 TEXTS = (
     "she opened the [MASK] and went out.",
     "the old man shook his [MASK] and smiled.",
