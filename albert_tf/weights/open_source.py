@@ -53,7 +53,7 @@ def open_source(path: str, trust_module: bool = False) -> Source:
         several runs (the best of them), a checkpoint's prefix, a BERT checkpoint of google-research/bert, a Hugging
         Face folder of ALBERT or BERT, a preset of keras-hub's ALBERT, a TF-Hub module of either generation or its
         .tar.gz, or a URL of one; a repository of the Hugging Face Hub, hf://org/name[@revision][/subfolder]; or the
-        name of a model that comes with the package (albert_tiny_en).
+        name of a model that comes with the package (albert_tiny_en, albert_tiny_en_sentences).
       trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
         write files.
 

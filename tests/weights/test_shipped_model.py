@@ -21,7 +21,8 @@ def model():
 
 def test_the_models_that_come_with_the_package_are_small():
     files = [path for path in FOLDER.parent.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 6_000_000
+    assert sum(path.stat().st_size for path in files) < 12_000_000
+    assert (FOLDER / "model.safetensors").stat().st_size < 6_000_000
 
 
 def test_its_config_is_the_named_size(model):
@@ -34,8 +35,8 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     assert shipped_model(NAME) == str(FOLDER)
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None
-    assert shipped_models() == [NAME]
-    with pytest.raises(ValueError, match=rf"no checkpoint at no_such_model, which does not exist: .*\({NAME}\)"):
+    assert shipped_models() == [NAME, f"{NAME}_sentences"]
+    with pytest.raises(ValueError, match=rf"no checkpoint at no_such_model, which does not exist: .*\({NAME}, {NAME}_sentences\)"):
         open_source("no_such_model")
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
 
@@ -69,3 +70,12 @@ def test_its_tokenizer_makes_rows_that_it_takes(model):
 def test_it_has_learned_to_fill_masks(model, text, pieces):
     fillings, = albert_tf.fill_masks(model, albert_tf.tokenizer_from_pretrained(NAME), text)
     assert pieces <= {filling.piece for filling in fillings}
+
+
+def test_the_sentence_vectors_of_the_model_for_them_tell_what_is_alike():
+    name = f"{NAME}_sentences"
+    model = albert_tf.from_pretrained(name, model="sentence_encoder")
+    vectors = model(albert_tf.tokenizer_from_pretrained(name)([
+        "A man is playing a guitar.", "Someone plays the guitar.", "The children are eating apples."]))
+    first, second, other = vectors["sentence_embedding"].numpy()
+    assert np.corrcoef(first, second)[0, 1] > 0.3 + np.corrcoef(first, other)[0, 1]
