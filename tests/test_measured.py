@@ -150,3 +150,21 @@ def test_the_times_of_early_exit_are_those_of_the_layers():
     section = "\n".join(lines)
     assert f"(accuracy {scores['patience 6']} and {scores['without exits']})" in section
     assert {scores[f"patience {patience}"] for patience in range(1, 5)} == {"0.509"} and "(0.509)" in section
+
+
+def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
+    scores = collections.defaultdict(list)
+    for row in read_rows("albert_tiny_en.csv"):
+        scores[row["task"], row["metric"], row["weights"]].append(float(row["score"]))
+    page = (DOCS / "accuracy.md").read_text("utf-8").partition("\n## albert_tiny_en\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines()
+            if re.match(r"\| (SST-2|STS-B|the same|RTE)", line)]
+    measured = {key[:2] for key in scores}
+    assert len(rows) == len(measured)
+    for (task, metric), (_, *cells) in zip(dict.fromkeys(key[:2] for key in scores), rows):
+        ours, random = (scores[task, metric, weights] for weights in ("pre-trained", "random"))
+        assert cells[:2] == [
+            f"{statistics.median(each):.3f} ({min(each):.3f} to {max(each):.3f})" for each in (ours, random)]
+        difference = statistics.median(ours) - statistics.median(random)
+        error = (statistics.variance(ours) / len(ours) + statistics.variance(random) / len(random)) ** 0.5
+        assert cells[2] == f"{difference:.3f} ({error:.3f})"
