@@ -36,7 +36,8 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None
     assert shipped_models() == [NAME, f"{NAME}_sentences"]
-    with pytest.raises(ValueError, match=rf"no checkpoint at no_such_model, which does not exist: .*\({NAME}, {NAME}_sentences\)"):
+    with pytest.raises(ValueError, match=r"no checkpoint at no_such_model, which does not exist: .*"
+                                         rf"\({NAME}, {NAME}_sentences\)"):
         open_source("no_such_model")
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
 
