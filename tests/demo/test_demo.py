@@ -149,7 +149,8 @@ def test_a_corpus_of_the_user_is_asked_about_itself(models_of, monkeypatch):
     asked = []
     monkeypatch.setattr(demo, "run_script", lambda script, text=None, **flags: asked.extend(text or ()))
     models_of(CORPUS)
-    assert set(asked) - set(demo.NOVEL_SENTENCES) == {
+    of_every_corpus = {*demo.NOVEL_SENTENCES, demo.LAST_SENTENCE, demo.PARAGRAPH + demo.LAST_SENTENCE}
+    assert set(asked) - of_every_corpus == {
         "The name of file 0 is [MASK].", "[MASK] it to the caller.", "The name of file 10 is [MASK]."}
 
 
