@@ -12,6 +12,7 @@ from new_head import new_head
 from server_running import running
 
 from albert_tf import keras
+from albert_tf.commands import serve
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
@@ -173,12 +174,8 @@ def test_ids_that_the_model_does_not_have_are_an_error_of_the_request(made):
         onnx.signatures["ids"].run(dict(input_ids=ids, input_mask=ids, segment_ids=ids * 0))
 
 
-# With TensorFlow 2.21 it passes alone, and fails behind the other tests of tests/server in one process ("True, False").
-@pytest.mark.skipif(tf.__version__ >= "2.16", reason="not understood: it depends on earlier tests in the process")
 def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
     _, _, folder = made("classifier", num_labels=2)
-    from albert_tf.commands import serve
-
     found = []
 
     class Server:
