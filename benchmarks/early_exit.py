@@ -27,7 +27,7 @@ from absl import flags
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.shared_flags import define_float, define_required
+from albert_tf.commands.flag_fields import define_float, define_required
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.classifier import AlbertClassifier

@@ -17,7 +17,7 @@ from absl import flags
 
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, process_of
-from albert_tf.commands.shared_flags import define_required
+from albert_tf.commands.flag_fields import define_required
 from benchmarks.alternation import ROOT, in_turns
 from benchmarks.fine_tuning_settings import SETTINGS
 

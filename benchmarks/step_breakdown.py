@@ -28,7 +28,7 @@ import tensorflow as tf  # noqa: E402
 from absl import flags  # noqa: E402
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 
-from albert_tf.commands.shared_flags import define_float  # noqa: E402
+from albert_tf.commands.flag_fields import define_float  # noqa: E402
 from albert_tf.training.optimizer import create_optimizer  # noqa: E402
 from benchmarks.precision import set_precision  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402

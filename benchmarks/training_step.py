@@ -12,7 +12,7 @@ import functools
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.commands.shared_flags import define_float
+from albert_tf.commands.flag_fields import define_float
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 

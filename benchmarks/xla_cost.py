@@ -31,7 +31,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import devices
-from albert_tf.commands.shared_flags import define_float
+from albert_tf.commands.flag_fields import define_float
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import blocks, dropout, layers
 from albert_tf.training.optimizer import create_optimizer

@@ -12,7 +12,7 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
 
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.conversion import FORMATS, convert
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face import hub
@@ -27,13 +27,13 @@ _ON_HUB = ("hugging_face", "keras_hub")
 def define_flags() -> None:
     shared.define_model_flags()
     shared.define_vocabulary_flags()
-    shared.define_pooling_flags()
-    shared.define_vector_flags(with_precision=False)
+    vector_flags.define_pooling_flags()
+    vector_flags.define_vector_flags(with_precision=False)
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
                       "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, a "
                       "preset of keras-hub, or a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
-    shared.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
+    fields.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
                           "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
@@ -68,7 +68,7 @@ def main() -> None:
         source = widened(source, FLAGS.embedding_size)
         config = config.replace(embedding_size=FLAGS.embedding_size)
     convert(source, output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
-            **shared.pooling_arguments(selected, FLAGS.model))
+            **vector_flags.pooling_arguments(selected, FLAGS.model))
     if FLAGS.upload is not None:
         url = hub.upload(output_dir, FLAGS.upload, FLAGS.hub_private_repo)
         logging.info("uploaded to %s", url)

@@ -12,7 +12,7 @@ import sys
 
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, MaskingOptions, SegmentOptions
@@ -25,10 +25,10 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    shared.define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end "
+    fields.define_required("input_file", "Comma-separated list of paths and globs of text files. Files whose names end "
                            "in .gz or .bz2 are decompressed.")
     shared.define_text_column_flag("document, with a sentence on each line")
-    shared.define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over "
+    fields.define_required("output_file", "Comma-separated list of TFRecord files to write. Examples are shuffled over "
                            "all files.")
     shared.define_vocabulary_flags(with_weights=False)
     flags.DEFINE_string("split_lines", None, "Code of the text's language, such as en or zh: each line is split into "
@@ -45,20 +45,20 @@ def define_flags() -> None:
     flags.DEFINE_bool("random_next_sentence", False, "The release's name for --sentence_objective=nsp.")
     flags.DEFINE_enum("sentence_objective", "sop", OBJECTIVES, "The sentence label of an example: whether the segments "
                       "are swapped (sop), whether the second one is from another document (nsp), or no label (none).")
-    shared.define_integer("max_seq_length", 512, "Largest number of tokens of an example, including special tokens.",
+    fields.define_integer("max_seq_length", 512, "Largest number of tokens of an example, including special tokens.",
                           *MAX_SEQ_LENGTH)
-    shared.define_integer("ngram", 3, "The longest n-gram to mask, in words.", *bounds.NGRAM)
-    shared.define_integer("max_predictions_per_seq", 20, "Largest number of masked tokens of an example.",
+    fields.define_integer("ngram", 3, "The longest n-gram to mask, in words.", *bounds.NGRAM)
+    fields.define_integer("max_predictions_per_seq", 20, "Largest number of masked tokens of an example.",
                           *bounds.PREDICTIONS)
-    shared.define_integer("random_seed", 12345, "Seed of all random numbers. The examples do not depend on the number "
+    fields.define_integer("random_seed", 12345, "Seed of all random numbers. The examples do not depend on the number "
                           "of workers.", *bounds.SEED)
-    shared.define_integer("dupe_factor", 40, "Number of passes over the text, each with other segments and masks.",
+    fields.define_integer("dupe_factor", 40, "Number of passes over the text, each with other segments and masks.",
                           *bounds.DUPE_FACTOR)
-    shared.define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
-    shared.define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
+    fields.define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
+    fields.define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
                         "--max_seq_length.", 0.0, 1.0)
     shared.define_engine_flags("Number of processes.")
-    shared.define_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
+    fields.define_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
                           "x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
     flags.DEFINE_bool("release_compatible", False, "Whether to reproduce three errors of the release: a chunk of one "
                       "sentence is paired with a random document, the short length is drawn once per document, and a "

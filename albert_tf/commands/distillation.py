@@ -7,7 +7,7 @@ import functools
 from typing import Mapping, Sequence, cast
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.text.tokenization import FullTokenizer
@@ -22,7 +22,7 @@ from albert_tf.weights.source import Source
 class TeacherOptions:
     """The flag of a teacher."""
 
-    teacher_checkpoint: str | None = shared.string(
+    teacher_checkpoint: str | None = fields.string(
         None, "Weights of a teacher, in any format of --init_checkpoint: a trained model whose answers to the training "
         "examples the model learns. In fine-tuning, they are computed once and cached in --cached_dir.")
 
@@ -31,10 +31,10 @@ class TeacherOptions:
 class DistillationOptions(TeacherOptions):
     """The flags of distillation beside the labels of a task."""
 
-    distillation_temperature: float = shared.number(
+    distillation_temperature: float = fields.number(
         1.0, "Number by which the logits of teacher and model are divided before they are compared: above 1, labels "
         "that the teacher finds unlikely count more. It has no effect on a regression.", 1e-3)
-    distillation_alpha: float = shared.number(
+    distillation_alpha: float = fields.number(
         0.5, "Weight, from 0 to 1, of the difference from the teacher of --teacher_checkpoint in the loss. The loss of "
         "the labels has the rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0)
 

@@ -18,7 +18,7 @@ import os
 
 from absl import flags
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
 from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.session import OnnxModel
@@ -38,20 +38,20 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
-    shared.define_pooling_flags()
-    shared.define_vector_flags()
-    shared.define_required("output_dir", "Directory of the ONNX files.")
+    vector_flags.define_pooling_flags()
+    vector_flags.define_vector_flags()
+    fields.define_required("output_dir", "Directory of the ONNX files.")
     flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written "
                             "for each. Repeat the flag for several values.")
-    shared.define_score_flags()
+    scored_exports.define_score_flags()
 
 
 def main() -> None:
     check_directory(FLAGS.output_dir)
     selected = shared.resolve_model()
-    model = selected.pretrained(FLAGS.model, **shared.pooling_arguments(selected, FLAGS.model))
+    model = selected.pretrained(FLAGS.model, **vector_flags.pooling_arguments(selected, FLAGS.model))
     check_packages()
-    score = shared.scorer_from_flags(selected, FLAGS.model)
+    score = scored_exports.scorer_from_flags(selected, FLAGS.model)
     contents = {precision: to_onnx(model, precision) for precision in FLAGS.precision}
     if score:
         settings = exported_settings(model, selected.settings)

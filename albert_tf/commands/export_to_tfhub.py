@@ -18,7 +18,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.conversion import write_conversion_card
 from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.modeling.albert_model import AlbertModel
@@ -35,14 +35,14 @@ _POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every modu
 
 
 def define_flags() -> None:
-    shared.define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
+    fields.define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
                            "--init_checkpoint of the other scripts accepts.")
     shared.define_checkpoint_name_flag()
     shared.define_vocabulary_flags()
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-    shared.define_pooling_flags("pooler")
-    shared.define_vector_flags(with_precision=False)
-    shared.define_required("export_path", "Directory of the encoder's module.")
+    vector_flags.define_pooling_flags("pooler")
+    vector_flags.define_vector_flags(with_precision=False)
+    fields.define_required("export_path", "Directory of the encoder's module.")
     flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
                         "--export_path with _preprocess appended.")
 
@@ -51,7 +51,7 @@ def main() -> None:
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
     source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
-    model = model_of(source, shared.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
+    model = model_of(source, vector_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
     tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
     export_encoder(FLAGS.export_path, model, tokenizer)
     write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)

@@ -13,7 +13,7 @@ import os
 
 from absl import flags
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
 from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export import tflite
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
@@ -29,31 +29,31 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
                       "head of a task, which the weights must have.")
-    shared.define_pooling_flags()
-    shared.define_vector_flags()
-    shared.define_required("output_dir", "Directory of the .tflite files.")
+    vector_flags.define_pooling_flags()
+    vector_flags.define_vector_flags()
+    fields.define_required("output_dir", "Directory of the .tflite files.")
     flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One "
                             "file is written for each. Repeat the flag for several values.")
-    shared.define_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
+    fields.define_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
                           *bounds.SEQ_LENGTH)
     flags.DEFINE_list("signature_lengths", None, "Comma-separated numbers of tokens. Each file then has a signature "
                       "length_N for each number N, which share the weights. Default: one signature for inputs of "
                       "--max_seq_length tokens.")
-    shared.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
+    fields.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
                           "--model=pretrainer.", *bounds.PREDICTIONS)
-    shared.define_score_flags()
+    scored_exports.define_score_flags()
 
 
 def main() -> None:
     check_directory(FLAGS.output_dir)
     selected = shared.resolve_model()
-    model = selected.pretrained(FLAGS.model, **shared.pooling_arguments(selected, FLAGS.model))
+    model = selected.pretrained(FLAGS.model, **vector_flags.pooling_arguments(selected, FLAGS.model))
     shared.check_length(FLAGS.max_seq_length, model.config)
     lengths = None
     if FLAGS.signature_lengths is not None:
         lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
     shape = dict(max_seq_length=lengths or FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
-    score = shared.scorer_from_flags(selected, FLAGS.model)
+    score = scored_exports.scorer_from_flags(selected, FLAGS.model)
     flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
     if score:
         # Texts are truncated to the largest length of the flatbuffer, before the export as well.

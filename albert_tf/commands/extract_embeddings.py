@@ -23,7 +23,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.records import shard_paths
 from albert_tf.data.texts import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -45,20 +45,17 @@ _DEFAULT_LENGTH = 512  # tokens
 def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
-    shared.define_pooling_flags(default="pooler")
-    shared.define_vector_flags()
-    shared.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
+    vector_flags.define_pooling_flags(default="pooler")
+    vector_flags.define_vector_flags()
+    fields.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
                            "comma-separated list of paths and globs.")
     shared.define_text_column_flag()
-    shared.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
+    fields.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
     flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
                       "--normalize, --truncate_dim and --vector_precision must not be set then.")
-    shared.define_integer("max_seq_length", None, "Largest number of tokens of a line; longer lines are truncated. "
-                          "Default: the number stored with the weights, or 512 if none is stored.",
-                          *bounds.SEQ_LENGTH.at_least(3))
-    shared.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    vector_flags.define_text_flags("lines", str(_DEFAULT_LENGTH), with_blocks=False)
     shared.define_engine_flags("Number of processes of Beam's local runner.")
-    shared.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
+    fields.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
                           "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
     shared.define_precision_flag()
 
@@ -82,10 +79,10 @@ def main() -> None:
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()
-    pooling = dataclasses.asdict(shared.sentence_pooling(selected, default="pooler"))
+    pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected, default="pooler"))
     model = selected.pretrained("sentence_encoder", **pooling)
     # The ranges of int8 are those of the vectors themselves, unless the flag has others.
-    precision = None if has_ranges and not FLAGS.vector_ranges else shared.vector_precision()
+    precision = None if has_ranges and not FLAGS.vector_ranges else vector_flags.vector_precision()
     if precision is not None:
         precision.check_size(model.vector_size)
     shared.check_length(FLAGS.max_seq_length, model.config)

@@ -12,7 +12,7 @@ that does the same with raw text, for processes that have only tensorflow and te
 
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.export.precision import with_precision
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks, readable_pieces
@@ -29,12 +29,12 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
                               "Default: the lines of standard input; no text with --export_dir.")
-    shared.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
+    fields.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
     shared.define_export_flags()
-    shared.define_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
+    fields.define_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
                           "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
                           *bounds.SEQ_LENGTH)
-    shared.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
+    fields.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
                           "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
 
 

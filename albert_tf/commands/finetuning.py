@@ -5,7 +5,7 @@ Options, and a class that derives from CommandTask::
 
     @dataclasses.dataclass(frozen=True)
     class Options(finetuning.Options):
-        train_file: str | None = shared.string(None, "Path of the examples to train on.")
+        train_file: str | None = fields.string(None, "Path of the examples to train on.")
 
     def define_flags():
         finetuning.define_flags(Options, max_seq_length=128)
@@ -30,7 +30,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared, usage
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, usage
 from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
@@ -271,10 +271,10 @@ def define_flags(
     _define_run_flags(max_seq_length, trains_and_evaluates)
     _define_trainable_flags()
     shared.define_device_flags()
-    shared.define_fields(options_class)
+    fields.define_fields(options_class)
     if steps:
-        shared.define_integer("train_step", steps[0], "Number of training steps.", *bounds.STEPS)
-        shared.define_integer("warmup_step", steps[1], "Number of steps in which the learning rate increases from 0 "
+        fields.define_integer("train_step", steps[0], "Number of training steps.", *bounds.STEPS)
+        fields.define_integer("warmup_step", steps[1], "Number of steps in which the learning rate increases from 0 "
                               "to its peak.", *bounds.STEPS.at_least(0))
     shared.define_export_flags(export_accepts)
 
@@ -292,7 +292,7 @@ def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
     flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
                       "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
                       "no run.")
-    shared.define_integer("max_seq_length", max_seq_length, "Largest number of tokens of an input sequence, including "
+    fields.define_integer("max_seq_length", max_seq_length, "Largest number of tokens of an input sequence, including "
                           "special tokens. A run in --output_dir that is not trained further keeps the length that it "
                           "was trained with. If the flag is not set, a run that is continued keeps its length too, and "
                           "a new run has the default, or the model's max_position_embeddings if that is smaller.",
@@ -301,14 +301,14 @@ def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
                       "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
     flags.DEFINE_bool("group_by_length", True, "Whether the examples of a training batch have similar lengths, which "
                       "saves the time of padding. If false, they are drawn at random, as in the release.")
-    shared.define_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
+    fields.define_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
                           *bounds.BATCH_SIZE)
-    shared.define_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
+    fields.define_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
                           *bounds.BATCH_SIZE)
     flags.DEFINE_string("cached_dir", None, "Directory in which features are cached as records. Default: --output_dir.")
-    shared.define_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
+    fields.define_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
                           "after which training ends. 0: training never ends early.", *bounds.EVALUATIONS.at_least(0))
-    shared.define_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each "
+    fields.define_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each "
                           "run has its own directory. The medians of their results are reported, and the best run "
                           "predicts.", *bounds.RUNS)
     flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
@@ -320,10 +320,10 @@ def _define_trainable_flags() -> None:
     flags.DEFINE_string("trainable", None, "The weights that train. all: all. head: the head, with the pooler if the "
                         "head reads it. last_K, such as last_2: the head and the last K layers, which needs layers "
                         "that do not share their weights with earlier ones. Default: all, or with --lora_rank head.")
-    shared.define_integer("lora_rank", 0, "Rank of low-rank adapters, which are trained with the head instead of the "
+    fields.define_integer("lora_rank", 0, "Rank of low-rank adapters, which are trained with the head instead of the "
                           "kernels of the layers, and added to the kernels when the run is evaluated again, converted "
                           "or exported. 0: no adapters.", *bounds.WIDTH.at_least(0))
-    shared.define_float("lora_alpha", None, "The adapters are multiplied by lora_alpha / lora_rank. Default: "
+    fields.define_float("lora_alpha", None, "The adapters are multiplied by lora_alpha / lora_rank. Default: "
                         "--lora_rank.", lower_bound=0.0)
     flags.DEFINE_bool("lora_per_layer", False, "Whether each layer has adapters of its own, also if layers share their "
                       "weights. The model that is converted or exported then has layers without sharing.")
@@ -421,13 +421,13 @@ def options_from_flags(
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
     num_train_steps, num_warmup_steps = steps or (FLAGS.train_step, FLAGS.warmup_step)
-    tuning = shared.from_flags(
+    tuning = fields.from_flags(
         FineTuningOptions, run=shared.run_options(num_train_steps=num_train_steps),
         trainer=shared.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True),
         seeds=tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs)),
         buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), init_checkpoint=shared.init_path(),
         ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
-    return shared.from_flags(options_class, model=model, finetuning=tuning,
+    return fields.from_flags(options_class, model=model, finetuning=tuning,
                              cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
 
 

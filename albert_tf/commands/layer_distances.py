@@ -20,7 +20,7 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.texts import read_texts
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
@@ -37,14 +37,14 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
-    shared.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
+    fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
     shared.define_text_column_flag()
-    shared.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
+    fields.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
     flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
                               "--init_checkpoint accepts. Repeat the flag for several models.")
-    shared.define_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
+    fields.define_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
                           *bounds.SEQ_LENGTH.at_least(3))
-    shared.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
+    fields.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
     shared.define_precision_flag()
 
 

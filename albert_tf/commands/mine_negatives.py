@@ -14,7 +14,7 @@ import os
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.tasks.sentence_vectors.features import read_pairs
 from albert_tf.tasks.sentence_vectors.mining import FORMATS, MiningOptions, as_rows, mine_negatives
 from albert_tf.text.lines import read_lines
@@ -29,32 +29,27 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
-    shared.define_pooling_flags(with_normalize=False)
-    shared.define_vector_flags(with_precision=False)
-    shared.define_required("input_file", "Path of the pairs: a .tsv or .csv file with two columns and no header, or "
+    vector_flags.define_pooling_flags(with_normalize=False)
+    vector_flags.define_vector_flags(with_precision=False)
+    fields.define_required("input_file", "Path of the pairs: a .tsv or .csv file with two columns and no header, or "
                            "JSON lines with text_a and text_b.")
-    shared.define_required("output_file", "Path of the pairs with their negatives: .tsv, .csv, .jsonl or .json.")
+    fields.define_required("output_file", "Path of the pairs with their negatives: .tsv, .csv, .jsonl or .json.")
     flags.DEFINE_string("corpus_file", None, "Path of a UTF-8 text file whose lines may be negatives, besides the "
                         "second texts of all pairs.")
-    shared.define_integer("num_negatives", 3, "Number of negatives of a pair. A pair for which fewer are found is left "
+    fields.define_integer("num_negatives", 3, "Number of negatives of a pair. A pair for which fewer are found is left "
                           "out.", *bounds.CANDIDATES)
-    shared.define_integer("range_min", 0, "Number of the nearest texts that are passed over, since they may belong to "
+    fields.define_integer("range_min", 0, "Number of the nearest texts that are passed over, since they may belong to "
                           "the first text too.", *bounds.CANDIDATES.at_least(0))
-    shared.define_integer("range_max", None, "Number of nearest texts that are looked at. Default: as many as "
+    fields.define_integer("range_max", None, "Number of nearest texts that are looked at. Default: as many as "
                           "--num_negatives and --range_min need, or ten times --num_negatives with a limit on cosines.",
                           *bounds.CANDIDATES)
-    shared.define_float("max_score", None, "Highest cosine of a negative. Default: none.", -1.0, 1.0)
-    shared.define_float("min_score", None, "Lowest cosine of a negative. Default: none.", -1.0, 1.0)
-    shared.define_float("absolute_margin", None, "Least difference of a pair's cosine and that of a negative. Default: "
+    fields.define_float("max_score", None, "Highest cosine of a negative. Default: none.", -1.0, 1.0)
+    fields.define_float("min_score", None, "Lowest cosine of a negative. Default: none.", -1.0, 1.0)
+    fields.define_float("absolute_margin", None, "Least difference of a pair's cosine and that of a negative. Default: "
                         "none.", 0.0, 2.0)
-    shared.define_float("relative_margin", None, "Least difference of a pair's cosine and that of a negative, as a "
+    fields.define_float("relative_margin", None, "Least difference of a pair's cosine and that of a negative, as a "
                         "share of the pair's: 0.05 keeps negatives below 95 % of it. Default: none.", 0.0, 1.0)
-    shared.define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
-                          "Default: the number stored with the weights, or the model's max_position_embeddings if none "
-                          "is stored.", *bounds.SEQ_LENGTH.at_least(3))
-    shared.define_integer("batch_size", 32, "Number of texts in a batch.", *bounds.BATCH_SIZE)
-    shared.define_integer("block_size", 4096, "Number of texts whose vectors are in memory at a time.",
-                          *bounds.BATCH_SIZE)
+    vector_flags.define_text_flags("texts")
     shared.define_precision_flag()
 
 
@@ -63,13 +58,13 @@ def main() -> None:
         raise ValueError(f"--output_file must end in one of {', '.join(FORMATS)}. Received: {FLAGS.output_file}")
     check_directory(os.path.dirname(FLAGS.output_file))
     keras.mixed_precision.set_global_policy(FLAGS.precision)
-    options = shared.from_flags(MiningOptions)
+    options = fields.from_flags(MiningOptions)
     pairs = read_pairs(FLAGS.input_file)
     corpus = [line for line in read_lines(FLAGS.corpus_file) if line.strip()] if FLAGS.corpus_file else []
     if FLAGS.corpus_file and not corpus:
         raise ValueError(f"{FLAGS.corpus_file} has no lines")
     selected = shared.resolve_model()
-    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
+    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(vector_flags.sentence_pooling(selected)))
     mined = mine_negatives(model, selected.vocabulary.tokenizer(model.config), pairs, options, corpus, FLAGS.batch_size,
                            FLAGS.block_size)
     if not mined:

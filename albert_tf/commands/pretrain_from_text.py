@@ -18,7 +18,7 @@ import pathlib
 from absl import flags
 
 import albert_tf
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields
 from albert_tf.commands.command_runs import Run, ScriptRuns, filled, parse_runs, placeholders
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
@@ -34,10 +34,10 @@ PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_te
 
 
 def define_flags() -> None:
-    shared.define_required("text", "Path of the text to train on, with one sentence per line and a blank line between "
+    fields.define_required("text", "Path of the text to train on, with one sentence per line and a blank line between "
                            "documents.")
-    shared.define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
-    shared.define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
+    fields.define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
+    fields.define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
     flags.DEFINE_string("init_checkpoint", None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a "
                         "folder, or a checkpoint. They must have a SentencePiece model.")
     flags.DEFINE_string("earlier_text", None, "Path of a text like the one that --init_checkpoint was trained on, and "

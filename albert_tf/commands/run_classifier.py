@@ -16,7 +16,7 @@ from typing import Any, Iterator
 
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands import finetuning as tuning, flag_fields as fields
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -52,18 +52,18 @@ class Options(DistillationOptions, tuning.Options):
     task: TaskData
     long_texts: LongTexts
     exits: dict[str, Any]
-    data_dir: str | None = shared.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
+    data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
-    classifier_dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
+    classifier_dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
                                                    0.0, 1.0)
-    focal_gamma: float = shared.number(0.0, "Exponent of the focal loss (Lin et al., 2017), which gives texts that the "
+    focal_gamma: float = fields.number(0.0, "Exponent of the focal loss (Lin et al., 2017), which gives texts that the "
                                        "model already labels correctly less weight in training; 2 is usual. 0: no "
                                        "focal loss.", 0.0, 10.0)
-    calibrate: bool = shared.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
+    calibrate: bool = fields.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
                                      "if a text can have several labels, a threshold for each label. They are stored "
                                      "with the best run in --output_dir, for predictions, exports and serve.")
-    predict_split: str = shared.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
-    threshold_to_export: float | None = shared.number(None, "A number that the exported SavedModel returns with its "
+    predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
+    threshold_to_export: float | None = fields.number(None, "A number that the exported SavedModel returns with its "
                                                       "predictions, for clients that compare probabilities with it. "
                                                       "Default: none.")
 
@@ -78,9 +78,9 @@ def define_flags() -> None:
                       "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
                       "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If "
                       "the flag is not set and nothing is trained, texts are handled as in the model's training.")
-    shared.define_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start "
+    fields.define_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start "
                           "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
-    shared.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
+    fields.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                           "windows.", *bounds.CANDIDATES.at_least(2))
     tuning.define_exit_flags()
 

@@ -16,7 +16,7 @@ import os
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands import run_classifier, shared_flags as shared
+from albert_tf.commands import flag_fields as fields, run_classifier
 from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.glue import TASKS
 from albert_tf.training.checkpoints import checkpoint_of
@@ -42,7 +42,7 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
 
 def define_flags() -> None:
     run_classifier.define_flags()
-    shared.require("data_dir")
+    fields.require("data_dir")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def options_from_flags() -> Options:
     present = [flag for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
     flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
     weights = {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}
-    return shared.from_flags(Options, weights=weights,
+    return fields.from_flags(Options, weights=weights,
                              for_all_tasks=list(dict.fromkeys(flag.serialize() for flag in present)))
 
 

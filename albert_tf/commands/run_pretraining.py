@@ -18,7 +18,7 @@ from typing import Callable
 
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.commands.distillation import DistillationOptions, Teacher, teacher_of
 from albert_tf.config import AlbertConfig
 from albert_tf.data import streaming
@@ -50,42 +50,42 @@ class Options(DistillationOptions):
     trainer: TrainerOptions
     init_checkpoint: str | None
     input_share: list[int]
-    input_file: list[str] = shared.strings(
+    input_file: list[str] = fields.strings(
         None, "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
         "records, whose lengths may differ: each step trains on one of the sets, and a step of shorter examples has "
         "more of them than --train_batch_size, so that all steps have equally many tokens.")
-    eval_input_file: list[str] = shared.strings(
+    eval_input_file: list[str] = fields.strings(
         None, "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
         "several sets: each set is evaluated on its own, at the length of its records, and the first one decides which "
         "checkpoint is the best. Default: --input_file.")
-    max_seq_length: int = shared.integer(
+    max_seq_length: int = fields.integer(
         512, "Length of the examples in the training records, with padding: the --max_seq_length with which they were "
         "made. For several sets: the largest length, a multiple of the others.", bounds.SEQ_LENGTH)
-    max_predictions_per_seq: int = shared.integer(
+    max_predictions_per_seq: int = fields.integer(
         20, "Length of the lists of masked tokens in the training records, with padding: the --max_predictions_per_seq "
         "with which they were made, or twice that with --do_permutation. For several sets: that of the longest "
         "examples.", bounds.PREDICTIONS)
-    dynamic_masking: bool = shared.boolean(
+    dynamic_masking: bool = fields.boolean(
         False, "Whether to draw new masks for the training records in each epoch, by the rules with which the records "
         "were made.")
-    masked_lm_prob: float | None = shared.number(
+    masked_lm_prob: float | None = fields.number(
         None, "Share of the tokens that --dynamic_masking masks at the start of the training. Default: the share with "
         "which the records were made. Evaluation keeps the masks of its records.", lower_bound=0.0, upper_bound=1.0)
-    final_masked_lm_prob: float | None = shared.number(
+    final_masked_lm_prob: float | None = fields.number(
         None, "Share of the tokens that --dynamic_masking masks at the end of the training. The share changes "
         "linearly, from step to step. Default: it stays the same.", lower_bound=0.0, upper_bound=1.0)
-    do_train: bool = shared.boolean(True, "Whether to train.")
-    do_eval: bool = shared.boolean(
+    do_train: bool = fields.boolean(True, "Whether to train.")
+    do_eval: bool = fields.boolean(
         False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
         "checkpoints in --output_dir are evaluated, or --init_checkpoint if there are none.")
-    eval_batch_size: int = shared.integer(
+    eval_batch_size: int = fields.integer(
         64, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
-    max_eval_steps: int = shared.integer(
+    max_eval_steps: int = fields.integer(
         100, "Largest number of steps of an evaluation. 0: all records are evaluated.", bounds.STEPS.at_least(0))
-    sentence_objective: str | None = shared.choice(
+    sentence_objective: str | None = fields.choice(
         None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a sentence loss, none for no sentence "
         "loss. Default: the objective with which the records were made.")
-    init_from_group0: bool = shared.boolean(
+    init_from_group0: bool = fields.boolean(
         False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
 
 
@@ -98,16 +98,16 @@ def define_flags() -> None:
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
                                "Default: equal shares.", *bounds.SHARES)
-    shared.define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns "
+    fields.define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns "
                         "it on.", lower_bound=0.0)
-    shared.define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.",
+    fields.define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.",
                         lower_bound=0.0)
-    shared.define_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
-    shared.define_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to "
+    fields.define_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
+    fields.define_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to "
                           "its peak.", *bounds.STEPS.at_least(0))
-    shared.define_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
+    fields.define_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
                           *bounds.STEPS.at_least(0))
-    shared.define_fields(Options)
+    fields.define_fields(Options)
 
 
 def options_from_flags() -> Options:
@@ -124,7 +124,7 @@ def options_from_flags() -> Options:
                          f"Received: {len(shares)} times")
     if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
         raise ValueError("--input_file is missing")
-    return shared.from_flags(
+    return fields.from_flags(
         Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(),
         trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,

@@ -15,7 +15,7 @@ from typing import Any, Sequence
 
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands import finetuning as tuning, flag_fields as fields
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.multiple_choice.answers import write_predictions
@@ -35,26 +35,26 @@ class Options(tuning.Options):
     """The flags of this command; `exits` is made from several flags."""
 
     exits: dict[str, Any]
-    data_dir: str | None = shared.string(
+    data_dir: str | None = fields.string(
         None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An export of a model of RACE "
         "does not need it.")
-    data_format: str = shared.choice(
+    data_format: str = fields.choice(
         "race", FORMATS, "race: RACE in its original or the release's layout. jsonl: the files train.jsonl, dev.jsonl "
         "and test.jsonl with one question per line. parquet: train.parquet and so on, with the same columns.")
-    train_file: str | None = shared.string(
+    train_file: str | None = fields.string(
         None, "Path of the cached training features. Default: a file in --cached_dir.")
-    eval_file: str | None = shared.string(
+    eval_file: str | None = fields.string(
         None, "Path of the cached features of the dev set. Default: a file in --cached_dir.")
-    predict_file: str | None = shared.string(
+    predict_file: str | None = fields.string(
         None, "Path of the cached features of --predict_split. Default: a file in --cached_dir.")
-    predict_split: str = shared.choice(
+    predict_split: str = fields.choice(
         "test", SPLITS, "The split that --do_predict predicts. It is also scored if it has answers.")
-    high_only: bool = shared.boolean(False, "Whether to use only RACE's questions for high schools.")
-    middle_only: bool = shared.boolean(False, "Whether to use only RACE's questions for middle schools.")
-    max_qa_length: int = shared.integer(
+    high_only: bool = fields.boolean(False, "Whether to use only RACE's questions for high schools.")
+    middle_only: bool = fields.boolean(False, "Whether to use only RACE's questions for middle schools.")
+    max_qa_length: int = fields.integer(
         128, "Largest number of tokens of question and option together. If there are more, only the last tokens are "
         "kept. If the flag is not set, a run in --output_dir keeps its own.", bounds.SEQ_LENGTH)
-    dropout_prob: float = shared.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
+    dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 
 
 def define_flags() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands import finetuning as tuning, flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.commands.distillation import Teacher, TeacherOptions
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
@@ -66,33 +66,33 @@ class Options(TeacherOptions, tuning.Options):
     pooling: SentencePooling
     stored_vectors: VectorPrecision
     scored: TaskData
-    objective: str = shared.choice(
+    objective: str = fields.choice(
         "sts", ("sts", "pairs", "simcse", "distillation"),
         "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
         f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
         "distillation: the vector of each line is that of --teacher_checkpoint.")
-    train_file: str | None = shared.string(
+    train_file: str | None = fields.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
         "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
         "text, one text on each line, or a table with --text_column.")
     text_column: str | None = shared.text_column("text")
-    num_negatives: int = shared.integer(
+    num_negatives: int = fields.integer(
         0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
         "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
         "Parquet; mine_negatives writes them.", bounds.CANDIDATES.at_least(0))
-    matryoshka_dims: tuple[int, ...] = shared.whole_numbers(
+    matryoshka_dims: tuple[int, ...] = fields.whole_numbers(
         (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
         "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
-    data_dir: str | None = shared.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
-    best_score: float = shared.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
-    temperature: float = shared.number(
+    data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
+    best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
+    temperature: float = fields.number(
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
 
 
 def define_flags() -> None:
-    shared.define_pooling_flags()
-    shared.define_vector_flags()
+    vector_flags.define_pooling_flags()
+    vector_flags.define_vector_flags()
     tuning.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64,
                         save_checkpoints_steps=100, steps=(1000, 100))
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
@@ -111,8 +111,8 @@ def options_from_flags() -> Options:
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
-    return tuning.options_from_flags(Options, model, pooling=shared.sentence_pooling(model), scored=scored,
-                                     stored_vectors=shared.vector_precision())
+    return tuning.options_from_flags(Options, model, pooling=vector_flags.sentence_pooling(model), scored=scored,
+                                     stored_vectors=vector_flags.vector_precision())
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import os
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands import finetuning as tuning, flag_fields as fields, shared_flags as shared
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -50,45 +50,45 @@ class Options(DistillationOptions, tuning.Options):
     """
 
     features: FeatureOptions
-    train_file: str | None = shared.string(None, "Path of the SQuAD JSON file to train on.")
-    predict_file: str | None = shared.string(
+    train_file: str | None = fields.string(None, "Path of the SQuAD JSON file to train on.")
+    predict_file: str | None = fields.string(
         None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is scored if it has answers.")
-    squad_version: str | None = shared.choice(
+    squad_version: str | None = fields.choice(
         None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. Default: the version of the "
         "files, or for --ask and --export_dir that of the weights.")
-    train_feature_file: str | None = shared.string(
+    train_feature_file: str | None = fields.string(
         None, "Path of the cached training features. Default: a file in --cached_dir.")
-    predict_feature_file: str | None = shared.string(
+    predict_feature_file: str | None = fields.string(
         None, "Path of the cached features of --predict_file. Default: a file in --cached_dir.")
-    num_train_epochs: float = shared.number(
+    num_train_epochs: float = fields.number(
         3.0, "Number of training epochs. The number of steps is this number times questions divided by "
         "--train_batch_size.", lower_bound=0.0)
-    warmup_proportion: float = shared.number(
+    warmup_proportion: float = fields.number(
         0.1, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak.", 0.0,
         1.0)
-    train_step: int | None = shared.integer(
+    train_step: int | None = fields.integer(
         None, "Number of training steps, instead of --num_train_epochs.", bounds.STEPS)
-    warmup_step: int | None = shared.integer(
+    warmup_step: int | None = fields.integer(
         None, "Number of warm-up steps, instead of --warmup_proportion.", bounds.STEPS.at_least(0))
-    n_best_size: int = shared.integer(
+    n_best_size: int = fields.integer(
         20, "Number of answers per question in nbest_predictions.json.", bounds.CANDIDATES)
-    max_answer_length: int = shared.integer(30, "Largest number of pieces of an answer.", bounds.SEQ_LENGTH)
-    start_n_top: int = shared.integer(5, "SQuAD 2.0: number of answer starts in the beam.", bounds.CANDIDATES)
-    end_n_top: int = shared.integer(
+    max_answer_length: int = fields.integer(30, "Largest number of pieces of an answer.", bounds.SEQ_LENGTH)
+    start_n_top: int = fields.integer(5, "SQuAD 2.0: number of answer starts in the beam.", bounds.CANDIDATES)
+    end_n_top: int = fields.integer(
         5, "SQuAD 2.0: number of answer ends for each start in the beam.", bounds.CANDIDATES)
-    dropout_prob: float = shared.number(
+    dropout_prob: float = fields.number(
         0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in training.", 0.0, 1.0)
-    null_score_diff_threshold: float | None = shared.number(
+    null_score_diff_threshold: float | None = fields.number(
         None, "SQuAD 2.0: a question is answered unless its null score is above this threshold. Default: the threshold "
         "with the best F1 on --predict_file, or 0 if that has no answers.")
-    release_compatible: bool = shared.boolean(
+    release_compatible: bool = fields.boolean(
         False, "Whether to do as the release: questions are left out if their paragraph cannot be aligned, a question "
         "whose null score equals the best threshold is not answered, and scores count a question whose null score is "
         "above 1 as not answered.")
-    ask: bool = shared.boolean(
+    ask: bool = fields.boolean(
         False, "Whether to answer questions about --context_file that are read from standard input, one per line.")
-    context_file: str | None = shared.string(None, "Path of the text file about which --ask answers questions.")
-    num_workers: int = shared.integer(
+    context_file: str | None = fields.string(None, "Path of the text file about which --ask answers questions.")
+    num_workers: int = fields.integer(
         max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
 
 
@@ -97,10 +97,10 @@ def define_flags() -> None:
                         export_accepts="question and context as text, ids, or serialized tf.Examples")
     flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
                         "from --predict_file. Scripts for the release can set it.")
-    shared.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
+    fields.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
                           "start of the next. Default: that of the run in --output_dir, or 128, or the pieces of a "
                           "window if they are fewer.", *bounds.SEQ_LENGTH)
-    shared.define_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are "
+    fields.define_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are "
                           "truncated. If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
     flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is "
                       "not at its answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
@@ -115,7 +115,7 @@ def options_from_flags() -> Options:
     train_step = tuning.in_place_of(["num_train_epochs"], "train_step")
     # A recipe's number of warm-up steps belongs to its number of training steps.
     warmup_step = tuning.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
-    features = shared.from_flags(FeatureOptions, doc_stride=doc_stride, max_query_length=max_query_length)
+    features = fields.from_flags(FeatureOptions, doc_stride=doc_stride, max_query_length=max_query_length)
     return tuning.options_from_flags(Options, model, actions=["ask"], steps=(1, 0), train_step=train_step,
                                      warmup_step=warmup_step, features=features)  # complete() sets both to train
 

@@ -16,7 +16,7 @@ from typing import Any, Sequence
 
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, shared_flags as shared
+from albert_tf.commands import finetuning as tuning, flag_fields as fields
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import metrics as tagging_metrics
@@ -46,14 +46,14 @@ class Options(DistillationOptions, tuning.Options):
     features: TaggingFeatureOptions
     columns: Columns | None
     exits: dict[str, Any]
-    train_file: str | None = shared.string(
+    train_file: str | None = fields.string(
         None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
         "The tags in this file are the labels of the model.")
-    eval_file: str | None = shared.string(
+    eval_file: str | None = fields.string(
         None, "Path of the sentences that --do_eval evaluates, in the same format as --train_file.")
-    predict_file: str | None = shared.string(
+    predict_file: str | None = fields.string(
         None, "Path of the sentences that --do_predict tags, in the same format as --train_file or without tags.")
-    classifier_dropout_prob: float = shared.number(
+    classifier_dropout_prob: float = fields.number(
         0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 
 
@@ -62,7 +62,7 @@ def define_flags() -> None:
                         export_accepts="raw text, words, ids, or serialized tf.Examples")
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
-    shared.define_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, "
+    fields.define_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, "
                           "for sentences of more than --max_seq_length tokens. 0: half a window.",
                           *bounds.SEQ_LENGTH.at_least(0))
     flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "

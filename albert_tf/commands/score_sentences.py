@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.records import shard_paths
 from albert_tf.data.texts import read_texts
 from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pairs
@@ -44,22 +44,22 @@ class Options:
     precision: str
     pipeline_options: PipelineOptions | None
     made_from: dict
-    input_file: str | None = shared.string(
+    input_file: str | None = fields.string(
         None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam a comma-separated list of "
         "paths and globs. Default: standard input.")
     text_column: str | None = shared.text_column("sentence")
-    pairs: str | None = shared.string(
+    pairs: str | None = fields.string(
         None, "Comma-separated list of JSON-lines or Parquet files, globs and folders with minimal pairs. Each line "
         "has sentence_good, sentence_bad and, for accuracies by field, field.")
-    output_file: str | None = shared.string(
+    output_file: str | None = fields.string(
         None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the lines, or with --pairs "
         "{\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are only printed.")
-    within_word_l2r: bool = shared.boolean(
+    within_word_l2r: bool = fields.boolean(
         False, "Whether to also mask the pieces to the right of the scored one in the same word. Without this flag, "
         "the scores of words of several pieces are too high.")
-    tokens_per_batch: int = shared.integer(
+    tokens_per_batch: int = fields.integer(
         8192, "Largest number of tokens in a batch of masked copies of sentences.", bounds.TOKENS)
-    num_shards: int = shared.integer(
+    num_shards: int = fields.integer(
         1, "Number of output files of --engine=beam. If N > 1, x.json becomes x-00000-of-0000N.json, ..., each with "
         "the scores of consecutive lines.", bounds.SHARDS)
 
@@ -69,7 +69,7 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     shared.define_engine_flags("Number of processes of Beam's local runner.")
     shared.define_precision_flag()
-    shared.define_fields(Options)
+    fields.define_fields(Options)
 
 
 def options_from_flags() -> Options:
@@ -85,7 +85,7 @@ def options_from_flags() -> Options:
     made_from = {name: FLAGS[name].value for name in _MADE_FROM}
     if FLAGS.text_column:
         made_from["text_column"] = FLAGS.text_column
-    return shared.from_flags(Options, pipeline_options=pipeline_options, made_from=made_from)
+    return fields.from_flags(Options, pipeline_options=pipeline_options, made_from=made_from)
 
 
 def main() -> None:

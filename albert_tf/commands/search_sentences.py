@@ -15,7 +15,7 @@ import dataclasses
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.texts import read_texts
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.ranking import RelevanceScorer
@@ -32,26 +32,21 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
-    shared.define_pooling_flags(with_normalize=False)
-    shared.define_vector_flags()
-    shared.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
+    vector_flags.define_pooling_flags(with_normalize=False)
+    vector_flags.define_vector_flags()
+    fields.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
                            "skipped.")
     shared.define_text_column_flag()
     flags.DEFINE_string("vectors_file", None, "Path of the vectors of the lines that extract_embeddings has written, "
                         "with the same model. They are read in blocks. Default: the vectors are computed.")
     flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
                               "lines of standard input that are not empty.")
-    shared.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
+    fields.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
     flags.DEFINE_string("rerank_checkpoint", None, "A model that ranks, which orders the nearest lines again: any path "
                         "that --init_checkpoint accepts. Default: lines are ordered by their cosines.")
-    shared.define_integer("num_candidates", 50, "Number of nearest lines of a query that --rerank_checkpoint scores.",
+    fields.define_integer("num_candidates", 50, "Number of nearest lines of a query that --rerank_checkpoint scores.",
                           *bounds.CANDIDATES)
-    shared.define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
-                          "Default: the number stored with the weights, or the model's max_position_embeddings if none "
-                          "is stored.", *bounds.SEQ_LENGTH.at_least(3))
-    shared.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    shared.define_integer("block_size", 4096, "Number of lines whose vectors are in memory at a time.",
-                          *bounds.BATCH_SIZE)
+    vector_flags.define_text_flags("lines")
     shared.define_precision_flag()
 
 
@@ -61,7 +56,7 @@ def main() -> None:
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = read_texts(FLAGS.input_file, FLAGS.text_column)
     selected = shared.resolve_model()
-    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(shared.sentence_pooling(selected)))
+    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(vector_flags.sentence_pooling(selected)))
     vectors, precision = None, VectorPrecision()
     if FLAGS.vectors_file:
         if FLAGS.vector_precision != "float32" or FLAGS.vector_ranges:
@@ -69,7 +64,7 @@ def main() -> None:
         num_texts = sum(1 for _ in read_texts(FLAGS.input_file, FLAGS.text_column))
         vectors, precision = open_vectors(FLAGS.vectors_file, num_texts, model.vector_size)
     else:
-        precision = shared.vector_precision()
+        precision = vector_flags.vector_precision()
         precision.check_size(model.vector_size)
     tokenizer = selected.vocabulary.tokenizer(model.config)
     scorer = _scorer(FLAGS.rerank_checkpoint, FLAGS.batch_size) if FLAGS.rerank_checkpoint else None

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from albert_tf.commands import shared_flags as shared, usage
+from albert_tf.commands import flag_fields as fields, usage
 from albert_tf.commands.command_runs import arguments, run_process
 from albert_tf.commands.settings_space import Range, SearchSpace, read_space
 from albert_tf.training.evaluation import HISTORY, RESULTS, read_history
@@ -48,23 +48,23 @@ class Options:
 
     space: str
     output_dir: str
-    num_trials: int = shared.integer(12, "Number of trials, with those of earlier starts of this search.", bounds.RUNS)
-    halving: bool = shared.boolean(False, "Whether trials end early whose dev score is in the lower half of the trials "
+    num_trials: int = fields.integer(12, "Number of trials, with those of earlier starts of this search.", bounds.RUNS)
+    halving: bool = fields.boolean(False, "Whether trials end early whose dev score is in the lower half of the trials "
                                    "so far at their first, second, fourth, ... evaluation (successive halving).")
-    search_seed: int = shared.integer(1, "Seed of the search. The seeds of trials are in the flags of --space.",
+    search_seed: int = fields.integer(1, "Seed of the search. The seeds of trials are in the flags of --space.",
                                       bounds.SEED)
 
 
 def define_flags() -> None:
-    shared.define_required("space", "Path of a JSON file with the command (script), the result to maximize (metric), "
+    fields.define_required("space", "Path of a JSON file with the command (script), the result to maximize (metric), "
                            "its fixed flags, and the values of other flags (space): lists, or ranges with low, high, "
                            "log and step.")
-    shared.define_required("output_dir", "Directory of the search: a folder for each trial, and the results.")
-    shared.define_fields(Options)
+    fields.define_required("output_dir", "Directory of the search: a folder for each trial, and the results.")
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    search(shared.from_flags(Options))
+    search(fields.from_flags(Options))
 
 
 def search(options: Options) -> None:

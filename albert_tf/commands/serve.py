@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping
 
 from absl import logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.onnx.session import ENDING, from_onnx
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED, EarlyExit
 from albert_tf.server.batching import Batcher
@@ -39,38 +39,38 @@ class Options:
     vocabulary: VocabularyFiles
     vectors: Mapping[str, Any]
     early_exit: EarlyExit
-    init_checkpoint: list[str] = shared.strings(
+    init_checkpoint: list[str] = fields.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
-    saved_model: list[str] = shared.strings(
+    saved_model: list[str] = fields.strings(
         [], "Directory of a SavedModel that a script has exported (--export_dir), or the folder of its numbered "
         "versions, of which the latest is served. Its graph runs, so use only SavedModels that you trust. Repeat the "
         "flag for several models.")
-    onnx_model: list[str] = shared.strings(
+    onnx_model: list[str] = fields.strings(
         [], "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. ONNX Runtime computes it. "
         "Repeat the flag for several models.")
-    model: str | None = shared.choice(
+    model: str | None = fields.choice(
         None, HEAD_NAMES, "The kind of the models of --init_checkpoint, which decides which heads they have. "
         "Default: inferred from the names of the variables.")
-    host: str = shared.string(
+    host: str = fields.string(
         "127.0.0.1", "Address to listen on. The default accepts connections from this machine only. There is no "
         "password: whoever reaches another address can use the models.")
-    port: int = shared.integer(8501, "Port to listen on. 0: any free port.", bounds.Bounds(0, 65_535))
-    top_k: int = shared.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
-    predict_batch_size: int = shared.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
-    max_body_bytes: int = shared.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
+    port: int = fields.integer(8501, "Port to listen on. 0: any free port.", bounds.Bounds(0, 65_535))
+    top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
+    predict_batch_size: int = fields.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
+    max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
 
 
 def define_flags() -> None:
     shared.define_vocabulary_flags()
-    shared.define_vector_flags()
-    shared.define_fields(Options)
+    vector_flags.define_vector_flags()
+    fields.define_fields(Options)
     shared.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    return shared.from_flags(Options, vocabulary=shared.vocabulary_from_flags(), vectors=shared.vector_arguments(),
-                             early_exit=shared.early_exit_from_flags())
+    return fields.from_flags(Options, vocabulary=shared.vocabulary_from_flags(),
+                             vectors=vector_flags.vector_arguments(), early_exit=shared.early_exit_from_flags())
 
 
 def main() -> None:

@@ -1,43 +1,27 @@
-"""The flags that commands share, the kinds of flags that absl does not have, and what the flags' values make.
+"""The flags that commands share, and what their values make.
 
-In the package, flags are read only here, in finetuning.py, in one function of each command, and where the command line
-itself is handled (app.py, usage.py). A command with many functions declares its flags as the fields of its options,
-which all other functions take::
-
-    @dataclasses.dataclass(frozen=True)
-    class Options:
-        run: RunOptions  # made from several flags
-        input_file: str | None = string(None, "Path of the text.")
-        top_k: int = integer(5, "Number of pieces to show.", bounds.CANDIDATES)
-
-    def define_flags() -> None:
-        define_training_flags(...)
-        define_fields(Options)
-
-    def options_from_flags() -> Options:
-        return from_flags(Options, run=run_options())
+In the package, flags are read only here, in flag_fields.py, vector_flags.py, scored_exports.py and finetuning.py, in
+one function of each command, and where the command line itself is handled (app.py, usage.py). flag_fields.py says how a
+command declares flags of its own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
-import math
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from absl import flags
 
 from albert_tf import devices, keras
 from albert_tf.commands import usage
+from albert_tf.commands.flag_fields import define_float, define_integer, define_required, from_flags, string
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
 from albert_tf.modeling.early_exit import DEFAULT_TOLERANCE, EarlyExit
-from albert_tf.modeling.pooling import POOLINGS, SentencePooling
-from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.training import trainer
 from albert_tf.training.checkpoints import BEST
 from albert_tf.training.optimizer import OPTIMIZERS
@@ -53,78 +37,13 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from albert_tf.tasks.scores import Scorer
-
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
-AnyOptions = TypeVar("AnyOptions")
 # The flags of define_source_flags and define_vocabulary_flags, for the manifests of what is computed with a model.
 MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
                "do_lower_case", "keep_accents")
 _DEFAULT_INTERVAL: list[int] = []  # the command's default of --save_checkpoints_steps, which a recipe may replace
 _EVALUATIONS = 5  # that a short run has at least
-
-
-def define_required(name: str, help: str) -> None:
-    """Defines a string flag that must be set to a non-empty value.
-
-    (`--output_dir=$DIRECTORY` is empty if the variable is not set.)
-    """
-    flags.DEFINE_string(name, None, help)
-    require(name)
-
-
-def require(name: str) -> None:
-    """Makes a string flag of another module required."""
-    flags.register_validator(name, _is_set)
-
-
-def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
-                 upper_bound: float | None = None) -> None:
-    """flags.DEFINE_float for finite numbers. absl itself accepts "nan" and "inf", whatever the bounds."""
-    parser = _FiniteFloatParser(lower_bound, upper_bound)
-    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
-
-
-def define_integer(name: str, default: int | None, help: str, lower_bound: int, upper_bound: int) -> None:
-    """flags.DEFINE_integer for a decimal number. absl itself reads 1_0 as 10."""
-    parser = _DecimalParser(lower_bound, upper_bound)
-    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
-
-
-def string(default: str | None, help: str) -> Any:
-    """A field of options whose flag is a string."""
-    return _flag(flags.DEFINE_string, default, help)
-
-
-def strings(default: list[str] | None, help: str) -> Any:
-    """A field of options whose flag is a string that can be repeated."""
-    return _flag(flags.DEFINE_multi_string, default, help)
-
-
-def boolean(default: bool | None, help: str) -> Any:
-    """A field of options whose flag is true or false."""
-    return _flag(flags.DEFINE_bool, default, help)
-
-
-def integer(default: int | None, help: str, limits: bounds.Bounds) -> Any:
-    """A field of options whose flag is a whole number."""
-    return _flag(define_integer, default, help, *limits)
-
-
-def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds) -> Any:
-    """A field of options whose flag is a comma-separated list of whole numbers, as a tuple."""
-    return _flag(_define_integers, default, help, limits)
-
-
-def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None) -> Any:
-    """A field of options whose flag is a finite number."""
-    return _flag(define_float, default, help, lower_bound, upper_bound)
-
-
-def choice(default: str | None, values: Sequence[str], help: str) -> Any:
-    """A field of options whose flag is one of several values."""
-    return _flag(flags.DEFINE_enum, default, values, help)
 
 
 def text_column(content: str) -> Any:
@@ -140,17 +59,6 @@ def text_column(content: str) -> Any:
 def define_text_column_flag(content: str = "text") -> None:
     """Defines --text_column; see text_column."""
     text_column(content).metadata["define"]("text_column")
-
-
-def _flag(define: Callable[..., Any], *arguments: Any) -> Any:
-    return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
-
-
-def define_fields(options_class: type) -> None:
-    """Defines the flags that are declared as fields of an options dataclass, in their order."""
-    for field in dataclasses.fields(options_class):
-        if "define" in field.metadata:
-            field.metadata["define"](field.name)
 
 
 def define_engine_flags(num_workers_help: str) -> None:
@@ -231,42 +139,6 @@ def define_vocabulary_flags(with_weights: bool = True) -> None:
                       "nothing is stored.")
     flags.DEFINE_bool("keep_accents", None, "Whether to keep accents, which the release removes. Default: as stored "
                       f"{stored}, or false if nothing is stored.")
-
-
-@usage.group("Model")
-def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
-    """Defines the flags of pooling, which makes the vector of a text from the vectors of its tokens.
-
-    Args:
-      default: the pooling if none is stored with the weights.
-      with_normalize: whether to define --normalize.
-    """
-    flags.DEFINE_enum("pooling", None, POOLINGS,
-                      "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
-                      "the pooled output (pooler). Default: the pooling that is stored with the weights, or "
-                      f"{default} if none is stored.")
-    if with_normalize:
-        flags.DEFINE_bool("normalize", None, "Whether to scale the vectors of texts to length 1. Default: as stored "
-                          "with the weights, or false if nothing is stored.")
-
-
-@usage.group("Model")
-def define_vector_flags(with_precision: bool = True) -> None:
-    """Defines the flags of the size and the precision of sentence vectors.
-
-    Args:
-      with_precision: whether to define --vector_precision and --vector_ranges.
-    """
-    define_integer("truncate_dim", None, "Number of dimensions of sentence vectors; the others are left out before "
-                   "vectors are normalized. Default: as stored with the weights, or all if nothing is stored.",
-                   *bounds.WIDTH)
-    if with_precision:
-        flags.DEFINE_enum("vector_precision", "float32", VECTOR_PRECISIONS, "Precision of stored and exported sentence "
-                          "vectors. int8: a byte for each dimension, which counts steps of 1/255 of its range. binary: "
-                          "a bit for each dimension, which is 1 if it is positive.")
-        flags.DEFINE_string("vector_ranges", None, "Path of an .npy file with the smallest and the largest value of "
-                            "each dimension, float32 [2, dimensions], for --vector_precision=int8. extract_embeddings "
-                            "writes it.")
 
 
 @usage.group("Model")
@@ -363,57 +235,6 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
                         "nothing is exported.")
     flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS, "Data type of the exported model's computations. "
                       "Default: the data type in which this command computes.")
-
-
-@usage.group("Export")
-def define_score_flags() -> None:
-    """Defines the flags of a dev file on which an export is scored."""
-    flags.DEFINE_string("score_data", None, "Path of a dev file of the model's task, on which the model is scored "
-                        "before and after the export: SQuAD's JSON, CoNLL for tags, JSON lines for multiple choice; "
-                        "for texts and sentence vectors a file with the columns of --task_name or --task_config. "
-                        "Default: nothing is scored.")
-    define_float("max_score_drop", None, "Largest part of the score that an export of --score_data may lose: 0.005 "
-                 "allows half a per cent. If one loses more, nothing is written. Default: any.", 0.0)
-    flags.DEFINE_string("task_name", None, "Name of the GLUE task of --score_data, such as sst-2.")
-    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
-                        "--task_name (docs/fine_tuning.md shows one).")
-
-
-def scorer_from_flags(model: ResolvedModel, head: str) -> Scorer | None:
-    """The function that scores a model on --score_data; None if the flag is not set.
-
-    Args:
-      model: the result of `resolve_model`, which has the vocabulary.
-      head: the name of the model's head.
-
-    Raises:
-      ValueError: another flag of scores is set without --score_data, or see scores.scorer.
-    """
-    from albert_tf.tasks.classification.glue import find_task
-    from albert_tf.tasks.classification.task_config import load_task_config
-    from albert_tf.tasks.scores import scorer
-
-    if not FLAGS.score_data:
-        for name in ("max_score_drop", "task_name", "task_config"):
-            if FLAGS[name].value is not None:
-                raise ValueError(f"--{name} needs --score_data, the file on which the export is scored")
-        return None
-    if FLAGS.task_name and FLAGS.task_config:
-        raise ValueError("set either --task_name or --task_config")
-    task = load_task_config(FLAGS.task_config) if FLAGS.task_config else None
-    return scorer(head, FLAGS.score_data, model.vocabulary.tokenizer(model.config),
-                  find_task(FLAGS.task_name) if FLAGS.task_name else task, vector_precision())
-
-
-def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
-    """Makes an options dataclass from the flags that have the names of its fields.
-
-    Args:
-      options_class: the dataclass.
-      values: values of the fields that are not flags, or that differ from the flags.
-    """
-    names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
-    return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
 
 
 def command_line() -> str:
@@ -540,70 +361,6 @@ def vocabulary_from_flags() -> VocabularyFiles:
     return VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
 
 
-def sentence_pooling(model: ResolvedModel, default: str = "mean") -> SentencePooling:
-    """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
-
-    If a flag is not set or not defined, the value is the one stored with the weights, the run in --output_dir or the
-    ensemble.
-
-    Args:
-      model: the result of `resolve_model`.
-      default: the pooling if none is stored.
-    """
-    source = model.stored
-    stored = source.settings.sentence_pooling if source else None
-    pooling = pooling_from_flags(stored or SentencePooling(default))
-    return model.setting("sentence_pooling", pooling, "pooling, --normalize or --max_seq_length") or pooling
-
-
-def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
-    """`stored` with the values of --pooling, --normalize and --max_seq_length if these flags are set."""
-    names = (field.name for field in dataclasses.fields(SentencePooling))
-    values = {name: FLAGS[name].value for name in names if name in FLAGS}
-    return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
-
-
-def vector_precision() -> VectorPrecision:
-    """The precision of --vector_precision and --vector_ranges.
-
-    Raises:
-      ValueError: the ranges are missing, cannot be read, or belong to another precision.
-    """
-    name, ranges = FLAGS.vector_precision, FLAGS.vector_ranges
-    if name == "int8" and not ranges:
-        raise ValueError("--vector_precision=int8 needs --vector_ranges, the file NAME.ranges.npy that "
-                         "extract_embeddings --vector_precision=int8 writes beside its vectors")
-    if ranges and name != "int8":
-        raise ValueError(f"--vector_ranges is for --vector_precision=int8. Received: --vector_precision={name}")
-    return VectorPrecision(name, read_ranges(ranges) if ranges else None)
-
-
-def vector_arguments() -> dict[str, Any]:
-    """The arguments of a sentence encoder that the flags of define_vector_flags set."""
-    stored = vector_precision()
-    truncated = {} if FLAGS.truncate_dim is None else dict(truncate_dim=FLAGS.truncate_dim)
-    return dict(truncated, vector_precision=stored.name, vector_ranges=stored.ranges)
-
-
-def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
-    """The arguments of a sentence encoder, from the flags of define_pooling_flags and define_vector_flags.
-
-    Args:
-      selected: the result of `resolve_model`.
-      model: the kind of model (see from_pretrained). Only the sentence encoder has such arguments.
-
-    Raises:
-      ValueError: a flag of pooling is set for another model.
-    """
-    if model == "sentence_encoder":
-        pooling = dataclasses.asdict(sentence_pooling(selected))
-        return {**pooling, **vector_arguments()} if "vector_precision" in FLAGS else pooling
-    for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
-        if name in FLAGS and FLAGS[name].value not in (None, "float32"):
-            raise ValueError(f"--{name} is for --model=sentence_encoder. Received: --model={model}")
-    return {}
-
-
 def default_length(model: ResolvedModel, largest: int) -> int:
     """The default of --max_seq_length in a fine-tuning script. It can be called before set_up.
 
@@ -631,47 +388,3 @@ def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
                          f"{config.max_position_embeddings}: set it to that number or less")
 
 
-def _is_set(value: str | None) -> bool:
-    if not value:
-        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
-    return True
-
-
-def _define_integers(name: str, default: tuple[int, ...], help: str, limits: bounds.Bounds) -> None:
-    flags.DEFINE(_IntegersParser(limits), name, default, help, serializer=flags.ListSerializer(","))
-
-
-class _FiniteFloatParser(flags.FloatParser):
-    def convert(self, argument):
-        try:
-            value = super().convert(argument)
-        except OverflowError:  # a whole number of more than 308 digits
-            value = math.inf
-        if not math.isfinite(value) or "_" in str(argument):
-            raise ValueError("expected a finite number")
-        return value
-
-
-class _IntegersParser(flags.ArgumentParser):
-    syntactic_help = "a comma-separated list of whole numbers"
-
-    def __init__(self, limits: bounds.Bounds):
-        super().__init__()
-        self._limits = limits
-
-    def parse(self, argument):
-        parts = argument.split(",") if isinstance(argument, str) else list(argument)
-        parts = [str(part).strip() for part in parts if str(part).strip()]
-        if not all(part.isdecimal() and self._limits.lower <= int(part) <= self._limits.upper for part in parts):
-            raise ValueError(f"it is not {self.syntactic_help} from {self._limits.lower:,} to {self._limits.upper:,}")
-        return tuple(map(int, parts))
-
-    def flag_type(self):
-        return "list of whole numbers"
-
-
-class _DecimalParser(flags.IntegerParser):
-    def convert(self, argument):
-        if isinstance(argument, str) and not argument.lstrip("+-").isdecimal():
-            raise ValueError(f"invalid literal for int(): {argument}")
-        return super().convert(argument)

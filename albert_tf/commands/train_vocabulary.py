@@ -9,7 +9,7 @@ import functools
 
 from absl import flags, logging
 
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.texts import read_document_lines
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
@@ -19,12 +19,12 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    shared.define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per "
+    fields.define_required("input_file", "Comma-separated list of paths and globs of text files, with one sentence per "
                            "line.")
     shared.define_text_column_flag("document, with a sentence on each line")
-    shared.define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
+    fields.define_required("model_prefix", "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
                            "written.")
-    shared.define_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
+    fields.define_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
                           *bounds.VOCAB_SIZE.at_least(20))
     flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
     flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")

@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands.shared_flags import define_float, define_required
+from albert_tf.commands.flag_fields import define_float, define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.modeling import blocks
 from benchmarks.device_steps import cudnn_attention, run

@@ -1,0 +1,162 @@
+"""The kinds of flags that absl does not have, and flags that are declared as the fields of a dataclass of options.
+
+A command with many functions declares its flags as the fields of its options, which all other functions take::
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        run: RunOptions  # made from several flags
+        input_file: str | None = fields.string(None, "Path of the text.")
+        top_k: int = fields.integer(5, "Number of pieces to show.", bounds.CANDIDATES)
+
+    def define_flags() -> None:
+        shared.define_training_flags(...)
+        fields.define_fields(Options)
+
+    def options_from_flags() -> Options:
+        return fields.from_flags(Options, run=shared.run_options())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Callable, Sequence, TypeVar
+
+from absl import flags
+
+from albert_tf.utils import bounds
+
+FLAGS = flags.FLAGS
+flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
+AnyOptions = TypeVar("AnyOptions")
+
+
+def define_required(name: str, help: str) -> None:
+    """Defines a string flag that must be set to a non-empty value.
+
+    (`--output_dir=$DIRECTORY` is empty if the variable is not set.)
+    """
+    flags.DEFINE_string(name, None, help)
+    require(name)
+
+
+def require(name: str) -> None:
+    """Makes a string flag of another module required."""
+    flags.register_validator(name, _is_set)
+
+
+def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
+                 upper_bound: float | None = None) -> None:
+    """flags.DEFINE_float for finite numbers. absl itself accepts "nan" and "inf", whatever the bounds."""
+    parser = _FiniteFloatParser(lower_bound, upper_bound)
+    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
+
+
+def define_integer(name: str, default: int | None, help: str, lower_bound: int, upper_bound: int) -> None:
+    """flags.DEFINE_integer for a decimal number. absl itself reads 1_0 as 10."""
+    parser = _DecimalParser(lower_bound, upper_bound)
+    flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
+
+
+def string(default: str | None, help: str) -> Any:
+    """A field of options whose flag is a string."""
+    return field(flags.DEFINE_string, default, help)
+
+
+def strings(default: list[str] | None, help: str) -> Any:
+    """A field of options whose flag is a string that can be repeated."""
+    return field(flags.DEFINE_multi_string, default, help)
+
+
+def boolean(default: bool | None, help: str) -> Any:
+    """A field of options whose flag is true or false."""
+    return field(flags.DEFINE_bool, default, help)
+
+
+def integer(default: int | None, help: str, limits: bounds.Bounds) -> Any:
+    """A field of options whose flag is a whole number."""
+    return field(define_integer, default, help, *limits)
+
+
+def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds) -> Any:
+    """A field of options whose flag is a comma-separated list of whole numbers, as a tuple."""
+    return field(_define_integers, default, help, limits)
+
+
+def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None) -> Any:
+    """A field of options whose flag is a finite number."""
+    return field(define_float, default, help, lower_bound, upper_bound)
+
+
+def choice(default: str | None, values: Sequence[str], help: str) -> Any:
+    """A field of options whose flag is one of several values."""
+    return field(flags.DEFINE_enum, default, values, help)
+
+
+def field(define: Callable[..., Any], *arguments: Any) -> Any:
+    """A field of options whose flag is defined by define(name, *arguments)."""
+    return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
+
+
+def define_fields(options_class: type) -> None:
+    """Defines the flags that are declared as fields of an options dataclass, in their order."""
+    for field in dataclasses.fields(options_class):
+        if "define" in field.metadata:
+            field.metadata["define"](field.name)
+
+
+def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
+    """Makes an options dataclass from the flags that have the names of its fields.
+
+    Args:
+      options_class: the dataclass.
+      values: values of the fields that are not flags, or that differ from the flags.
+    """
+    names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
+    return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
+
+
+def _is_set(value: str | None) -> bool:
+    if not value:
+        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
+    return True
+
+
+def _define_integers(name: str, default: tuple[int, ...], help: str, limits: bounds.Bounds) -> None:
+    flags.DEFINE(_IntegersParser(limits), name, default, help, serializer=flags.ListSerializer(","))
+
+
+class _FiniteFloatParser(flags.FloatParser):
+    def convert(self, argument):
+        try:
+            value = super().convert(argument)
+        except OverflowError:  # a whole number of more than 308 digits
+            value = math.inf
+        if not math.isfinite(value) or "_" in str(argument):
+            raise ValueError("expected a finite number")
+        return value
+
+
+class _IntegersParser(flags.ArgumentParser):
+    syntactic_help = "a comma-separated list of whole numbers"
+
+    def __init__(self, limits: bounds.Bounds):
+        super().__init__()
+        self._limits = limits
+
+    def parse(self, argument):
+        parts = argument.split(",") if isinstance(argument, str) else list(argument)
+        parts = [str(part).strip() for part in parts if str(part).strip()]
+        if not all(part.isdecimal() and self._limits.lower <= int(part) <= self._limits.upper for part in parts):
+            raise ValueError(f"it is not {self.syntactic_help} from {self._limits.lower:,} to {self._limits.upper:,}")
+        return tuple(map(int, parts))
+
+    def flag_type(self):
+        return "list of whole numbers"
+
+
+class _DecimalParser(flags.IntegerParser):
+    def convert(self, argument):
+        if isinstance(argument, str) and not argument.lstrip("+-").isdecimal():
+            raise ValueError(f"invalid literal for int(): {argument}")
+        return super().convert(argument)

@@ -1,0 +1,136 @@
+"""The flags of sentence vectors: pooling, size and precision, and how many texts are computed at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from absl import flags
+
+from albert_tf.commands import usage
+from albert_tf.commands.flag_fields import define_integer
+from albert_tf.modeling.pooling import POOLINGS, SentencePooling
+from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
+from albert_tf.utils import bounds
+from albert_tf.weights.resolved_model import ResolvedModel
+
+FLAGS = flags.FLAGS
+flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
+
+
+@usage.group("Model")
+def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
+    """Defines the flags of pooling, which makes the vector of a text from the vectors of its tokens.
+
+    Args:
+      default: the pooling if none is stored with the weights.
+      with_normalize: whether to define --normalize.
+    """
+    flags.DEFINE_enum("pooling", None, POOLINGS,
+                      "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
+                      "the pooled output (pooler). Default: the pooling that is stored with the weights, or "
+                      f"{default} if none is stored.")
+    if with_normalize:
+        flags.DEFINE_bool("normalize", None, "Whether to scale the vectors of texts to length 1. Default: as stored "
+                          "with the weights, or false if nothing is stored.")
+
+
+@usage.group("Model")
+def define_vector_flags(with_precision: bool = True) -> None:
+    """Defines the flags of the size and the precision of sentence vectors.
+
+    Args:
+      with_precision: whether to define --vector_precision and --vector_ranges.
+    """
+    define_integer("truncate_dim", None, "Number of dimensions of sentence vectors; the others are left out before "
+                   "vectors are normalized. Default: as stored with the weights, or all if nothing is stored.",
+                   *bounds.WIDTH)
+    if with_precision:
+        flags.DEFINE_enum("vector_precision", "float32", VECTOR_PRECISIONS, "Precision of stored and exported sentence "
+                          "vectors. int8: a byte for each dimension, which counts steps of 1/255 of its range. binary: "
+                          "a bit for each dimension, which is 1 if it is positive.")
+        flags.DEFINE_string("vector_ranges", None, "Path of an .npy file with the smallest and the largest value of "
+                            "each dimension, float32 [2, dimensions], for --vector_precision=int8. extract_embeddings "
+                            "writes it.")
+
+
+def define_text_flags(texts: str, length_if_none: str = "the model's max_position_embeddings",
+                      with_blocks: bool = True) -> None:
+    """Defines --max_seq_length, --batch_size and --block_size of a command that computes vectors of texts.
+
+    Args:
+      texts: what the texts are: "lines", "texts".
+      length_if_none: the length if none is stored with the weights.
+      with_blocks: whether to define --block_size.
+    """
+    define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
+                   f"Default: the number stored with the weights, or {length_if_none} if none is stored.",
+                   *bounds.SEQ_LENGTH.at_least(3))
+    define_integer("batch_size", 32, f"Number of {texts} in a batch.", *bounds.BATCH_SIZE)
+    if with_blocks:
+        define_integer("block_size", 4096, f"Number of {texts} whose vectors are in memory at a time.",
+                       *bounds.BATCH_SIZE)
+
+
+def sentence_pooling(model: ResolvedModel, default: str = "mean") -> SentencePooling:
+    """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
+
+    If a flag is not set or not defined, the value is the one stored with the weights, the run in --output_dir or the
+    ensemble.
+
+    Args:
+      model: the result of `resolve_model`.
+      default: the pooling if none is stored.
+    """
+    source = model.stored
+    stored = source.settings.sentence_pooling if source else None
+    pooling = pooling_from_flags(stored or SentencePooling(default))
+    return model.setting("sentence_pooling", pooling, "pooling, --normalize or --max_seq_length") or pooling
+
+
+def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
+    """`stored` with the values of --pooling, --normalize and --max_seq_length if these flags are set."""
+    names = (field.name for field in dataclasses.fields(SentencePooling))
+    values = {name: FLAGS[name].value for name in names if name in FLAGS}
+    return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
+
+
+def vector_precision() -> VectorPrecision:
+    """The precision of --vector_precision and --vector_ranges.
+
+    Raises:
+      ValueError: the ranges are missing, cannot be read, or belong to another precision.
+    """
+    name, ranges = FLAGS.vector_precision, FLAGS.vector_ranges
+    if name == "int8" and not ranges:
+        raise ValueError("--vector_precision=int8 needs --vector_ranges, the file NAME.ranges.npy that "
+                         "extract_embeddings --vector_precision=int8 writes beside its vectors")
+    if ranges and name != "int8":
+        raise ValueError(f"--vector_ranges is for --vector_precision=int8. Received: --vector_precision={name}")
+    return VectorPrecision(name, read_ranges(ranges) if ranges else None)
+
+
+def vector_arguments() -> dict[str, Any]:
+    """The arguments of a sentence encoder that the flags of define_vector_flags set."""
+    stored = vector_precision()
+    truncated = {} if FLAGS.truncate_dim is None else dict(truncate_dim=FLAGS.truncate_dim)
+    return dict(truncated, vector_precision=stored.name, vector_ranges=stored.ranges)
+
+
+def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
+    """The arguments of a sentence encoder, from the flags of define_pooling_flags and define_vector_flags.
+
+    Args:
+      selected: the result of `resolve_model`.
+      model: the kind of model (see from_pretrained). Only the sentence encoder has such arguments.
+
+    Raises:
+      ValueError: a flag of pooling is set for another model.
+    """
+    if model == "sentence_encoder":
+        pooling = dataclasses.asdict(sentence_pooling(selected))
+        return {**pooling, **vector_arguments()} if "vector_precision" in FLAGS else pooling
+    for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
+        if name in FLAGS and FLAGS[name].value not in (None, "float32"):
+            raise ValueError(f"--{name} is for --model=sentence_encoder. Received: --model={model}")
+    return {}
