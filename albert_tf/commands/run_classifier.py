@@ -16,7 +16,7 @@ from typing import Any, Iterator
 
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, flag_fields as fields
+from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -69,7 +69,7 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning.define_flags(Options, max_seq_length=512)
+    tuning_flags.define_flags(Options, max_seq_length=512)
     flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, "
                         "qnli, wnli or ax.")
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
@@ -82,24 +82,24 @@ def define_flags() -> None:
                           "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
     fields.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
                           "windows.", *bounds.CANDIDATES.at_least(2))
-    tuning.define_exit_flags()
+    tuning_flags.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    model = tuning.set_defaults("classifier")
+    model = tuning_flags.set_defaults("classifier")
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
-    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.calibrate,
-                          "the files of the task")
+    tuning_flags.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.calibrate,
+                                "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     requested = None
-    if tuning.requested("long_texts") == "truncate":
+    if tuning_flags.requested("long_texts") == "truncate":
         requested = LongTexts()
     elif FLAGS.long_texts != "truncate":
         requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
     long_texts = model.setting("long_texts", requested) or LongTexts()
-    return tuning.options_from_flags(Options, model, ["calibrate"], task=task, long_texts=long_texts,
-                                     exits=tuning.exits_from_flags(model, task.is_regression))
+    return tuning_flags.options_from_flags(Options, model, ["calibrate"], task=task, long_texts=long_texts,
+                                           exits=tuning_flags.exits_from_flags(model, task.is_regression))
 
 
 def main() -> None:

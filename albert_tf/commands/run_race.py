@@ -15,7 +15,7 @@ from typing import Any, Sequence
 
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, flag_fields as fields
+from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.multiple_choice.answers import write_predictions
@@ -58,19 +58,19 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    tuning.define_flags(Options, max_seq_length=512, learning_rate=1e-5, save_checkpoints_steps=100,
-                        steps=(12000, 1000), trains_and_evaluates=True)
+    tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, save_checkpoints_steps=100,
+                              steps=(12000, 1000), trains_and_evaluates=True)
     flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
     flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
-    tuning.define_exit_flags()
+    tuning_flags.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    model = tuning.set_defaults("multiple_choice")
-    tuning.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format != "race",
-                          "RACE, or the .jsonl files")
-    return tuning.options_from_flags(Options, model, exits=tuning.exits_from_flags(model),
-                                     max_qa_length=tuning.stored_or_requested(model, "max_qa_length"))
+    model = tuning_flags.set_defaults("multiple_choice")
+    tuning_flags.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format != "race",
+                                "RACE, or the .jsonl files")
+    return tuning_flags.options_from_flags(Options, model, exits=tuning_flags.exits_from_flags(model),
+                                           max_qa_length=tuning_flags.stored_or_requested(model, "max_qa_length"))
 
 
 def main() -> None:

@@ -19,7 +19,13 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, flag_fields as fields, shared_flags as shared, vector_flags
+from albert_tf.commands import (
+    finetuning as tuning,
+    finetuning_flags as tuning_flags,
+    flag_fields as fields,
+    shared_flags as shared,
+    vector_flags,
+)
 from albert_tf.commands.distillation import Teacher, TeacherOptions
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
@@ -93,14 +99,14 @@ class Options(TeacherOptions, tuning.Options):
 def define_flags() -> None:
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
-    tuning.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64,
-                        save_checkpoints_steps=100, steps=(1000, 100))
+    tuning_flags.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64,
+                              save_checkpoints_steps=100, steps=(1000, 100))
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
                         "use instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
 
 
 def options_from_flags() -> Options:
-    model = tuning.set_defaults("sentence_encoder")
+    model = tuning_flags.set_defaults("sentence_encoder")
     if FLAGS.objective in ("pairs", "simcse") and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     if FLAGS.num_negatives and FLAGS.objective != "pairs":
@@ -109,10 +115,11 @@ def options_from_flags() -> Options:
         raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
     if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
-    tuning.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts", "STS-B")
+    tuning_flags.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts",
+                                "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
-    return tuning.options_from_flags(Options, model, pooling=vector_flags.sentence_pooling(model), scored=scored,
-                                     stored_vectors=vector_flags.vector_precision())
+    return tuning_flags.options_from_flags(Options, model, pooling=vector_flags.sentence_pooling(model), scored=scored,
+                                           stored_vectors=vector_flags.vector_precision())
 
 
 def main() -> None:

@@ -18,7 +18,12 @@ import os
 from absl import flags, logging
 
 from albert_tf import keras
-from albert_tf.commands import finetuning as tuning, flag_fields as fields, shared_flags as shared
+from albert_tf.commands import (
+    finetuning as tuning,
+    finetuning_flags as tuning_flags,
+    flag_fields as fields,
+    shared_flags as shared,
+)
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -93,8 +98,8 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning.define_flags(Options, max_seq_length=384, steps=None,
-                        export_accepts="question and context as text, ids, or serialized tf.Examples")
+    tuning_flags.define_flags(Options, max_seq_length=384, steps=None,
+                              export_accepts="question and context as text, ids, or serialized tf.Examples")
     flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
                         "from --predict_file. Scripts for the release can set it.")
     fields.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
@@ -108,16 +113,16 @@ def define_flags() -> None:
 
 
 def options_from_flags() -> Options:
-    model = tuning.set_defaults("span", "conditional_span")
-    max_query_length = tuning.stored_or_requested(model, "max_query_length")
-    doc_stride = (model.setting("doc_stride", tuning.requested("doc_stride"))
+    model = tuning_flags.set_defaults("span", "conditional_span")
+    max_query_length = tuning_flags.stored_or_requested(model, "max_query_length")
+    doc_stride = (model.setting("doc_stride", tuning_flags.requested("doc_stride"))
                   or default_doc_stride(FLAGS.max_seq_length, max_query_length))
-    train_step = tuning.in_place_of(["num_train_epochs"], "train_step")
+    train_step = tuning_flags.in_place_of(["num_train_epochs"], "train_step")
     # A recipe's number of warm-up steps belongs to its number of training steps.
-    warmup_step = tuning.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
+    warmup_step = tuning_flags.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
     features = fields.from_flags(FeatureOptions, doc_stride=doc_stride, max_query_length=max_query_length)
-    return tuning.options_from_flags(Options, model, actions=["ask"], steps=(1, 0), train_step=train_step,
-                                     warmup_step=warmup_step, features=features)  # complete() sets both to train
+    return tuning_flags.options_from_flags(Options, model, actions=["ask"], steps=(1, 0), train_step=train_step,
+                                           warmup_step=warmup_step, features=features)  # complete() sets both to train
 
 
 def main() -> None:

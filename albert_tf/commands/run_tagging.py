@@ -16,7 +16,7 @@ from typing import Any, Sequence
 
 from absl import flags, logging
 
-from albert_tf.commands import finetuning as tuning, flag_fields as fields
+from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
 from albert_tf.commands.distillation import DistillationOptions, teacher_of
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import metrics as tagging_metrics
@@ -58,8 +58,8 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning.define_flags(Options, max_seq_length=128, save_checkpoints_steps=100, steps=(1000, 100),
-                        export_accepts="raw text, words, ids, or serialized tf.Examples")
+    tuning_flags.define_flags(Options, max_seq_length=128, save_checkpoints_steps=100, steps=(1000, 100),
+                              export_accepts="raw text, words, ids, or serialized tf.Examples")
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
     fields.define_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, "
@@ -68,18 +68,18 @@ def define_flags() -> None:
     flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
                       "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
                       "or as in the model's training if nothing is trained.")
-    tuning.define_exit_flags()
+    tuning_flags.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    model = tuning.set_defaults("token_classifier")
+    model = tuning_flags.set_defaults("token_classifier")
     for purpose in ("train", "eval", "predict"):
         if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
             raise ValueError(f"--{purpose}_file is missing")
-    features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning.stored_or_requested(model, "doc_stride"),
+    features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning_flags.stored_or_requested(model, "doc_stride"),
                                      bool(model.setting("label_all_pieces", FLAGS.label_all_pieces)))
-    return tuning.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features,
-                                     exits=tuning.exits_from_flags(model))
+    return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features,
+                                           exits=tuning_flags.exits_from_flags(model))
 
 
 def columns_of(values: Sequence[str] | None) -> Columns | None:

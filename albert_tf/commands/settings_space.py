@@ -7,7 +7,7 @@ import reprlib
 from typing import Any, Mapping
 
 from albert_tf.commands import usage
-from albert_tf.commands.finetuning import RECIPES
+from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.utils.json_files import check_keys, read_json_object
 
 # The flags that the search sets itself.

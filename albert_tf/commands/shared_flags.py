@@ -1,8 +1,8 @@
 """The flags that commands share, and what their values make.
 
-In the package, flags are read only here, in flag_fields.py, vector_flags.py, scored_exports.py and finetuning.py, in
-one function of each command, and where the command line itself is handled (app.py, usage.py). flag_fields.py says how a
-command declares flags of its own.
+In the package, flags are read only here, in flag_fields.py, finetuning_flags.py, vector_flags.py and scored_exports.py,
+in one function of each command, and where the command line itself is handled (app.py, usage.py). flag_fields.py says
+how a command declares flags of its own.
 """
 
 from __future__ import annotations

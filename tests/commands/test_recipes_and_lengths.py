@@ -8,8 +8,8 @@ from absl.testing import flagsaver
 from in_process import loaded
 from script_process import arguments_of
 
-from albert_tf.commands import finetuning
-from albert_tf.commands.finetuning import RECIPES
+from albert_tf.commands import finetuning_flags
+from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
@@ -27,7 +27,7 @@ def length_of(script="run_classifier", **values):
     with loaded(script), flagsaver.flagsaver():
         defined = {name: value for name, value in dict(data_dir="data", **values).items() if name in flags.FLAGS}
         flags.FLAGS([script, *arguments_of(defined)])
-        finetuning.set_defaults()
+        finetuning_flags.set_defaults()
         return flags.FLAGS.max_seq_length
 
 

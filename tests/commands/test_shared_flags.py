@@ -38,7 +38,7 @@ def test_the_package_reads_flags_in_its_modules_of_flags_alone():
     readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
                if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
     assert readers == {"app.py", "flag_fields.py", "shared_flags.py", "vector_flags.py", "scored_exports.py",
-                       "finetuning.py", "usage.py"}
+                       "finetuning_flags.py", "usage.py"}
 
 
 def test_functions_that_read_flags_are_found():

@@ -14,7 +14,7 @@ from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
 from albert_tf.commands import command_runs
-from albert_tf.commands.finetuning import RECIPES
+from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sizes import compute_parameters
 from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline

@@ -3,7 +3,7 @@
 import pytest
 from absl import flags
 
-from albert_tf.commands import finetuning
+from albert_tf.commands import finetuning_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.data.records import check_records
 from albert_tf.data.rows import read_rows
@@ -23,8 +23,8 @@ def read_recipe(path):
     flags.DEFINE_string("recipe", str(path), "", flag_values=values)
     values.mark_as_parsed()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning, "FLAGS", values)
-        finetuning.apply_recipe()
+        patch.setattr(finetuning_flags, "FLAGS", values)
+        finetuning_flags.apply_recipe()
 
 
 def read_manifest(path):

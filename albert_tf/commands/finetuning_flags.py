@@ -1,0 +1,241 @@
+"""The flags that the commands that fine-tune share, recipes, and the options that flags make (see finetuning.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any, Collection, Sequence
+
+import tensorflow as tf
+from absl import flags
+
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, usage
+from albert_tf.commands.finetuning import AnyOptions, Options
+from albert_tf.data.batching import bucket_lengths
+from albert_tf.modeling.early_exit import EarlyExit
+from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.utils import bounds
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.writing import check_export
+from albert_tf.weights.resolved_model import ResolvedModel
+
+FLAGS = flags.FLAGS
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+
+
+def define_flags(
+    options_class: type[Options], max_seq_length: int, learning_rate: float = 5e-5, train_batch_size: int = 32,
+    save_checkpoints_steps: int = 1000, steps: tuple[int, int] | None = (1000, 0), trains_and_evaluates: bool = False,
+    export_accepts: str = "raw text, ids, or serialized tf.Examples",
+) -> None:
+    """Defines the flags that the commands share, and those that are fields of the command's options.
+
+    Args:
+      options_class: the command's options.
+      max_seq_length, learning_rate, train_batch_size, save_checkpoints_steps: the command's defaults.
+      steps: the defaults of --train_step and --warmup_step; None if the command defines these itself.
+      trains_and_evaluates: the default of --do_train and --do_eval.
+      export_accepts: what the exported model accepts, for --help.
+    """
+    shared.define_model_flags()
+    shared.define_vocabulary_flags()
+    shared.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
+    _define_run_flags(max_seq_length, trains_and_evaluates)
+    _define_trainable_flags()
+    shared.define_device_flags()
+    fields.define_fields(options_class)
+    if steps:
+        fields.define_integer("train_step", steps[0], "Number of training steps.", *bounds.STEPS)
+        fields.define_integer("warmup_step", steps[1], "Number of steps in which the learning rate increases from 0 "
+                              "to its peak.", *bounds.STEPS.at_least(0))
+    shared.define_export_flags(export_accepts)
+
+
+@usage.group("Runs")
+def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
+    flags.DEFINE_string("recipe", None,
+                        "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of "
+                        "a task), or the path of a JSON file of flags. Flags of the command line take precedence.")
+    flags.DEFINE_alias("seed", "random_seed")
+    flags.DEFINE_bool("do_train", trains_and_evaluates, "Whether to train.")
+    flags.DEFINE_bool("do_eval", trains_and_evaluates, "Whether to evaluate. With --do_train, each checkpoint is "
+                      "evaluated when it is saved. Without it, the checkpoints of all runs in --output_dir are "
+                      "evaluated, or --init_checkpoint if there are none.")
+    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
+                      "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
+                      "no run.")
+    fields.define_integer("max_seq_length", max_seq_length, "Largest number of tokens of an input sequence, including "
+                          "special tokens. A run in --output_dir that is not trained further keeps the length that it "
+                          "was trained with. If the flag is not set, a run that is continued keeps its length too, and "
+                          "a new run has the default, or the model's max_position_embeddings if that is smaller.",
+                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
+    flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
+                      "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
+    flags.DEFINE_bool("group_by_length", True, "Whether the examples of a training batch have similar lengths, which "
+                      "saves the time of padding. If false, they are drawn at random, as in the release.")
+    fields.define_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
+                          *bounds.BATCH_SIZE)
+    fields.define_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
+                          *bounds.BATCH_SIZE)
+    flags.DEFINE_string("cached_dir", None, "Directory in which features are cached as records. Default: --output_dir.")
+    fields.define_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
+                          "after which training ends. 0: training never ends early.", *bounds.EVALUATIONS.at_least(0))
+    fields.define_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each "
+                          "run has its own directory. The medians of their results are reported, and the best run "
+                          "predicts.", *bounds.RUNS)
+    flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
+                      "Default: predictions are those of the run's own checkpoint.")
+
+
+@usage.group("Training")
+def _define_trainable_flags() -> None:
+    flags.DEFINE_string("trainable", None, "The weights that train. all: all. head: the head, with the pooler if the "
+                        "head reads it. last_K, such as last_2: the head and the last K layers, which needs layers "
+                        "that do not share their weights with earlier ones. Default: all, or with --lora_rank head.")
+    fields.define_integer("lora_rank", 0, "Rank of low-rank adapters, which are trained with the head instead of the "
+                          "kernels of the layers, and added to the kernels when the run is evaluated again, converted "
+                          "or exported. 0: no adapters.", *bounds.WIDTH.at_least(0))
+    fields.define_float("lora_alpha", None, "The adapters are multiplied by lora_alpha / lora_rank. Default: "
+                        "--lora_rank.", lower_bound=0.0)
+    flags.DEFINE_bool("lora_per_layer", False, "Whether each layer has adapters of its own, also if layers share their "
+                      "weights. The model that is converted or exported then has layers without sharing.")
+
+
+def set_defaults(*heads: str) -> ResolvedModel:
+    """Sets flags that the command line does not set, and finds the model. A command calls it first.
+
+    The flags are those of --recipe, and --max_seq_length by the run or the model. A run that is evaluated or predicts
+    keeps the length that it was trained with.
+
+    Args:
+      *heads: the names of the command's heads (see resolve_model).
+
+    Returns:
+      The model.
+
+    Raises:
+      ValueError: see apply_recipe and resolve_model.
+    """
+    apply_recipe()
+    model, name = shared.resolve_model(*heads), "max_seq_length"
+    if requested(name) is None:
+        FLAGS.set_default(name, shared.default_length(model, FLAGS[name].default))
+    else:
+        FLAGS[name].value = model.setting(name, requested(name))
+    return model
+
+
+def stored_or_requested(model: ResolvedModel, name: str) -> Any:
+    """The value of a setting (see ResolvedModel.setting) that is also a flag; the flag's default if none is stored."""
+    return model.setting(name, requested(name)) or FLAGS[name].value
+
+
+def requested(name: str) -> Any:
+    """The value of a flag that the command line or the recipe sets; None if neither does."""
+    return FLAGS[name].value if FLAGS[name].present or name in _recipe()[1] else None
+
+
+def apply_recipe() -> None:
+    """Sets the flags that --recipe lists, except those that the command line sets.
+
+    Raises:
+      ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the command.
+    """
+    path, values = _recipe()
+    for name, value in values.items():
+        try:
+            if value is None:
+                raise ValueError(f"--{name} has no value")
+            FLAGS.set_default(name, value)
+        except flags.Error as error:
+            raise ValueError(f"{path}: {usage.described_error(error)}") from error
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+
+def _recipe() -> tuple[str, dict[str, Any]]:
+    """The path of --recipe and the values of flags in it; empty without a recipe."""
+    if not FLAGS.recipe:
+        return "", {}
+    named = RECIPES / f"{FLAGS.recipe.lower()}.json"
+    path = str(named) if named.is_file() else FLAGS.recipe
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
+        raise ValueError(f"no recipe {FLAGS.recipe!r}: expected one of {names}, or the path of a JSON file")
+    return path, read_json_object(path)
+
+
+def in_place_of(names: Collection[str], replacement: str) -> int | None:
+    """The value of flag `replacement`; None if only a recipe sets it and the command line sets a flag in `names`."""
+    is_dropped = any(FLAGS[name].present for name in names) and not FLAGS[replacement].present
+    return None if is_dropped else FLAGS[replacement].value
+
+
+def options_from_flags(
+    options_class: type[AnyOptions], model: ResolvedModel, actions: Sequence[str] = (),
+    steps: tuple[int, int] | None = None, **values: Any
+) -> AnyOptions:
+    """The options of a command.
+
+    Args:
+      options_class: the command's options.
+      model: the result of set_defaults.
+      actions: the command's own flags that request an action, besides --do_train, --do_eval, --do_predict and
+        --export_dir.
+      steps: num_train_steps and num_warmup_steps (see learning_rate_schedule); None for --train_step and --warmup_step.
+      **values: the fields that are no flags, or that differ from the flags.
+
+    Raises:
+      ValueError: no action is requested, or a flag is wrong.
+    """
+    check_export(FLAGS.export_dir)
+    names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
+    if not any(FLAGS[name].value for name in names):
+        raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
+    num_train_steps, num_warmup_steps = steps or (FLAGS.train_step, FLAGS.warmup_step)
+    tuning = fields.from_flags(
+        FineTuningOptions, run=shared.run_options(num_train_steps=num_train_steps),
+        trainer=shared.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True),
+        seeds=tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs)),
+        buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), init_checkpoint=shared.init_path(),
+        ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
+    return fields.from_flags(options_class, model=model, finetuning=tuning,
+                             cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
+
+
+def define_exit_flags() -> None:
+    """Defines the flags of early exit, for commands whose models can have exit heads."""
+    flags.DEFINE_bool("exit_heads", None, "Whether to train an output after every layer, so that predictions can stop "
+                      "early (Zhou et al., 2020). Default: false, or as in the training of the model.")
+    shared.define_exit_flags()
+
+
+def exits_from_flags(model: ResolvedModel, is_regression: bool = False) -> dict[str, Any]:
+    """The arguments of the model's constructor for early exit (see EarlyExitModel), from the flags.
+
+    Args:
+      model: the result of set_defaults.
+      is_regression: whether the model predicts a score.
+
+    Raises:
+      ValueError: a flag is out of range, needs exit heads that the model does not have, or contradicts another flag or
+        the run that is to be continued.
+    """
+    wanted = FLAGS.exit_heads
+    if model.run and FLAGS.do_train and wanted not in (None, model.settings.exit_heads):
+        raise ValueError(f"the run in --output_dir={FLAGS.output_dir} was started with{'out' * wanted} exit heads: "
+                         f"remove --{'' if wanted else 'no'}exit_heads, or set another --output_dir")
+    exit_heads, early_exit = bool(model.setting("exit_heads", wanted)), shared.early_exit_from_flags()
+    if early_exit != EarlyExit():
+        early_exit.check(model.config, exit_heads, is_regression)
+    if early_exit.exit_patience and (FLAGS.jit_compile or FLAGS.use_tpu or FLAGS.distribution_strategy == "tpu"):
+        raise ValueError("--exit_patience makes batches smaller, which XLA cannot compile: remove --jit_compile and "
+                         "the TPU, or set --num_layers instead")
+    return dict(exit_heads=exit_heads, **dataclasses.asdict(early_exit))
+
+
+def check_data_dir(is_read: bool, contents: str) -> None:
+    """Raises ValueError, which says what the directory contains, if --data_dir is read and is not set."""
+    if is_read and not FLAGS.data_dir:
+        raise ValueError(f"--data_dir is missing: the directory that holds {contents}")
