@@ -278,15 +278,15 @@ def test_the_list_has_the_question_and_the_cost_of_a_study(capsys, tmp_path):
     assert not (tmp_path / "nothing").exists()
 
 
-def section_of(study):
-    """The section of docs/studies.md on a study."""
-    page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
-    return page.split(f"](../studies/{study}.json)")[1].split("\n### ")[0]
-
-
 @pytest.mark.parametrize("study", study_names())
-def test_the_page_of_studies_has_the_finding_of_the_paper(study):
-    assert read_study(study, "paper").paper.finding in " ".join(section_of(study).split())
+def test_the_page_of_studies_has_a_verdict_and_a_section_on_each_study(study):
+    page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
+    before, after = page.split(f"](../studies/{study}.json)")
+    heading, section = before.rpartition("\n### ")[2].splitlines()[0], " ".join(after.split("\n### ")[0].split())
+    assert f"In the paper: {read_study(study, 'paper').paper.finding}" in section and "Limits: " in section
+    anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+    verdict, = (line for line in page.splitlines() if line.startswith("| ") and f"](#{anchor})" in line)
+    assert re.search(r"[+-][\d.]+ to [+-][\d.]+", verdict)
 
 
 @pytest.mark.parametrize("study", study_names())
