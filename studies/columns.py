@@ -24,8 +24,10 @@ class Column:
 
 COLUMNS = {
     "masked_lm": Column("masked LM", "pretraining", "masked_lm_accuracy"),
+    "masked_lm_long": Column("masked LM, long inputs", "pretraining", "dev_long/masked_lm_accuracy"),
     "masked_lm_ngram3": Column("masked LM, n-grams", "pretraining", "dev_ngram3/masked_lm_accuracy"),
     "sop": Column("SOP pairs", "pretraining", "sentence_order_accuracy"),
+    "sop_long": Column("SOP pairs, long inputs", "pretraining", "dev_long/sentence_order_accuracy"),
     "nsp": Column("NSP pairs", "pretraining", "dev_nsp/sentence_order_accuracy"),
     "sst2": Column("SST-2", "sst2", "eval_accuracy"),
     "rte": Column("RTE", "rte", "eval_accuracy"),

@@ -128,9 +128,12 @@ def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:
 
 
 def _baseline(trial: Trial) -> NeighbourBaseline:
-    flags = trial.runs["pretraining"].flags
-    return _baseline_of_records(flags["input_file"], flags["eval_input_file"][0], flags["max_seq_length"],
-                                flags["max_predictions_per_seq"], trial.config.vocab_size)
+    """The baseline of the first records that are evaluated; of several training sets, the first has their length."""
+    flags, evaluation = trial.runs["pretraining"].flags, trial.runs["dev_records"].flags
+    training = flags["input_file"]
+    return _baseline_of_records(training if isinstance(training, str) else training[0], evaluation["output_file"],
+                                evaluation["max_seq_length"], evaluation["max_predictions_per_seq"],
+                                trial.config.vocab_size)
 
 
 @functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
