@@ -1,0 +1,142 @@
+"""The ways to a faster classifier side by side: score, time of a text and size of each.
+
+    python -m benchmarks.faster --model=minilm --data=data --output_dir=out --tasks=sst-2 --seeds=1,2,3
+
+--model is a BERT in Hugging Face's format (see fine_tuning.py). For each task and seed, run_classifier trains the model
+with all layers, with exit heads, with its first layers alone, and these with the first model as the teacher. The
+programs are then timed in turns on the same examples of the dev set, in batches of 1 and 32, on one core: the mean time
+of an example, relative to the SavedModel's function with all layers. Scores are those of the whole dev set.
+
+The benchmark continues where it stopped if it is run again, and writes the values of each seed to faster.csv. Runs in
+the output_dir of early_exit.py are not repeated.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from typing import Iterator
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from albert_tf.commands import app
+from albert_tf.commands.flag_fields import define_float, define_required
+from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.export.outputs import exported_settings
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.writing import write_text
+from albert_tf.weights.settings import Settings
+from benchmarks.fine_tuned_classifiers import (
+    LARGEST_BATCH,
+    Program,
+    batches,
+    compiled,
+    dev_rows,
+    fine_tuned,
+    layers_and_score,
+    relative_times,
+    run_folder,
+)
+from studies.intervals import standard_error
+
+define_required("model", "Folder of a BERT in Hugging Face's format.")
+define_required("data", "Folder that has glue/.")
+define_required("output_dir", "Folder of the runs and the results.")
+flags.DEFINE_list("tasks", ["sst-2"], "Names of the tasks.")
+flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the runs.")
+flags.DEFINE_integer("fewer_layers", 3, "Number of layers of the smaller models.", lower_bound=1)
+flags.DEFINE_list("patience", ["2", "3", "4"], "Patience of the model with exit heads.")
+define_float("temperature", 2.0, "The temperature of the distillation.", lower_bound=0.0)
+define_float("alpha", 0.9, "The weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
+flags.DEFINE_integer("steps", 0, "Number of training steps. 0: those of fine_tuning_settings.py.", lower_bound=0)
+flags.DEFINE_integer("examples", 256, "Number of examples of the dev set that are timed.", lower_bound=32)
+flags.DEFINE_integer("turns", 3, "Number of turns in which each program computes these examples.", lower_bound=1)
+FLAGS = flags.FLAGS
+
+COLUMNS = ("task", "seed", "way", "layers", "score", "time_batch_1", "time_batch_32", "megabytes")
+
+
+def main():
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    rows = [row for seed in FLAGS.seeds for task in FLAGS.tasks for row in once(task, seed)]
+    with open(os.path.join(FLAGS.output_dir, "faster.csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    report(rows)
+
+
+def once(task: str, seed: str) -> list[dict]:
+    """The rows of a task and a seed, which are read from the results if they have been measured."""
+    path = run_folder(FLAGS.output_dir, task, seed, "faster.json")
+    if not os.path.exists(path):
+        write_text(path, json.dumps(dict(rows=measure(task, seed))))
+    return read_json_object(path)["rows"]
+
+
+def measure(task: str, seed: str) -> list[dict]:
+    ways = {name: (program, megabytes) for name, program, megabytes in programs(task, seed)}
+    rows = dev_rows(FLAGS.model, FLAGS.data, task)
+    times = {size: relative_times({name: program for name, (program, _) in ways.items()},
+                                  list(batches(rows[: FLAGS.examples], size)), FLAGS.turns)
+             for size in (1, LARGEST_BATCH)}
+    return [dict(zip(COLUMNS, (task, seed, name, *layers_and_score(task, program, rows), times[1][name],
+                               times[LARGEST_BATCH][name], megabytes)))
+            for name, (program, megabytes) in ways.items()]
+
+
+def programs(task: str, seed: str) -> Iterator[tuple[str, Program, float]]:
+    """The name, the program and the size of each way; the first is what the others are compared with."""
+
+    def trained(name: str, layers: int | None = None, **flag_values) -> AlbertClassifier:
+        return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, name, layers, FLAGS.steps,
+                          **flag_values)
+
+    fewer = FLAGS.fewer_layers
+    full, exits, small = trained("all"), trained("exits", exit_heads=True), trained(str(fewer), fewer)
+    taught = trained(f"{fewer}_taught", fewer, distillation_temperature=FLAGS.temperature,
+                     distillation_alpha=FLAGS.alpha,
+                     teacher_checkpoint=run_folder(FLAGS.output_dir, task, seed, "all"))
+    yield "all layers", compiled(full), megabytes_of(full)
+    for patience in FLAGS.patience:
+        yield f"early exit, patience {patience}", compiled(exits, exit_patience=int(patience)), megabytes_of(exits)
+    yield f"{fewer} layers", compiled(small), megabytes_of(small)
+    yield f"{fewer} layers, taught", compiled(taught), megabytes_of(taught)
+    yield "ONNX", *in_onnx(full)
+    yield "ONNX, int8", *in_onnx(full, "int8")
+    yield f"ONNX, int8, {fewer} layers, taught", *in_onnx(taught, "int8")
+
+
+def megabytes_of(model: AlbertClassifier) -> float:
+    """The size of the weights in float32."""
+    return sum(4 * np.prod(variable.shape) for variable in model.variables) / 1e6
+
+
+def in_onnx(model: AlbertClassifier, precision: str = "float32") -> tuple[Program, float]:
+    """The program and the size of an ONNX file, on one thread."""
+    content = to_onnx(model, precision)
+    session = OnnxModel(content, exported_settings(model, Settings()), threads=1)
+    return lambda batch: session({name: value.numpy() for name, value in batch.items()}), len(content) / 1e6
+
+
+def report(rows: list[dict]) -> None:
+    """Prints the means over seeds, with the standard errors of scores and the range of times."""
+    print(f"{'task':8}{'way':34}{'layers':>7}{'score':>16}{'batch 1':>15}{'batch 32':>15}{'MB':>7}")
+    for task, way in dict.fromkeys((row["task"], row["way"]) for row in rows):
+        own = [row for row in rows if (row["task"], row["way"]) == (task, way)]
+        layers = f"{np.mean([row['layers'] for row in own]):.1f}" if own[0]["layers"] is not None else ""
+        scores = [row["score"] for row in own]
+        times = [f"{min(values):.2f} to {max(values):.2f}" for values in (
+            [row[name] for row in own] for name in ("time_batch_1", "time_batch_32"))]
+        print(f"{task:8}{way:34}{layers:>7}{np.mean(scores):>8.3f} ({standard_error(scores):.3f})"
+              f"{times[0]:>15}{times[1]:>15}{own[0]['megabytes']:>7.1f}")
+
+
+if __name__ == "__main__":
+    app.run(main)

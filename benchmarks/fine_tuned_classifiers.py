@@ -1,0 +1,119 @@
+"""What early_exit.py and faster.py share: classifiers of GLUE's tasks, their dev sets, and programs timed in turns."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import from_pretrained, tokenizer_from_pretrained
+from albert_tf.commands.command_runs import run_script
+from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import bucket_lengths
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED
+from albert_tf.tasks.classification import metrics
+from albert_tf.tasks.classification.features import convert_examples_to_features
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.utils.writing import write_text
+from albert_tf.weights.open_source import open_source
+from benchmarks.fine_tuning_settings import SETTINGS
+
+LARGEST_BATCH = 32
+Batch = Mapping[str, tf.Tensor]
+Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch; "logits" is one of them
+
+
+def config_with_layers(model: str, layers: int | None) -> AlbertConfig:
+    """The config of a checkpoint with its first layers; None: with all."""
+    config = open_source(model).config
+    return config.replace(num_hidden_layers=layers or config.num_hidden_layers)
+
+
+def run_folder(output_dir: str, task: str, seed: str, name: str) -> str:
+    return os.path.join(output_dir, f"{task}_{seed}_{name}")
+
+
+def fine_tuned(model: str, data: str, output_dir: str, task: str, seed: str, name: str, layers: int | None = None,
+               steps: int = 0, **flag_values) -> AlbertClassifier:
+    """Fine-tunes a checkpoint as run_classifier does, or continues it, in a folder of output_dir.
+
+    Args:
+      name: the name of the run.
+      layers: number of its first layers; None for all.
+      steps: number of steps; 0 for those of fine_tuning_settings.py.
+      flag_values: further flags of run_classifier.
+    """
+    settings = SETTINGS[task]
+    steps = steps or settings.steps
+    folder = run_folder(output_dir, task, seed, name)
+    config_file = f"{folder}.config.json"
+    write_text(config_file, config_with_layers(model, layers).to_json_string())
+    run_script("run_classifier", task_name=task, data_dir=os.path.join(data, "glue"), output_dir=folder,
+               init_checkpoint=model, albert_config_file=config_file, seed=seed, do_train=True,
+               max_seq_length=settings.length, train_batch_size=settings.batch, train_step=steps,
+               warmup_step=steps // 10, save_checkpoints_steps=steps, learning_rate=settings.learning_rate,
+               bias_correction=True, precision="mixed_bfloat16", cached_dir=os.path.join(output_dir, "cached"),
+               verbosity=-1, **flag_values)
+    return from_pretrained(folder, model="classifier")
+
+
+def compiled(model: AlbertClassifier, **early_exit) -> Program:
+    """The head's outputs as a graph of inputs of any length."""
+    early_exit = {name: value for name, value in early_exit.items() if value is not None}
+    if not model.is_regression:
+        early_exit.pop("exit_tolerance", None)
+    return tf.function(lambda inputs: dict(model.head_outputs(model(inputs, **early_exit))), autograph=False,
+                       input_signature=[model.input_specs()])
+
+
+def dev_rows(model: str, data: str, task: str) -> list[dict]:
+    """The inputs of the dev set without padding, and label_id."""
+    examples = read_examples(task, os.path.join(data, "glue"), "dev")
+    return list(convert_examples_to_features(examples, task, tokenizer_from_pretrained(model), SETTINGS[task].length,
+                                             pad=False))
+
+
+def batches(rows: list[dict], size: int) -> Iterator[Batch]:
+    """Batches in the order of the rows, padded as run_classifier pads them; a batch of 1 is not padded."""
+    for first in range(0, len(rows), size):
+        part = rows[first:first + size]
+        longest = max(len(row["input_ids"]) for row in part)
+        length = longest if size == 1 else min(each for each in bucket_lengths(512) if each >= longest)
+        yield {name: tf.constant([row[name] + [0] * (length - len(row[name])) for row in part], tf.int32)
+               for name in ENCODER_INPUTS}
+
+
+def relative_times(programs: Mapping[str, Program], inputs: Sequence[Batch], turns: int) -> dict[str, float]:
+    """The processor's time of each program for all inputs, relative to the first program's, the programs in turns.
+
+    The time of an input is the least of all turns.
+    """
+    seconds = {name: np.full(len(inputs), np.inf) for name in programs}
+    for program in programs.values():  # the first call makes the graph
+        program(inputs[0])
+    for _ in range(turns):
+        for number, batch in enumerate(inputs):
+            for name, program in programs.items():
+                started = time.process_time()
+                np.asarray(program(batch)["logits"])
+                seconds[name][number] = min(seconds[name][number], time.process_time() - started)
+    totals = {name: float(values.sum()) for name, values in seconds.items()}
+    return {name: total / next(iter(totals.values())) for name, total in totals.items()}
+
+
+def layers_and_score(task: str, program: Program, rows: list[dict]) -> tuple[float | None, float]:
+    """The mean number of layers (None without exits), and the task's first metric."""
+    data, label_ids = find_task(task), np.array([row["label_id"] for row in rows])
+    outputs = [program(batch) for batch in batches(rows, LARGEST_BATCH)]
+    logits = np.concatenate([np.asarray(output["logits"]) for output in outputs])
+    probabilities = logits if data.is_regression else tf.nn.softmax(logits).numpy()
+    layers = None
+    if NUM_LAYERS_USED in outputs[0]:
+        layers = float(np.mean(np.concatenate([np.asarray(output[NUM_LAYERS_USED]) for output in outputs])))
+    return layers, metrics.evaluate(data, probabilities, label_ids)[data.metrics[0]]
