@@ -18,7 +18,7 @@ import pathlib
 from absl import flags
 
 import albert_tf
-from albert_tf.commands import flag_fields as fields
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.commands.command_runs import Run, ScriptRuns, filled, parse_runs, placeholders
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
@@ -30,6 +30,7 @@ from albert_tf.utils.writing import write_text
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
 FLAGS = flags.FLAGS
+READERS_OF_TEXTS = ("train_vocabulary", "create_pretraining_data")  # the scripts that have --text_column
 PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
 
 
@@ -44,6 +45,7 @@ def define_flags() -> None:
                         "as long as --text, for the recipe `continued`.")
     flags.DEFINE_string("earlier_dev_text", None, "Path of a text to evaluate on, of the same kind as --earlier_text, "
                         "for the recipe `continued`.")
+    shared.define_text_column_flag("document, with a sentence on each line")
     flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path "
                         "of a JSON file.")
 
@@ -62,6 +64,8 @@ def main() -> None:
         write_text(os.path.join(FLAGS.output_dir, f"{name}.json"), config.to_json_string())
     for run in recipe.values():
         flag_values = {name: filled(value, places) for name, value in run.flags.items()}
+        if FLAGS.text_column and run.script in READERS_OF_TEXTS:
+            flag_values["text_column"] = FLAGS.text_column
         runs.run(run.script, **flag_values)
         if run.script == "run_pretraining":
             stages.append(flag_values["output_dir"])

@@ -79,6 +79,27 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
         assert [layers(tmp_path / "out" / stage) for stage in stages] == [2, 4, 4]
 
 
+def test_documents_in_a_table_give_the_records_of_the_same_text(tmp_path, monkeypatch):
+    write_synthetic_text(tmp_path / "text.txt")
+    documents = (tmp_path / "text.txt").read_text().split("\n\n")
+    (tmp_path / "text.jsonl").write_text("".join(json.dumps(dict(body=text)) + "\n" for text in documents))
+    runs = read_runs("albert_tiny_en")
+    records = {name: dict(script=run.script, flags=dict(run.flags)) for name, run in runs.items()
+               if name in ("vocabulary", "train64", "dev64")}
+    for run in records.values():
+        run["flags"].update({name: value for name, value in SHORTER.items() if name in run["flags"]}, num_workers=1)
+    records["vocabulary"]["flags"].pop("num_workers")
+    (tmp_path / "recipe.json").write_text(json.dumps(dict(runs=records)))
+    with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
+        monkeypatch.setattr(command_runs, "run_to_end", lambda command, environment: session.run_command(command))
+        for name, flags in (("text.txt", {}), ("text.jsonl", dict(text_column="body"))):
+            assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=str(tmp_path / name),
+                                      dev_text=str(tmp_path / name), output_dir=str(tmp_path / f"{name}.out"),
+                                      **flags) == 0
+    for file in ("vocabulary.model", "train64.tfrecord", "dev64.tfrecord"):
+        assert (tmp_path / "text.txt.out" / file).read_bytes() == (tmp_path / "text.jsonl.out" / file).read_bytes()
+
+
 def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
     with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain_from_text(recipe="continued", text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path),
