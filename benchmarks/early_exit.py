@@ -5,8 +5,8 @@
 --model is a BERT in Hugging Face's format (see fine_tuning.py). For each task and seed, run_classifier trains the model
 without exit heads, with them, and with the first layers alone. The programs are then timed in turns on the same
 examples of the dev set, in batches of 1 and 32, on one core: the mean time of an example, relative to the model without
-exits. Scores and layers are those of the whole dev set. The benchmark continues where it stopped if it is run again,
-and writes the values of each seed to early_exit.csv.
+exits. Scores and layers are those of the whole dev set. The benchmark continues where it stopped if it is run again. It
+writes the values of each seed to early_exit.csv, and draws scores over times in early_exit.svg.
 
 --untrained measures what layers cost, without training: heads are random, and every text stops at layer P + 1.
 """
@@ -14,10 +14,11 @@ and writes the values of each seed to early_exit.csv.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import os
-from typing import Mapping
+from typing import Iterator, Mapping, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +29,8 @@ from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_float, define_required
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
+from albert_tf.tasks.classification.glue import find_task
+from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.writing import write_text
 from benchmarks.fine_tuned_classifiers import (
@@ -60,6 +63,17 @@ ANY_SCORE = 1e9  # a tolerance within which all scores agree
 COLUMNS = ("task", "seed", "program", "layers", "score", "time_batch_1", "time_batch_32")
 
 
+class Mean(NamedTuple):
+    """Means over the seeds, and the standard error of the score. The times are by the number of examples in a batch."""
+
+    task: str
+    program: str
+    layers: float | None
+    score: float
+    error: float
+    times: dict[int, float]
+
+
 def main():
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -68,7 +82,10 @@ def main():
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    report(rows)
+    means = list(means_over_seeds(rows))
+    print_table(means)
+    if not FLAGS.untrained:
+        draw(means, os.path.join(FLAGS.output_dir, "early_exit.svg"))
 
 
 def once(task: str, seed: str) -> list[dict]:
@@ -123,16 +140,36 @@ def tried(task: str, program: Program, rows: list[dict]) -> tuple[float | None, 
     return float(outputs[NUM_LAYERS_USED][0]) if NUM_LAYERS_USED in outputs else None, None
 
 
-def report(rows: list[dict]) -> None:
-    """Prints the means over seeds, with the standard errors of scores."""
-    print(f"{'task':8}{'program':16}{'layers':>8}{'score':>17}{'batch 1':>9}{'batch 32':>10}")
+def means_over_seeds(rows: list[dict]) -> Iterator[Mean]:
     for task, program in dict.fromkeys((row["task"], row["program"]) for row in rows):
         own = [row for row in rows if (row["task"], row["program"]) == (task, program)]
-        layers = f"{np.mean([row['layers'] for row in own]):.2f}" if own[0]["layers"] is not None else ""
+        layers = float(np.mean([row["layers"] for row in own])) if own[0]["layers"] is not None else None
         scores = [math.nan if row["score"] is None else row["score"] for row in own]
-        times = [f"{np.mean([row[name] for row in own]):.2f}" for name in ("time_batch_1", "time_batch_32")]
-        print(f"{task:8}{program:16}{layers:>8}{np.mean(scores):>9.3f} ({standard_error(scores):.3f})"
-              f"{times[0]:>9}{times[1]:>10}")
+        times = {size: float(np.mean([row[f"time_batch_{size}"] for row in own])) for size in (1, LARGEST_BATCH)}
+        yield Mean(task, program, layers, float(np.mean(scores)), standard_error(scores), times)
+
+
+def print_table(means: list[Mean]) -> None:
+    print(f"{'task':8}{'program':16}{'layers':>8}{'score':>17}{'batch 1':>9}{'batch 32':>10}")
+    for mean in means:
+        layers = "" if mean.layers is None else f"{mean.layers:.2f}"
+        print(f"{mean.task:8}{mean.program:16}{layers:>8}{mean.score:>9.3f} ({mean.error:.3f})"
+              f"{mean.times[1]:>9.2f}{mean.times[LARGEST_BATCH]:>10.2f}")
+
+
+def draw(means: list[Mean], path: str) -> None:
+    """Draws scores over times: early exit by patience, and models of fewer layers."""
+    panels = []
+    for task, size in itertools.product(dict.fromkeys(mean.task for mean in means), (1, LARGEST_BATCH)):
+        curves = []
+        for name, exits in (("early exit", True), ("fewer layers", False)):
+            own = [mean for mean in means if mean.task == task and (mean.layers is not None) == exits]
+            own.sort(key=lambda mean: mean.times[size])
+            curves.append(Curve([(100 * mean.times[size], mean.score) for mean in own], name,
+                                [mean.error for mean in own]))
+        panels.append(Panel(f"{task}: {find_task(task).metrics[0]}", curves,
+                            f"time of a text in batches of {size}, in % of the model without exits"))
+    write_charts(path, panels)
 
 
 if __name__ == "__main__":
