@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hub_modules import tf2_module
+from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import with_precision
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.heads import head_named
+from albert_tf.weights.heads import HEADS, head_named
 
 pytestmark = pytest.mark.both_stacks
 CONFIG = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -52,11 +53,9 @@ def test_a_module_that_runs_its_own_graph_has_its_own_precision(tmp_path):
         with_precision(model, "float32")
 
 
-@pytest.mark.parametrize("kind, arguments", [
-    ("encoder", {}), ("pretrainer", {}), ("classifier", dict(num_labels=3)), ("span", {}), ("conditional_span", {}),
-    ("multiple_choice", {}), ("token_classifier", dict(num_labels=3)), ("sentence_encoder", {})])
-def test_every_model_keeps_its_weights(kind, arguments):
-    model = head_named(kind).model(CONFIG, **arguments)
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
+def test_every_model_keeps_its_weights(head):
+    model = new_head(head, CONFIG)
     exported = with_precision(model, "mixed_bfloat16")
     assert type(exported) is type(model)
     for kept, weight in zip(exported.get_weights(), model.get_weights()):

@@ -7,6 +7,7 @@ import stat
 import ml_dtypes
 import numpy as np
 import pytest
+from new_head import new_head
 from safetensors.numpy import load_file, save_file
 
 import albert_tf
@@ -23,8 +24,7 @@ pytestmark = pytest.mark.both_stacks
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
-HEADS = {"encoder": {}, "pretrainer": {}, "classifier": dict(num_labels=3), "span": {}, "multiple_choice": {},
-         "token_classifier": dict(num_labels=3)}
+KINDS = "encoder", "pretrainer", "classifier", "span", "multiple_choice", "token_classifier"
 IDENTITY = "albert.encoder.embedding_hidden_mapping_in.weight"
 
 
@@ -33,7 +33,7 @@ def values_of(model):
 
 
 def folder_of(tmp_path, kind="pretrainer", **changes):
-    model = head_named(kind).model(TINY.replace(**changes), **HEADS[kind])
+    model = new_head(kind, TINY.replace(**changes))
     save_hugging_face(model, str(tmp_path / "hf"))
     return model, tmp_path / "hf"
 
@@ -81,7 +81,7 @@ def test_names_are_the_same_in_both_directions(golden):
     assert NAMES["albert"].ours("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.rotary.weight") is None
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("changes", [
     {}, dict(embedding_size=8), dict(cross_layer_sharing="none"), dict(num_hidden_groups=2, inner_group_num=2),
     dict(hidden_act="gelu_exact")], ids=str)
