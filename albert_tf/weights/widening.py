@@ -68,7 +68,7 @@ def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initia
     axis = _AXES[name]
     old, new = value.shape[axis], shape[axis]
     if name == _NORM + "gamma":
-        value = value * np.sqrt(old / new)
+        value = value * (old / new) ** 0.5
     added = list(value.shape)
     added[axis] = new - old
     columns = np.zeros(added, value.dtype)

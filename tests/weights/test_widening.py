@@ -12,6 +12,8 @@ from albert_tf.weights.from_pretrained import build, from_pretrained
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.widening import widened
 
+pytestmark = pytest.mark.both_stacks
+
 CONFIG = AlbertConfig(vocab_size=50, embedding_size=32, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
                       intermediate_size=64, max_position_embeddings=8, initializer_range=0.1)
 
