@@ -21,6 +21,14 @@ def read_rows(name):
         return list(csv.DictReader(file))
 
 
+def table_rows(page, heading):
+    """The cells of the rows of a section's table, without its head."""
+    section = (DOCS / page).read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
+            if line.startswith("| ")]
+    return rows[1:]
+
+
 SCORES = collections.defaultdict(dict)  # task -> program -> scores of three seeds
 for _row in read_rows("fine_tuning_beside_hugging_face.csv"):
     SCORES[_row["task"]][_row["program"]] = [float(_row[name]) for name in ("lowest", "median", "highest")]
@@ -28,8 +36,7 @@ for _row in read_rows("fine_tuning_beside_hugging_face.csv"):
 
 @pytest.mark.parametrize("task", SCORES)
 def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds(task):
-    line, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {task} |"))
-    shown = line.strip("| ").split(" | ")
+    shown, = (row for row in table_rows("accuracy.md", "Fine-tuning beside Hugging Face") if row[0] == task)
     digits = 1 if "SQuAD" in task else 3
     ours, theirs = SCORES[task]["albert_tf"], SCORES[task]["Hugging Face"]
     for cell, scores in zip(shown[1:3], (ours, theirs)):
@@ -130,14 +137,15 @@ def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
     whole, bits = float(rows[0]["spearman"]), dict(float32=32, int8=8, binary=1)
     measured = {
         " | ".join([row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
-                    *(f"{float(row[name]):.3f}" for name in ("recall@1", "recall@10")), f"{float(row['spearman']):.4f}"])
+                    f"{float(row['recall@1']):.3f}", f"{float(row['recall@10']):.3f}", f"{float(row['spearman']):.4f}"])
         for row in rows}
     shown = re.findall(r"^\| (\d+ \| (?:float32|int8|binary) \| .*) \|$", page, re.MULTILINE)
     assert len(shown) > 5 and set(shown) <= measured
     by_precision = {name: [row for row in rows if row["precision"] == name] for name in bits}
     for full, small in zip(by_precision["float32"], by_precision["int8"]):
         assert full["dims"] == small["dims"]
-        assert all(abs(float(full[name]) - float(small[name])) < 0.002 for name in ("recall@1", "recall@10", "spearman"))
+        for name in ("recall@1", "recall@10", "spearman"):
+            assert abs(float(full[name]) - float(small[name])) < 0.002
     kept = {(row["dims"], row["precision"]): f"{100 * float(row['spearman']) / whole:.1f} %" for row in rows}
     assert (f"half of the dimensions keep {kept['192', 'float32']} (target: 98), int8 {kept['384', 'int8']} (99) and "
             f"binary vectors {kept['384', 'binary']} (92).") in " ".join(page.split())
@@ -145,20 +153,45 @@ def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
     assert f"the first recall@1 is {(recall * (1 - recall) / questions) ** 0.5:.3f}." in page
 
 
-def test_the_times_of_early_exit_are_those_of_the_layers():
-    times = {row["program"]: row for row in read_rows("early_exit_layers.csv")}
-    lines = (DOCS / "speed.md").read_text("utf-8").partition("## Early exit")[2].partition("\n## ")[0].splitlines()
-    shown = [line.strip("| ").split(" | ") for line in lines if re.match(r"\| \d", line)]
-    assert [int(row[0]) for row in shown] == [2, 3, 4, 5]
-    for layers, *cells in shown:
-        exits, alone = times[f"patience {int(layers) - 1}"], times[f"{layers} layers"]
-        assert exits["layers"] == alone["layers"] == layers
-        values = exits["time_batch_1"], exits["time_batch_32"], alone["time_batch_1"]
-        assert cells == [f"{float(value):.2f}" for value in values]
-    scores = {row["program"]: row["score"] for row in read_rows("early_exit.csv")}
-    section = " ".join(" ".join(lines).split())
-    assert f"(accuracy {scores['patience 6']} and {scores['without exits']})" in section
-    assert {scores[f"patience {patience}"] for patience in range(1, 5)} == {"0.509"} and "(0.509)" in section
+def over_seeds(rows):
+    """The cells of a row of docs/faster.md: score with its standard error, and times in percent."""
+    scores = [float(row["score"]) for row in rows]
+    cells = [f"{statistics.mean(scores):.3f} ({standard_error(scores):.3f})"]
+    for name in ("time_batch_1", "time_batch_32"):
+        times = [round(100 * float(row[name])) for row in rows]
+        cells.append(f"{min(times)} to {max(times)}" if min(times) < max(times) else str(times[0]))
+    return cells
+
+
+def of_program(rows, column):
+    """The rows of each program, in the order of the file."""
+    programs = collections.defaultdict(list)
+    for row in rows:
+        programs[row[column]].append(row)
+    return programs
+
+
+def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seeds():
+    ways = of_program(read_rows("faster.csv"), "way")
+    assert table_rows("faster.md", "The ways side by side") == [
+        [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()]
+    gains = [float(taught["score"]) - float(alone["score"])
+             for taught, alone in zip(ways["3 layers, taught"], ways["3 layers"])]
+    text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
+    assert f"gain is {statistics.mean(gains):.3f} (standard error: {standard_error(gains):.3f})" in text
+    longer = over_seeds(of_program(read_rows("early_exit.csv"), "program")["3 layers"])[0].split()[0]
+    assert f"after 1,200 steps three layers have {longer} without a teacher" in text
+
+
+def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
+    programs = of_program(read_rows("early_exit.csv"), "program")
+    shown = table_rows("faster.md", "Early exit")
+    assert len(shown) > 5
+    for name, layers, *cells in shown:
+        rows = programs[name]
+        used = [float(row["layers"]) for row in rows if row["layers"]]
+        assert layers == (f"{statistics.mean(used):.1f}" if used else "")
+        assert cells == over_seeds(rows)
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
