@@ -104,7 +104,9 @@ class _Lines:
 
     def end(self) -> None:
         seconds = tqdm.format_interval(time.monotonic() - self._start)
-        logging.info("%s: %s %s in %s", self._what, f"{self._done:,}", self._unit.strip(), seconds)
+        unit = self._unit.strip()
+        done = count_of(self._done, unit[:-1]) if unit.endswith("s") else f"{self._done:,} {unit}"
+        logging.info("%s: %s in %s", self._what, done, seconds)
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:

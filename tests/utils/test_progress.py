@@ -78,6 +78,14 @@ def test_lines_come_now_and_then(lines, clock):
     assert lines[1] == "reading: 60 files in 01:00"
 
 
+@pytest.mark.parametrize("total, unit, text", [
+    (1, " files", "1 file"), (1200, " files", "1,200 files"), (1, "B", "1 B")])
+def test_the_last_line_has_the_singular_or_the_plural(total, unit, text, lines, clock):
+    with module.progress("writing", total, unit) as done:
+        done(total)
+    assert lines == [f"writing: {text} in 00:00"]
+
+
 def test_a_bar_has_the_same_rate(clock):
     with module.Bar(total=200, unit=" files") as bar:
         for seconds in (100, 5, 5):
