@@ -83,6 +83,7 @@ class CommandTask(abc.ABC):
       options: the command's options.
 
     Attributes:
+      name: the name of the task, which its runs store; None for a command with one task.
       config: the config of the model to train.
       tokenizer, cache: for the tables of features.
       best_metric: the result that decides which checkpoint is the best; higher is better.
@@ -91,6 +92,7 @@ class CommandTask(abc.ABC):
       teacher: the model that the model learns from; None without one.
     """
 
+    name: str | None = None
     best_metric: str
     data_files: Collection[str] = ()
     lengths: Mapping[str, Any] = {}
@@ -181,7 +183,8 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     """Trains, and writes vocabulary, settings and model card of each run."""
     def write_inputs(directory: str, model: keras.Model) -> None:
         settings = dataclasses.replace(settings_of(model), max_seq_length=options.finetuning.buckets[-1],
-                                       head=head_of(model).name, lora_alpha=_lora_alpha(options), **task.lengths)
+                                       head=head_of(model).name, lora_alpha=_lora_alpha(options), task=task.name,
+                                       **task.lengths)
         write_settings(settings, model.config, directory, options.model.vocabulary)
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
@@ -240,6 +243,21 @@ def report_predicted(options: Options, scores: dict[str, float], step: int) -> N
     """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
     logging.info("%s", shown(scores))
     write_results(options.output_dir, dict(scores, global_step=step), "predict_results")
+
+
+def check_task(options: Options, name: str) -> None:
+    """Checks that training continues runs in --output_dir with the task that they were trained on.
+
+    Another task may have the same labels. Runs of earlier versions do not store their task.
+
+    Raises:
+      ValueError: a run was trained on another task.
+    """
+    for path in saved_runs(options.output_dir) if options.do_train else []:
+        stored = settings_in(path).task
+        if stored not in (None, name):
+            raise ValueError(f"{path}: the run was trained on the task {stored}, and not on {name}: choose another "
+                             "--output_dir")
 
 
 def check_labels(options: Options, names: Sequence[str] | None) -> None:

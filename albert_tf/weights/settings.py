@@ -52,7 +52,7 @@ LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "exit_heads": bool, "activation_fn": str}
+          "exit_heads": bool, "activation_fn": str, "task": str}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -80,6 +80,7 @@ class Settings:
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
       exit_heads: whether there is an output after every layer.
       activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
+      task: the name of the task that a run trains on; None if it has none, or is unknown.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -98,6 +99,7 @@ class Settings:
     thresholds: tuple[float, ...] | None = None
     exit_heads: bool = False
     activation_fn: str | None = None
+    task: str | None = None
 
 
 def settings_of(model: keras.Model) -> Settings:

@@ -265,6 +265,24 @@ def test_a_task_of_ones_own_needs_no_code(script, folder):
     assert from_pretrained(str(data / "run"), model="classifier", num_labels=3).label_names is None
 
 
+def test_training_does_not_continue_with_another_task_of_the_same_labels(script, folder, tmp_path):
+    rows = "review,verdict\nWarm.,good\nCold.,bad\n"
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.csv").write_text(rows)
+    task = dict(name="reviews", files=dict(train="train.csv", dev="dev.csv"),
+                columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["eval_accuracy"])
+    for name in ("reviews", "answers"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(dict(task, name=name)))
+    flags = dict(data_dir=tmp_path, output_dir=tmp_path / "run")
+    script.run(task_config=tmp_path / "reviews.json", do_train=True, **flags)
+    assert json.loads((tmp_path / "run/albert_tf.json").read_text())["task"] == "reviews"
+    files = sorted(tmp_path.rglob("*"))
+    printed = script.run(expect=1, task_config=tmp_path / "answers.json", do_train=True, **flags)
+    assert f"{tmp_path}/run: the run was trained on the task reviews, and not on answers: choose another" in printed
+    assert sorted(tmp_path.rglob("*")) == files
+    script.run(task_config=tmp_path / "answers.json", do_train=False, do_eval=True, **flags)
+
+
 def test_labels_in_another_order_are_refused(script, folder, tmp_path):
     rows = "review,verdict\nWarm.,good\nCold.,bad\n"
     (tmp_path / "train.csv").write_text(rows)
@@ -451,8 +469,7 @@ def test_a_missing_test_set_is_refused_before_training(script, tmp_path):
 def test_an_output_directory_of_another_task_is_refused(script, folder):
     flags = dict(output_dir=folder / "first_mrpc", train_step=1, do_train=True, do_eval=True)
     script.run(task_name="mrpc", **flags)
-    printed = script.run(expect=1, task_name="cola", **flags)
-    assert "eval_history.jsonl has no matthew_corr" in printed and "has the results of another task" in printed
+    assert "trained on the task mrpc, and not on cola" in script.run(expect=1, task_name="cola", **flags)
     printed = script.run(expect=1, task_name="rte", **flags)
     assert "was trained with the labels 0, 1" in printed
 
