@@ -155,6 +155,7 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     """
     strategy = shared.set_up()
     task = new_command_task(options)
+    _check_task(options, task.name)
     shared.check_length(options.finetuning.buckets[-1], task.config)
     make_directory(options.output_dir)
     new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
@@ -245,7 +246,7 @@ def report_predicted(options: Options, scores: dict[str, float], step: int) -> N
     write_results(options.output_dir, dict(scores, global_step=step), "predict_results")
 
 
-def check_task(options: Options, name: str) -> None:
+def _check_task(options: Options, name: str | None) -> None:
     """Checks that training continues runs in --output_dir with the task that they were trained on.
 
     Another task may have the same labels. Runs of earlier versions do not store their task.
@@ -255,7 +256,7 @@ def check_task(options: Options, name: str) -> None:
     """
     for path in saved_runs(options.output_dir) if options.do_train else []:
         stored = settings_in(path).task
-        if stored not in (None, name):
+        if name and stored not in (None, name):
             raise ValueError(f"{path}: the run was trained on the task {stored}, and not on {name}: choose another "
                              "--output_dir")
 

@@ -116,7 +116,6 @@ class TextClassification(tuning.CommandTask):
         self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
         self.name = self.task.name
         tuning.check_labels(options, self.task.labels)
-        tuning.check_task(options, self.name)
         self._check_kind()
         is_other = options.do_train or options.finetuning.ensemble_checkpoints
         self._calibration = Calibration() if is_other else _stored(options.model.settings)
