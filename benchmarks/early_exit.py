@@ -13,15 +13,12 @@ writes the values of each seed to early_exit.csv, and draws scores over times in
 
 from __future__ import annotations
 
-import csv
 import itertools
-import json
 import math
 import os
-from typing import Iterator, Mapping, NamedTuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
 from albert_tf import from_pretrained
@@ -31,8 +28,6 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.writing import write_text
 from benchmarks.fine_tuned_classifiers import (
     LARGEST_BATCH,
     Program,
@@ -42,7 +37,8 @@ from benchmarks.fine_tuned_classifiers import (
     dev_rows,
     fine_tuned,
     layers_and_score,
-    relative_times,
+    times_of_a_text,
+    write_rows,
 )
 from studies.intervals import standard_error
 
@@ -75,29 +71,11 @@ class Mean(NamedTuple):
 
 
 def main():
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    rows = [row for task in FLAGS.tasks for seed in FLAGS.seeds for row in once(task, seed)]
-    with open(os.path.join(FLAGS.output_dir, "early_exit.csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    rows = write_rows(os.path.join(FLAGS.output_dir, "early_exit.csv"), COLUMNS, measure, FLAGS.tasks, FLAGS.seeds)
     means = list(means_over_seeds(rows))
     print_table(means)
     if not FLAGS.untrained:
         draw(means, os.path.join(FLAGS.output_dir, "early_exit.svg"))
-
-
-def once(task: str, seed: str) -> list[dict]:
-    """The rows of a task and a seed, which are read from the results if they have been measured."""
-    path = os.path.join(FLAGS.output_dir, f"{task}_{seed}.json")
-    if not os.path.exists(path):
-        make = untrained if FLAGS.untrained else trained
-        models = {"without exits": make(task, seed), "exits": make(task, seed, exit_heads=True)}
-        for layers in FLAGS.fewer_layers:
-            models[f"{layers} layers"] = make(task, seed, layers=int(layers))
-        write_text(path, json.dumps(dict(rows=measure(task, seed, models))))
-    return read_json_object(path)["rows"]
 
 
 def untrained(task: str, seed: str, exit_heads: bool = False, layers: int | None = None) -> AlbertClassifier:
@@ -114,8 +92,12 @@ def trained(task: str, seed: str, exit_heads: bool = False, layers: int | None =
                       **(dict(exit_heads=True) if exit_heads else {}))
 
 
-def measure(task: str, seed: str, models: Mapping[str, AlbertClassifier]) -> list[dict]:
+def measure(task: str, seed: str) -> list[dict]:
     """A row for each program: mean layers, score and relative times."""
+    make = untrained if FLAGS.untrained else trained
+    models = {"without exits": make(task, seed), "exits": make(task, seed, exit_heads=True)}
+    for layers in FLAGS.fewer_layers:
+        models[f"{layers} layers"] = make(task, seed, layers=int(layers))
     rows = dev_rows(FLAGS.model, FLAGS.data, task)
     programs: dict[str, Program] = {}
     for name, model in models.items():
@@ -126,10 +108,9 @@ def measure(task: str, seed: str, models: Mapping[str, AlbertClassifier]) -> lis
                              for patience in range(1, num_layers + 1)})
         else:
             programs[name] = compiled(model)
-    times = {size: relative_times(programs, list(batches(rows[: FLAGS.examples], size)), FLAGS.turns)
-             for size in (1, LARGEST_BATCH)}
-    return [dict(zip(COLUMNS, (task, seed, name, *tried(task, program, rows), times[1][name],
-                               times[LARGEST_BATCH][name]))) for name, program in programs.items()]
+    times = times_of_a_text(programs, rows[: FLAGS.examples], FLAGS.turns)
+    return [dict(zip(COLUMNS, (task, seed, name, *tried(task, program, rows))), **times[name])
+            for name, program in programs.items()]
 
 
 def tried(task: str, program: Program, rows: list[dict]) -> tuple[float | None, float | None]:

@@ -10,7 +10,6 @@ regression on them and on the means of the tokens, cross-validated on the same t
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
@@ -18,6 +17,7 @@ from sklearn.model_selection import cross_val_score
 from albert_tf import from_pretrained
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_required
+from albert_tf.modeling.pooling import mean_or_max
 from benchmarks.fine_tuned_classifiers import LARGEST_BATCH, batches, dev_rows
 
 define_required("init_checkpoint", "A fine-tuned classifier.")
@@ -33,10 +33,9 @@ def main():
     labels = [row["label_id"] for row in rows]
     parts = []
     for batch in batches(rows, LARGEST_BATCH):
-        layers = tf.stack(model.albert(batch)["encoder_outputs"])  # [layers, batch, seq, H]
-        is_token = tf.cast(batch["input_mask"], tf.float32)[None, :, :, None]
-        means = tf.reduce_sum(layers * is_token, axis=2) / tf.reduce_sum(is_token, axis=2)
-        parts.append((layers[:, :, 0].numpy(), means.numpy()))
+        layers = model.albert(batch)["encoder_outputs"]  # of each layer [batch, seq, H]
+        parts.append((np.stack([layer[:, 0] for layer in layers]),
+                      np.stack([mean_or_max(layer, batch["input_mask"], "mean") for layer in layers])))
     of_cls, of_means = (np.concatenate(each, axis=1) for each in zip(*parts))
     print(f"{'layer':>5}{'spread':>10}{'[CLS]':>10}{'mean':>10}")
     for number, (cls, mean) in enumerate(zip(of_cls, of_means), start=1):

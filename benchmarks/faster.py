@@ -13,13 +13,10 @@ the output_dir of early_exit.py are not repeated.
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 from typing import Iterator
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
 from albert_tf.commands import app
@@ -28,19 +25,16 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.outputs import exported_settings
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.writing import write_text
 from albert_tf.weights.settings import Settings
 from benchmarks.fine_tuned_classifiers import (
-    LARGEST_BATCH,
     Program,
-    batches,
     compiled,
     dev_rows,
     fine_tuned,
     layers_and_score,
-    relative_times,
     run_folder,
+    times_of_a_text,
+    write_rows,
 )
 from studies.intervals import standard_error
 
@@ -62,32 +56,16 @@ COLUMNS = ("task", "seed", "way", "layers", "score", "time_batch_1", "time_batch
 
 
 def main():
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    rows = [row for seed in FLAGS.seeds for task in FLAGS.tasks for row in once(task, seed)]
-    with open(os.path.join(FLAGS.output_dir, "faster.csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    rows = write_rows(os.path.join(FLAGS.output_dir, "faster.csv"), COLUMNS, measure, FLAGS.tasks, FLAGS.seeds)
     report(rows)
-
-
-def once(task: str, seed: str) -> list[dict]:
-    """The rows of a task and a seed, which are read from the results if they have been measured."""
-    path = run_folder(FLAGS.output_dir, task, seed, "faster.json")
-    if not os.path.exists(path):
-        write_text(path, json.dumps(dict(rows=measure(task, seed))))
-    return read_json_object(path)["rows"]
 
 
 def measure(task: str, seed: str) -> list[dict]:
     ways = {name: (program, megabytes) for name, program, megabytes in programs(task, seed)}
     rows = dev_rows(FLAGS.model, FLAGS.data, task)
-    times = {size: relative_times({name: program for name, (program, _) in ways.items()},
-                                  list(batches(rows[: FLAGS.examples], size)), FLAGS.turns)
-             for size in (1, LARGEST_BATCH)}
-    return [dict(zip(COLUMNS, (task, seed, name, *layers_and_score(task, program, rows), times[1][name],
-                               times[LARGEST_BATCH][name], megabytes)))
+    times = times_of_a_text({name: program for name, (program, _) in ways.items()}, rows[: FLAGS.examples], FLAGS.turns)
+    return [dict(zip(COLUMNS, (task, seed, name, *layers_and_score(task, program, rows))), **times[name],
+                 megabytes=megabytes)
             for name, (program, megabytes) in ways.items()]
 
 
@@ -115,7 +93,7 @@ def programs(task: str, seed: str) -> Iterator[tuple[str, Program, float]]:
 
 def megabytes_of(model: AlbertClassifier) -> float:
     """The size of the weights in float32."""
-    return sum(4 * np.prod(variable.shape) for variable in model.variables) / 1e6
+    return 4 * model.count_params() / 1e6
 
 
 def in_onnx(model: AlbertClassifier, precision: str = "float32") -> tuple[Program, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import time
 from typing import Any, Callable, Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ from albert_tf.tasks.classification import metrics
 from albert_tf.tasks.classification.features import convert_examples_to_features
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.open_source import open_source
 from benchmarks.fine_tuning_settings import SETTINGS
@@ -27,6 +30,32 @@ from benchmarks.fine_tuning_settings import SETTINGS
 LARGEST_BATCH = 32
 Batch = Mapping[str, tf.Tensor]
 Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch; "logits" is one of them
+
+
+def write_rows(path: str, columns: Sequence[str], rows_of: Callable[[str, str], list[dict]], tasks: Sequence[str],
+               seeds: Sequence[str]) -> list[dict]:
+    """Measures each seed of each task on one thread, and writes the rows to a CSV file.
+
+    Args:
+      path: path of the file. A seed whose rows are in a file beside it (see run_folder) is not measured again.
+      columns: the names of the columns.
+      rows_of: measures a task and a seed.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    folder, name = os.path.split(path)
+    rows = []
+    for task in tasks:
+        for seed in seeds:
+            stored = run_folder(folder, task, seed, name.replace(".csv", ".json"))
+            if not os.path.exists(stored):
+                write_text(stored, json.dumps(dict(rows=rows_of(task, seed))))
+            rows += read_json_object(stored)["rows"]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
 
 
 def config_with_layers(model: str, layers: int | None) -> AlbertConfig:
@@ -105,6 +134,12 @@ def relative_times(programs: Mapping[str, Program], inputs: Sequence[Batch], tur
                 seconds[name][number] = min(seconds[name][number], time.process_time() - started)
     totals = {name: float(values.sum()) for name, values in seconds.items()}
     return {name: total / next(iter(totals.values())) for name, total in totals.items()}
+
+
+def times_of_a_text(programs: Mapping[str, Program], rows: list[dict], turns: int) -> dict[str, dict[str, float]]:
+    """The relative times of each program in batches of 1 and of LARGEST_BATCH, by their names in the CSV files."""
+    sizes = {size: relative_times(programs, list(batches(rows, size)), turns) for size in (1, LARGEST_BATCH)}
+    return {name: {f"time_batch_{size}": times[name] for size, times in sizes.items()} for name in programs}
 
 
 def layers_and_score(task: str, program: Program, rows: list[dict]) -> tuple[float | None, float]:
