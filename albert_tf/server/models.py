@@ -164,8 +164,8 @@ def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: Full
     export_sentence_encoder(folder, model, tokenizer, model.row_length)
 
 
-# By the name of the head. A pretrainer's depends on top_k, a classifier's on what it was trained on; any other model has
-# no signature of its own.
+# By the name of the head. Those of a pretrainer and a classifier have an argument more; other models have no signature
+# of their own.
 _EXPORTS: Mapping[str, Callable] = dict(
     multiple_choice=_export_choices, token_classifier=_export_tagging, sentence_encoder=_export_sentences,
     span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
