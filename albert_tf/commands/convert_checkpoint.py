@@ -14,7 +14,6 @@ from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.conversion import FORMATS, convert
-from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.hugging_face.writing import DTYPES
 from albert_tf.weights.widening import widened
@@ -36,8 +35,7 @@ def define_flags() -> None:
     fields.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
                           "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-    flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
-                      "inferred from the names of the variables.")
+    shared.define_head_flag("converted")
     flags.DEFINE_string("upload", None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also "
                         "uploaded, with its model card. It is made if it does not exist.")
     flags.DEFINE_bool("hub_private_repo", True, "Whether the repository of --upload is private.")
@@ -67,8 +65,9 @@ def main() -> None:
     if FLAGS.embedding_size is not None:
         source = widened(source, FLAGS.embedding_size)
         config = config.replace(embedding_size=FLAGS.embedding_size)
-    convert(source, output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
-            **vector_flags.pooling_arguments(selected, FLAGS.model))
+    head = selected.head(FLAGS.model)
+    convert(source, output_dir, FLAGS.to, head, config, vocabulary, FLAGS.dtype,
+            **vector_flags.pooling_arguments(selected, head))
     if FLAGS.upload is not None:
         url = hub.upload(output_dir, FLAGS.upload, FLAGS.hub_private_repo)
         logging.info("uploaded to %s", url)
