@@ -129,7 +129,7 @@ def write_conversion_card(
     classes = {"hugging_face": class_of_hugging_face, "keras_hub": class_of_keras_hub}
     loaded_by = classes[to](model) if to in classes else None
     write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts,
-                                           loaded_by=loaded_by))
+                                           loaded_by=loaded_by, num_labels=getattr(model, "num_labels", None)))
 
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
