@@ -37,8 +37,8 @@ _WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
-# It has a score and no labels. Pairs of texts, as STS-B's, are the second argument of the tokenizer.
-_USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # the scores, [texts, 1]; pairs: tokenizer(texts, others)'
+# It has a score and no labels, and often reads pairs of texts, as STS-B's.
+_USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts, 1]; of pairs: tokenizer(texts, others)'
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
