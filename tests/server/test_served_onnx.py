@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import shutil
+import urllib.error
 import urllib.request
 
 import numpy as np
@@ -117,6 +120,23 @@ def test_every_head_has_the_signatures_of_its_saved_model(made, name):
         assert (signature.view, signature.labels) == (expected.view, expected.labels), key
         assert {output: spec.dtype for output, spec in signature.outputs.items()} == {
             output: spec.dtype for output, spec in expected.outputs.items()}, key
+
+
+def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made, tmp_path):
+    _, onnx, folder = made("classifier", **with_arguments("classifier"))
+    shutil.copytree(os.path.dirname(folder), tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.glob("*/albert_tf.json"):
+        path.write_text(json.dumps(dict(json.loads(path.read_text()), single_texts=True)))
+    onnx = from_onnx(str(tmp_path / "onnx"))
+    both = (model_of_source("saved_model", open_source(str(tmp_path / "weights")), "classifier"),
+            model_of_onnx("onnx", onnx, onnx.tokenizer))
+    with running(both) as server:
+        expected, actual = (post(server, f"{model.name}:predict", instances=["the name"]) for model in both)
+        for model in both:
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                post(server, f"{model.name}:predict", instances=[dict(text_a="the name", text_b="is known")])
+            assert "text_b" in refused.value.read().decode()
+    assert_same(actual, expected)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
