@@ -20,7 +20,9 @@ Options, and a class that derives from CommandTask::
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import io
 import os
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -42,6 +44,7 @@ from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
+from albert_tf.utils.writing import atomic_folder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
@@ -105,6 +108,13 @@ class CommandTask(abc.ABC):
         self.tokenizer = options.model.vocabulary.tokenizer(self.config)
         self.cache = FeatureCache(self.tokenizer, options.cached_dir)
 
+    def file(self, flag: str) -> str:
+        """The path that a flag of the command has. Raises ValueError, which names the flag, if it has none."""
+        path = getattr(self.options, flag)
+        if not path:
+            raise ValueError(f"--{flag} is missing")
+        return path
+
     @abc.abstractmethod
     def new_task(self, config: AlbertConfig) -> PredictingTask:
         """The model with random weights, and its loss."""
@@ -145,7 +155,8 @@ class CommandTask(abc.ABC):
 
     def export(self, directory: str, model: keras.Model) -> None:
         """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
-        model.export(directory)
+        with atomic_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
+            model.export(temporary)  # Keras prints the endpoints
 
 
 def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], CommandTask]) -> None:

@@ -122,7 +122,8 @@ def _classifier(served: _Served) -> _Parts:
     names = ("text_a",) if model.settings.single_texts else ("text_a", "text_b")
 
     def texts(columns: Columns) -> Outputs:
-        return outputs(text_logits(model, tokenizer, *(_texts(columns[name]) for name in names)))
+        pairs = _texts(columns["text_b"]) if "text_b" in names else None
+        return outputs(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
 
     windows = model.long_texts.windows
     return _Parts({RAW_TEXT: _of_strings(names, texts, specs)},

@@ -28,7 +28,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import checkpoint_of, numbered
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
-from albert_tf.weights.heads import head_named, heads_of_source
+from albert_tf.weights.heads import head_named, head_of_source, heads_of_source
 from albert_tf.weights.open_source import is_url, open_source
 from albert_tf.weights.settings import Settings, settings_in
 from albert_tf.weights.source import RestoreReport, Source, config_of, unshared_config
@@ -155,6 +155,14 @@ class ResolvedModel:
         source = self.run or self.stored
         return heads_of_source(source) if source else set()
 
+    def head(self, requested: str | None) -> str:
+        """The name of the head to build: the requested one, or that of the initial weights ("encoder" without a head).
+
+        Raises:
+          ValueError: there are no initial weights, or see head_of_source.
+        """
+        return requested or head_of_source(self._weights)
+
     def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's, or the user's, or the stored one.
 
@@ -214,9 +222,14 @@ class ResolvedModel:
         return model
 
     def _pretrained(self, model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
+        return build(self._weights, model, self.config if self.request.config_file else None, **arguments)
+
+    @property
+    def _weights(self) -> Source:
+        """The initial weights. Raises ValueError if there are none."""
         if not self.initial:
             raise ValueError("--init_checkpoint is missing")
-        return build(self.initial, model, self.config if self.request.config_file else None, **arguments)
+        return self.initial
 
     def _open_run(self, path: str) -> Source:
         """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""

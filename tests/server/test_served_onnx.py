@@ -212,8 +212,8 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
     monkeypatch.setattr(serve, "ModelServer", Server)
     with loaded("serve") as run:
-        assert run(onnx_model=f"{folder}/model.onnx", init_checkpoint="albert_tiny_en", port=0) == 0
-    assert [model.name for model in found] == ["albert_tiny_en", "model"]
+        assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
+    assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]
     assert found[1].description.startswith("classifier from ")
 
 
