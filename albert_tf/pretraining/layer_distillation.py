@@ -142,8 +142,10 @@ class LayerLosses:
             student.hidden_projection = ReleaseDense(PROJECTION, ours.hidden_size, theirs.hidden_size,
                                                      ours.initializer_range, use_bias=False)
 
-    def __call__(self, outputs: Tensors, teacher_outputs: Tensors, batch: Batch, denominators: Tensors) -> Tensors:
-        """A micro-batch's share of each loss that has a weight, with this weight.
+    def __call__(
+        self, outputs: Tensors, teacher_outputs: Tensors, batch: Batch, denominators: Tensors
+    ) -> tuple[tf.Tensor, Tensors]:
+        """A micro-batch's share of the weighted sum, and of each loss that has a weight, without it.
 
         Args:
           outputs, teacher_outputs: of the student and of the teacher.
@@ -151,20 +153,22 @@ class LayerLosses:
           denominators: has tokens, the number of tokens of the whole batch without padding.
 
         Returns:
-          distillation_hidden_loss and distillation_attention_loss, float32 scalars.
+          float32 scalars; the names of the losses are distillation_hidden_loss and distillation_attention_loss.
         """
         options, mask, count = self._options, tf.cast(batch["input_mask"], tf.float32), denominators["tokens"]
-        losses = {}
+        losses, weighted = {}, []
         if options.hidden_weight:
             ours, theirs = self._both(layer_outputs, outputs, teacher_outputs)
             projected = map(self._student.hidden_projection, ours) if self._has_projection else ours
-            losses["distillation_hidden_loss"] = options.hidden_weight * _mean(
-                [hidden_loss(*pair, mask, count) for pair in zip(projected, theirs)])
+            loss = _mean([hidden_loss(*pair, mask, count) for pair in zip(projected, theirs)])
+            losses["distillation_hidden_loss"] = loss
+            weighted.append(options.hidden_weight * loss)
         if options.attention_weight:
             ours, theirs = self._both(attention_vectors, outputs, teacher_outputs)
-            losses["distillation_attention_loss"] = options.attention_weight * _mean(
-                [attention_loss(*pair, mask, count, self._heads) for pair in zip(ours, theirs)])
-        return losses
+            loss = _mean([attention_loss(*pair, mask, count, self._heads) for pair in zip(ours, theirs)])
+            losses["distillation_attention_loss"] = loss
+            weighted.append(options.attention_weight * loss)
+        return tf.add_n(weighted), losses
 
     def _both(self, values_of, outputs: Tensors, teacher_outputs: Tensors) -> tuple[list, list]:
         """The values of the student's layers, and of the teacher's layers that they learn from."""

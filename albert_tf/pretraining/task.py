@@ -113,7 +113,7 @@ class DistilledPretrainingTask(PretrainingTask):
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the loss.
 
-        Among its terms are distillation_loss, without its weight, and the losses of layers, with theirs.
+        Among its terms are distillation_loss and the losses of layers, without their weights.
         """
         total, parts = super().loss(outputs, batch, denominators)
         teacher_outputs = self._teacher(batch, training=False)
@@ -125,8 +125,8 @@ class DistilledPretrainingTask(PretrainingTask):
             total = tf.add_n([*weighted.values(), self._alpha * distance])
             parts = dict(parts, distillation_loss=distance)
         if self._layer_losses:
-            of_layers = self._layer_losses(outputs, teacher_outputs, batch, denominators)
-            total, parts = tf.add_n([total, *of_layers.values()]), dict(parts, **of_layers)
+            of_layers, losses_of_layers = self._layer_losses(outputs, teacher_outputs, batch, denominators)
+            total, parts = total + of_layers, dict(parts, **losses_of_layers)
         return total, parts
 
 
