@@ -177,27 +177,56 @@ def train(
         or the data ended before the last step.
       OSError: a checkpoint cannot be written.
     """
-    replicas, micro_batches = strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps
+    _check_batch_size(options, strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps)
+    first_step = _restored_step(checkpoints, options, strategy)
+    if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
+        evaluator(first_step)  # the run ended after saving and before the evaluation
+    finished = _why_finished(first_step, options, evaluator)
+    if finished:
+        logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
+                     finished, options.output_dir)
+    else:
+        writes = is_chief(strategy)
+        if writes:
+            before_steps()
+        batches = distributed(strategy, batches_from(first_step))
+        _take_steps(trainer, batches, checkpoints, options, evaluator, first_step, writes)
+    if evaluator is not None:
+        evaluator.log_best()
+    return not finished
+
+
+def _check_batch_size(options: RunOptions, replicas: int, micro_batches: int) -> None:
     if options.train_batch_size % (replicas * micro_batches):
         raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {micro_batches} "
                          f"gradient_accumulation_steps. Received: {options.train_batch_size}")
+
+
+def _restored_step(checkpoints: Checkpoints, options: RunOptions, strategy: tf.distribute.Strategy) -> int:
+    """Restores the latest checkpoint. Returns its step, 0 for none."""
     first_step = checkpoints.restore_latest()
     first_steps = sorted(set(values_of_all(strategy, first_step)))
     if len(first_steps) > 1:
         raise ValueError(f"the latest checkpoint in {options.output_dir} has step {first_steps[0]} on one worker and "
                          f"step {first_steps[-1]} on another: all workers must share --output_dir")
-    if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
-        evaluator(first_step)  # the run ended after saving and before the evaluation
-    is_done = first_step >= options.num_train_steps
-    if is_done or evaluator is not None and evaluator.patience_is_over:
-        logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
-                     _what_is_done(first_step, options.num_train_steps) if is_done
-                     else f"the run ended early at step {first_step}", options.output_dir)
-        if evaluator is not None:
-            evaluator.log_best()
-        return False
+    return first_step
 
-    writes = is_chief(strategy)
+
+def _why_finished(step: int, options: RunOptions, evaluator: Evaluator | None) -> str | None:
+    """Why a run at a step takes no more steps; None if it goes on."""
+    if step > options.num_train_steps:
+        return f"step {step} is done, after the last requested step {options.num_train_steps},"
+    if step == options.num_train_steps:
+        return f"step {step} of {options.num_train_steps} is done"
+    if evaluator is not None and evaluator.patience_is_over:
+        return f"the run ended early at step {step}"
+    return None
+
+
+def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: RunOptions, evaluator: Evaluator | None,
+                first_step: int, writes: bool) -> None:
+    """Trains to the last step, or to the end of the evaluator's patience, with the callbacks of a run."""
+    last_step = options.num_train_steps
     end_on_signal = EndOnSignal(first_step, checkpoints.save, writes)
 
     def save(step: int) -> None:
@@ -209,30 +238,16 @@ def train(
                 logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
                 trainer.stop_training = True
 
+    callbacks = [SkippedSteps(first_step), Saving(first_step, last_step, options.save_checkpoints_steps, save),
+                 end_on_signal]
     if writes:
-        before_steps()
-    step_callbacks = [SkippedSteps(first_step),
-                      Saving(first_step, options.num_train_steps, options.save_checkpoints_steps, save),
-                      end_on_signal]
-    if writes:
-        step_callbacks += [
-            Progress(first_step, options.num_train_steps, options.train_batch_size),
-            Curves(first_step, options.num_train_steps, os.path.join(options.output_dir, "train"))]
-    batches = distributed(strategy, batches_from(first_step))
+        callbacks += [Progress(first_step, last_step, options.train_batch_size),
+                      Curves(first_step, last_step, os.path.join(options.output_dir, "train"))]
     with end_on_signal:
-        logging.info("training from step %d to %d", first_step, options.num_train_steps)
-        trainer.fit(batches, steps_per_epoch=options.num_train_steps - first_step, verbose=0, callbacks=step_callbacks)
-    last_step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
+        logging.info("training from step %d to %d", first_step, last_step)
+        trainer.fit(batches, steps_per_epoch=last_step - first_step, verbose=0, callbacks=callbacks)
+    step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
     # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.
-    if last_step < options.num_train_steps and not trainer.stop_training:
-        raise ValueError(f"training ended at step {last_step} of {options.num_train_steps}, since its data ended "
-                         "unexpectedly. Start the run again: it continues from its latest checkpoint")
-    if evaluator is not None:
-        evaluator.log_best()
-    return True
-
-
-def _what_is_done(step: int, num_train_steps: int) -> str:
-    if step > num_train_steps:
-        return f"step {step} is done, after the last requested step {num_train_steps},"
-    return f"step {step} of {num_train_steps} is done"
+    if step < last_step and not trainer.stop_training:
+        raise ValueError(f"training ended at step {step} of {last_step}, since its data ended unexpectedly. Start the "
+                         "run again: it continues from its latest checkpoint")
