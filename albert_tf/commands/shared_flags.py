@@ -386,5 +386,3 @@ def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
     if max_seq_length and max_seq_length > config.max_position_embeddings:
         raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
                          f"{config.max_position_embeddings}: set it to that number or less")
-
-
