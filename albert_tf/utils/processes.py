@@ -1,7 +1,8 @@
-"""Runs another program to its end."""
+"""Runs another program to its end, and counts the cores for this one."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -57,3 +58,8 @@ def _wait(process: subprocess.Popen, should_end: Callable[[], bool] | None) -> i
                 process.wait()
                 return 0
     return process.wait()
+
+
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

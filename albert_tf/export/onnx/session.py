@@ -18,6 +18,7 @@ from albert_tf.export.onnx.graph import import_package
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.processes import available_cores
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.settings import SETTINGS, Settings, settings_in
@@ -54,7 +55,7 @@ class OnnxModel(LabelProbabilities):
     def __init__(self, content: bytes | str, settings: Settings | None = None,
                  vocabulary: VocabularyFiles | None = None, threads: int | None = None):
         self.path = content if isinstance(content, str) else ""
-        self._session, self._errors = _session(content, threads or available_processors())
+        self._session, self._errors = _session(content, threads or available_cores())
         self.head, self.config = _described_by(self._session, self.path)
         self.settings, self.vocabulary = settings or Settings(), vocabulary or VocabularyFiles()
         self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
@@ -213,11 +214,6 @@ def from_onnx(path: str, threads: int | None = None) -> OnnxModel:
     file = _file_at(path)
     folder = os.path.dirname(file)
     return OnnxModel(file, settings_in(folder), vocabulary_in(folder), threads)
-
-
-def available_processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _file_at(path: str) -> str:
