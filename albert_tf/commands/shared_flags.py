@@ -37,6 +37,9 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from albert_tf.modeling.pretrainer import AlbertPretrainer
+    from albert_tf.text.tokenization import FullTokenizer
+
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 # The flags of define_source_flags and define_vocabulary_flags, for the manifests of what is computed with a model.
@@ -354,6 +357,17 @@ def resolve_model(*heads: str) -> ResolvedModel:
         FLAGS.output_dir if trains else None, FLAGS.do_train if trains else None,
         tuple(FLAGS.ensemble_checkpoints) if "ensemble_checkpoints" in FLAGS else ())
     return ResolvedModel(request, heads)
+
+
+def masked_lm_from_flags() -> tuple[AlbertPretrainer, FullTokenizer]:
+    """The pretrainer that the flags select, for its masked-LM head, and its tokenizer.
+
+    Raises:
+      ValueError: see resolve_model and ResolvedModel.pretrained_masked_lm.
+    """
+    selected = resolve_model()
+    model = selected.pretrained_masked_lm()
+    return model, selected.vocabulary.tokenizer(model.config)
 
 
 def vocabulary_from_flags() -> VocabularyFiles:
