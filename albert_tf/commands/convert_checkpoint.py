@@ -5,6 +5,10 @@
 
     python convert_checkpoint.py --init_checkpoint=model_dir --to=hugging_face --output_dir=albert_hf --upload=org/name
 
+Without weights, it writes random weights of a config or a published size:
+
+    python convert_checkpoint.py --albert_config_file=albert_base_v2 --output_dir=random
+
 Optimizer slots are not written. So this script also replaces export_checkpoints of the release, and accepts its flags:
 
     python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
@@ -13,8 +17,7 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
-from albert_tf.export.conversion import FORMATS, convert
-from albert_tf.weights.heads import HEAD_NAMES
+from albert_tf.export.conversion import FORMATS, convert, save_random
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.hugging_face.writing import DTYPES
 from albert_tf.weights.widening import widened
@@ -36,8 +39,7 @@ def define_flags() -> None:
     fields.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
                           "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-    flags.DEFINE_enum("model", None, HEAD_NAMES, "The kind of model, which decides which head is converted. Default: "
-                      "inferred from the names of the variables.")
+    shared.define_head_flag("converted")
     flags.DEFINE_string("upload", None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also "
                         "uploaded, with its model card. It is made if it does not exist.")
     flags.DEFINE_bool("hub_private_repo", True, "Whether the repository of --upload is private.")
@@ -55,20 +57,28 @@ def main() -> None:
     if FLAGS.albert_directory:
         FLAGS.init_checkpoint = shared.checkpoint_in(FLAGS.albert_directory)
     path, output_dir = shared.init_path(), FLAGS.output_dir or FLAGS.export_path
-    if not (path and output_dir):
-        raise ValueError("--init_checkpoint and --output_dir are required")
+    if not output_dir:
+        raise ValueError("--output_dir is missing")
+    if not (path or FLAGS.albert_config_file):
+        raise ValueError("the model is missing: set --init_checkpoint to weights, or --albert_config_file for random "
+                         "weights")
     if FLAGS.upload is not None:
         _check_upload(FLAGS.upload, FLAGS.to)
     selected = shared.resolve_model()
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
-    source = selected.reader().open(path)
+    head = selected.head(FLAGS.model) if path else FLAGS.model or "pretrainer"
+    arguments = vector_flags.pooling_arguments(selected, head)
     if FLAGS.embedding_size is not None:
-        source = widened(source, FLAGS.embedding_size)
         config = config.replace(embedding_size=FLAGS.embedding_size)
-    convert(source, output_dir, FLAGS.to, FLAGS.model, config, vocabulary, FLAGS.dtype,
-            **vector_flags.pooling_arguments(selected, FLAGS.model))
+    if path is None:
+        save_random(config, output_dir, FLAGS.to, head, vocabulary, FLAGS.dtype, **arguments)
+    else:
+        source = selected.reader().open(path)
+        if FLAGS.embedding_size is not None:
+            source = widened(source, FLAGS.embedding_size)
+        convert(source, output_dir, FLAGS.to, head, config, vocabulary, FLAGS.dtype, **arguments)
     if FLAGS.upload is not None:
         url = hub.upload(output_dir, FLAGS.upload, FLAGS.hub_private_repo)
         logging.info("uploaded to %s", url)

@@ -1,6 +1,6 @@
 """Exports an ALBERT as ONNX models: float32, float16 and int8.
 
-    python -m albert_tf export_to_onnx --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=onnx
+    python -m albert_tf export_to_onnx --init_checkpoint=albert_base_v2 --output_dir=onnx
 
 writes onnx/pretrainer_float32.onnx and so on, and prints the size of each and the largest difference between its
 outputs in ONNX Runtime and the model's. The files take batches of any size and length. Weights that layers share are
@@ -25,7 +25,6 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import check_packages, differences, to_onnx, write_companions
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils.files import check_directory
-from albert_tf.weights.heads import HEAD_NAMES
 
 FLAGS = flags.FLAGS
 
@@ -36,8 +35,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
-    flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
-                      "head of a task, which the weights must have.")
+    shared.define_head_flag("exported")
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
     fields.define_required("output_dir", "Directory of the ONNX files.")
@@ -49,9 +47,10 @@ def define_flags() -> None:
 def main() -> None:
     check_directory(FLAGS.output_dir)
     selected = shared.resolve_model()
-    model = selected.pretrained(FLAGS.model, **vector_flags.pooling_arguments(selected, FLAGS.model))
+    head = selected.head(FLAGS.model)
+    model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
     check_packages()
-    score = scored_exports.scorer_from_flags(selected, FLAGS.model)
+    score = scored_exports.scorer_from_flags(selected, head)
     contents = {precision: to_onnx(model, precision) for precision in FLAGS.precision}
     if score:
         settings = exported_settings(model, selected.settings)
@@ -60,6 +59,6 @@ def main() -> None:
             FLAGS.max_score_drop)
     length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
     for precision, content in contents.items():
-        write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.onnx"), content,
+        write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.onnx"), content,
                           differences(content, model, length, _COMPARED_PREDICTIONS))
     write_companions(model, FLAGS.output_dir, selected.vocabulary, selected.settings)

@@ -1,6 +1,6 @@
 """Exports an ALBERT as models for LiteRT (TensorFlow Lite): float32, float16 and int8.
 
-    python -m albert_tf export_to_tflite --init_checkpoint=albert_base_v2 --model=pretrainer --output_dir=tflite
+    python -m albert_tf export_to_tflite --init_checkpoint=albert_base_v2 --output_dir=tflite
 
 writes output_dir/pretrainer_float32.tflite and so on, and prints the size of each and the largest difference between
 its outputs, as the package ai_edge_litert computes them, and the model's. int8 is TensorFlow Lite's dynamic range
@@ -19,7 +19,6 @@ from albert_tf.export import tflite
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
-from albert_tf.weights.heads import HEAD_NAMES
 
 FLAGS = flags.FLAGS
 
@@ -27,8 +26,7 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_source_flags()
     shared.define_vocabulary_flags()
-    flags.DEFINE_enum("model", "encoder", HEAD_NAMES, "The kind of model: the encoder without a head, or with the "
-                      "head of a task, which the weights must have.")
+    shared.define_head_flag("exported")
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
     fields.define_required("output_dir", "Directory of the .tflite files.")
@@ -47,13 +45,14 @@ def define_flags() -> None:
 def main() -> None:
     check_directory(FLAGS.output_dir)
     selected = shared.resolve_model()
-    model = selected.pretrained(FLAGS.model, **vector_flags.pooling_arguments(selected, FLAGS.model))
+    head = selected.head(FLAGS.model)
+    model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
     shared.check_length(FLAGS.max_seq_length, model.config)
     lengths = None
     if FLAGS.signature_lengths is not None:
         lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
     shape = dict(max_seq_length=lengths or FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
-    score = scored_exports.scorer_from_flags(selected, FLAGS.model)
+    score = scored_exports.scorer_from_flags(selected, head)
     flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
     if score:
         # Texts are truncated to the largest length of the flatbuffer, before the export as well.
@@ -64,7 +63,7 @@ def main() -> None:
                 model, tflite.runner(content, shape["max_seq_length"]), settings))
             for precision, content in flatbuffers.items()), FLAGS.max_score_drop)
     for precision, flatbuffer in flatbuffers.items():
-        write_and_compare(os.path.join(FLAGS.output_dir, f"{FLAGS.model}_{precision}.tflite"), flatbuffer,
+        write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
                           tflite.differences(flatbuffer, model, **shape))
 
 

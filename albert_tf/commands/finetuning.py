@@ -20,7 +20,9 @@ Options, and a class that derives from CommandTask::
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import io
 import os
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -42,10 +44,12 @@ from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
+from albert_tf.utils.writing import atomic_folder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
 # step of the checkpoint that predicts.
@@ -88,14 +92,14 @@ class CommandTask(abc.ABC):
       tokenizer, cache: for the tables of features.
       best_metric: the result that decides which checkpoint is the best; higher is better.
       data_files: names of the files of training and evaluation data, for the model cards.
-      lengths: the settings of the task's features (see Settings) by name, such as doc_stride.
+      reading: the settings of how the task reads texts (see Settings) by name, such as doc_stride.
       teacher: the model that the model learns from; None without one.
     """
 
     name: str | None = None
     best_metric: str
     data_files: Collection[str] = ()
-    lengths: Mapping[str, Any] = {}
+    reading: Mapping[str, Any] = {}
     teacher: Teacher | None = None
 
     def __init__(self, options: Options):
@@ -103,6 +107,13 @@ class CommandTask(abc.ABC):
         self.config: AlbertConfig = options.model.config
         self.tokenizer = options.model.vocabulary.tokenizer(self.config)
         self.cache = FeatureCache(self.tokenizer, options.cached_dir)
+
+    def file(self, flag: str) -> str:
+        """The path that a flag of the command has. Raises ValueError, which names the flag, if it has none."""
+        path = getattr(self.options, flag)
+        if not path:
+            raise ValueError(f"--{flag} is missing")
+        return path
 
     @abc.abstractmethod
     def new_task(self, config: AlbertConfig) -> PredictingTask:
@@ -144,7 +155,8 @@ class CommandTask(abc.ABC):
 
     def export(self, directory: str, model: keras.Model) -> None:
         """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
-        model.export(directory)
+        with atomic_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
+            model.export(temporary)  # Keras prints the endpoints
 
 
 def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], CommandTask]) -> None:
@@ -185,8 +197,8 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     def write_inputs(directory: str, model: keras.Model) -> None:
         settings = dataclasses.replace(settings_of(model), max_seq_length=options.finetuning.buckets[-1],
                                        head=head_of(model).name, lora_alpha=_lora_alpha(options), task=task.name,
-                                       **task.lengths)
-        write_settings(settings, model.config, directory, options.model.vocabulary)
+                                       **task.reading)
+        write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.tokenizer))
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         tuning = options.finetuning

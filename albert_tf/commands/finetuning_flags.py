@@ -105,8 +105,8 @@ def _define_trainable_flags() -> None:
 def set_defaults(*heads: str) -> ResolvedModel:
     """Sets flags that the command line does not set, and finds the model. A command calls it first.
 
-    The flags are those of --recipe, and --max_seq_length by the run or the model. A run that is evaluated or predicts
-    keeps the length that it was trained with.
+    The flags are those of --recipe, and --max_seq_length by the run or the model. A run keeps the length that it was
+    trained with.
 
     Args:
       *heads: the names of the command's heads (see resolve_model).
@@ -115,7 +115,7 @@ def set_defaults(*heads: str) -> ResolvedModel:
       The model.
 
     Raises:
-      ValueError: see apply_recipe and resolve_model.
+      ValueError: see apply_recipe, resolve_model and ResolvedModel.setting.
     """
     apply_recipe()
     model, name = shared.resolve_model(*heads), "max_seq_length"
@@ -222,11 +222,7 @@ def exits_from_flags(model: ResolvedModel, is_regression: bool = False) -> dict[
       ValueError: a flag is out of range, needs exit heads that the model does not have, or contradicts another flag or
         the run that is to be continued.
     """
-    wanted = FLAGS.exit_heads
-    if model.run and FLAGS.do_train and wanted not in (None, model.settings.exit_heads):
-        raise ValueError(f"the run in --output_dir={FLAGS.output_dir} was started with{'out' * wanted} exit heads: "
-                         f"remove --{'' if wanted else 'no'}exit_heads, or set another --output_dir")
-    exit_heads, early_exit = bool(model.setting("exit_heads", wanted)), shared.early_exit_from_flags()
+    exit_heads, early_exit = bool(model.setting("exit_heads", FLAGS.exit_heads)), shared.early_exit_from_flags()
     if early_exit != EarlyExit():
         early_exit.check(model.config, exit_heads, is_regression)
     if early_exit.exit_patience and (FLAGS.jit_compile or FLAGS.use_tpu or FLAGS.distribution_strategy == "tpu"):

@@ -115,6 +115,7 @@ class TextClassification(tuning.CommandTask):
         super().__init__(options)
         self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
         self.name = self.task.name
+        self.reading = dict(single_texts=not self.has_pairs)
         tuning.check_labels(options, self.task.labels)
         self._check_kind()
         is_other = options.do_train or options.finetuning.ensemble_checkpoints
@@ -215,9 +216,13 @@ class TextClassification(tuning.CommandTask):
             yield table, functools.partial(self._write, task)
 
     def export(self, directory, model):
-        has_pairs = any("text_b" in source.columns for source in self.task.sources.values())
-        export_classification(directory, model, self.tokenizer, self.options.max_seq_length, has_pairs,
+        export_classification(directory, model, self.tokenizer, self.options.max_seq_length, self.has_pairs,
                               self.task.is_regression, self.options.threshold_to_export, self.windows)
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there is a second text."""
+        return any("text_b" in source.columns for source in self.task.sources.values())
 
     def _check_kind(self) -> None:
         """Raises ValueError if a flag is not for the task, or the model was trained for another number of labels."""

@@ -87,7 +87,7 @@ class MultipleChoice(tuning.CommandTask):
         super().__init__(options)
         self.data = ChoiceData(options.data_dir, options.data_format, options.high_only, options.middle_only)
         self.data_files = [self.data.file_name(split) for split in options.splits]
-        self.lengths = dict(max_qa_length=options.max_qa_length)
+        self.reading = dict(max_qa_length=options.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.
         used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
         self.num_choices = options.model.settings.num_choices or (

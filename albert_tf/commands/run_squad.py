@@ -219,7 +219,7 @@ class QuestionAnswering(tuning.CommandTask):
         self.files, features = files, options.features
         used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
         self.data_files = [*map(os.path.basename, used)]
-        self.lengths = dict(doc_stride=features.doc_stride, max_query_length=features.max_query_length)
+        self.reading = dict(doc_stride=features.doc_stride, max_query_length=features.max_query_length)
         self.answer_options = AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
         file = files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None

@@ -112,7 +112,7 @@ class Tagging(tuning.CommandTask):
         self._warn_of_capitals()
         self.best_metric = best_metric(self.label_names)
         self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
-        self.lengths = dict(doc_stride=options.features.doc_stride)
+        self.reading = dict(doc_stride=options.features.doc_stride)
         self.teacher = teacher_of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS, options.do_train)
         if self.teacher:
             self.teacher.check_labels(self.label_names)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import signal
 from typing import Any, Callable, Mapping
 
 from absl import logging
@@ -82,6 +83,8 @@ def main() -> None:
     except (OSError, OverflowError) as error:
         raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}. "
                          "--port=0 takes any free port") from error
+    # uvicorn raises the signal again when all is answered. By its default handler, SIGTERM would end with status 143.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"{count_of(len(models), 'model')}; open {server.url} (Ctrl-C ends)", flush=True)
     try:
         server.serve_forever()

@@ -30,6 +30,7 @@ from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy,
 from albert_tf.utils import bounds, imports
 from albert_tf.utils.files import check_directory
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.open_source import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -142,6 +143,17 @@ def define_vocabulary_flags(with_weights: bool = True) -> None:
                       "nothing is stored.")
     flags.DEFINE_bool("keep_accents", None, "Whether to keep accents, which the release removes. Default: as stored "
                       f"{stored}, or false if nothing is stored.")
+
+
+@usage.group("Model")
+def define_head_flag(done: str) -> None:
+    """Defines --model for ResolvedModel.head.
+
+    Args:
+      done: what the command does with the head, as a participle: "exported".
+    """
+    flags.DEFINE_enum("model", None, HEAD_NAMES, f"The kind of model, which decides which head is {done}; encoder: "
+                      "none. Default: as stored with the weights, or inferred from the names of the variables.")
 
 
 @usage.group("Model")

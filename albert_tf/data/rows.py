@@ -10,7 +10,7 @@ import csv
 import itertools
 import json
 import os
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar, Union
 
 from absl import logging
 
@@ -26,6 +26,7 @@ JSON_LINES = (".jsonl", ".json")
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
 Column = Union[int, str]
+Content = TypeVar("Content")
 
 
 class Row(NamedTuple):
@@ -46,7 +47,7 @@ class ShortRow(NamedTuple):
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True) -> Iterator[Row | ShortRow]:
     """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON lines (.jsonl, .json).
 
-    Empty lines are skipped.
+    Empty lines are skipped, with a warning if rows follow.
 
     Args:
       path: the file.
@@ -72,9 +73,9 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
       ValueError: the file is missing or empty, or a line is not a JSON object; file and line are named.
     """
-    for number, line in enumerate(existing_lines(path), start=1):
-        if line.strip():
-            yield number, parse_json_object(line, path, line=number)
+    lines = ((number, line if line.strip() else "") for number, line in enumerate(existing_lines(path), start=1))
+    for number, line in _without_empty(lines, path):
+        yield number, parse_json_object(line, path, line=number)
 
 
 def is_of_objects(path: str) -> bool:
@@ -144,24 +145,51 @@ def _object_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
 
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
     # The csv reader needs line ends, since a quoted field may span several lines.
-    reader = csv.reader((line + "\n" for line in existing_lines(path)), **form)
-    is_quoted, line = form.get("quoting") != csv.QUOTE_NONE, 1
+    rows = _numbered(csv.reader((line + "\n" for line in existing_lines(path)), **form), path)
+    is_quoted = form.get("quoting") != csv.QUOTE_NONE
+    header = [name.strip() for name in next(rows)[1]] if has_header else None
+    places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
+    expected = _width(places.values(), header)
+    for line, values in _without_empty(rows, path):
+        if is_quoted and header and len(values) > len(header):
+            raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
+                             f"{len(header)}: put quotes around a text with a comma")
+        if len(values) >= expected:
+            yield Row(line, {field: values[place] for field, place in places.items()})
+        else:
+            yield ShortRow(line, expected, len(values))
+
+
+def _numbered(reader: Iterator[list[str]], path: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a csv.reader, each with the number of its first line, from 1."""
+    line = 1
     try:
-        header = [name.strip() for name in next(reader)] if has_header else None
-        places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
-        expected = _width(places.values(), header)
-        line = reader.line_num + 1
         for values in reader:
-            if is_quoted and header and len(values) > len(header):
-                raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
-                                 f"{len(header)}: put quotes around a text with a comma")
-            if len(values) >= expected:
-                yield Row(line, {field: values[place] for field, place in places.items()})
-            elif values:
-                yield ShortRow(line, expected, len(values))
-            line = reader.line_num + 1
+            yield line, values
+            line = reader.line_num + 1  # type: ignore[attr-defined]
     except csv.Error as error:
         raise ValueError(f"{path} line {line}: {error}") from error
+
+
+def _without_empty(lines: Iterable[tuple[int, Content]], path: str) -> Iterator[tuple[int, Content]]:
+    """Leaves out lines without content, and warns of them unless they end the file, since answers have no row for them.
+
+    Args:
+      lines: the number of each line, from 1, and its content.
+      path: path of the file.
+    """
+    skipped: list[int] = []
+    at_end: list[int] = []
+    for line, content in lines:
+        if content:
+            skipped += at_end
+            at_end = []
+            yield line, content
+        else:
+            at_end.append(line)
+    if skipped:
+        logging.warning("%s line %d is empty and skipped (%s of this file)", path, skipped[0],
+                        count_of(len(skipped), "line"))
 
 
 def _place(column: Column, header: list[str] | None, path: str, delimiter: str) -> int:

@@ -20,7 +20,7 @@ from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 from albert_tf.weights import keras_hub
 from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.heads import head_of, head_of_source
+from albert_tf.weights.heads import head_named, head_of, head_of_source
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.keras_hub.writing import class_of_keras_hub, save_keras_hub
@@ -78,6 +78,39 @@ def convert(
     logging.info("%s (%s) written to %s", to, kind, output_dir)
 
 
+def save_random(
+    config: AlbertConfig,
+    output_dir: str,
+    to: str,
+    model: str = "pretrainer",
+    vocabulary: VocabularyFiles | None = None,
+    dtype: str = "float32",
+    seed: int = 12345,
+    **arguments,
+) -> None:
+    """Writes a model with random weights, to try a size or a format.
+
+    Args:
+      config: the model's config.
+      seed: decides the weights.
+      output_dir, to, model, vocabulary, dtype, **arguments: see convert.
+
+    Raises:
+      ValueError: output_dir is a file or already has a model, the head needs a number of labels, or the format does not
+        support the model.
+    """
+    check_no_model(output_dir, to)
+    head = head_named(model)
+    if "num_labels" in head.arguments:
+        raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
+                         "the model to one without labels, such as pretrainer")
+    keras.utils.set_random_seed(seed)
+    built = head.model(config, **arguments)
+    logging.warning("the weights are random: the model has learned nothing")
+    save(built, output_dir, to, vocabulary or VocabularyFiles(), dtype=dtype)
+    logging.info("%s (%s) written to %s", to, model, output_dir)
+
+
 def check_no_model(output_dir: str, to: str) -> None:
     """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
     if to not in FORMATS:
@@ -129,7 +162,7 @@ def write_conversion_card(
     classes = {"hugging_face": class_of_hugging_face, "keras_hub": class_of_keras_hub}
     loaded_by = classes[to](model) if to in classes else None
     write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts,
-                                           loaded_by=loaded_by))
+                                           loaded_by=loaded_by, num_labels=getattr(model, "num_labels", None)))
 
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:

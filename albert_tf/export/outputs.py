@@ -65,9 +65,10 @@ class WithOutputs:
 
 
 def exported_settings(model: keras.Model, stored: Settings) -> Settings:
-    """The settings of an exported model: its own, and the lengths of its task that are stored with its weights."""
-    lengths = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length")}
-    return dataclasses.replace(settings_of(model), head=head_of(model).name, **lengths)
+    """The settings of an exported model: its own, and what is stored with its weights of how its task reads texts."""
+    reading = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length",
+                                                        "single_texts")}
+    return dataclasses.replace(settings_of(model), head=head_of(model).name, **reading)
 
 
 def check_uses_all_layers(model: keras.Model, target: str) -> None:

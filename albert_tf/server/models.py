@@ -79,7 +79,9 @@ def model_of_source(
     built, report = build(source, kind, **arguments)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
-    exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))
+    exports: dict[str, Callable] = dict(
+        _EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k),
+        classifier=functools.partial(_export_classification, not source.settings.single_texts))
     export = exports.get(head_of(built).name)
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
@@ -139,8 +141,8 @@ def names_of(paths: Iterable[str]) -> list[str]:
     return names
 
 
-def _export_classification(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    export_classification(folder, model, tokenizer, model.row_length, has_pairs=True,
+def _export_classification(has_pairs: bool, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
+    export_classification(folder, model, tokenizer, model.row_length, has_pairs,
                           is_regression=model.num_labels == 1, windows=model.long_texts.windows)
 
 
@@ -162,10 +164,10 @@ def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: Full
     export_sentence_encoder(folder, model, tokenizer, model.row_length)
 
 
-# By the name of the head. A pretrainer's depends on top_k; a model without an entry has no signature of its own.
+# By the name of the head. Those of a pretrainer and a classifier have an argument more; other models have no signature
+# of their own.
 _EXPORTS: Mapping[str, Callable] = dict(
-    classifier=_export_classification, multiple_choice=_export_choices, token_classifier=_export_tagging,
-    sentence_encoder=_export_sentences,
+    multiple_choice=_export_choices, token_classifier=_export_tagging, sentence_encoder=_export_sentences,
     span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
 
 

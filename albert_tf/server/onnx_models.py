@@ -120,11 +120,14 @@ def _classifier(served: _Served) -> _Parts:
             answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
         return answer
 
+    names = ("text_a",) if model.settings.single_texts else ("text_a", "text_b")
+
     def texts(columns: Columns) -> Outputs:
-        return outputs(text_logits(model, tokenizer, _texts(columns["text_a"]), _texts(columns["text_b"])))
+        pairs = _texts(columns["text_b"]) if "text_b" in names else None
+        return outputs(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
 
     windows = model.long_texts.windows
-    return _Parts({RAW_TEXT: _of_strings(("text_a", "text_b"), texts, specs)},
+    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)},
                   lambda columns: outputs(model(columns)["logits"]), specs,
                   sequence_features(model.row_length, windows.max_windows))
 

@@ -137,8 +137,8 @@ class ModelServer:
     def serve_forever(self) -> None:
         """Answers requests until `shutdown`, SIGTERM or Ctrl-C, and then those that are under way.
 
-        A second Ctrl-C ends it at once. In the main thread the signal follows when all is answered: KeyboardInterrupt
-        after Ctrl-C.
+        A second Ctrl-C ends it at once. In the main thread the signal is raised again when all is answered, so its
+        handler decides what follows: KeyboardInterrupt after Ctrl-C.
         """
         self._server.run(sockets=[self._socket])
 

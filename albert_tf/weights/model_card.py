@@ -37,6 +37,8 @@ _WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
+# It has a score and no labels, and often reads pairs of texts, as STS-B's.
+_USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts, 1]; of pairs: tokenizer(texts, others)'
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
@@ -61,6 +63,7 @@ class ModelCard:
       scores: the scores by name. They may include global_step.
       loaded_by: the class of transformers or sentence-transformers, or keras_hub.models.NAME, that loads the weights;
         None if no other library does.
+      num_labels: the number of labels of a classifier, 1 for a regression; None for other heads.
     """
 
     head: Head
@@ -72,6 +75,7 @@ class ModelCard:
     command: str | None = None
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     loaded_by: str | None = None
+    num_labels: int | None = None
 
     def text(self, name: str, fields: Mapping[str, Any] | None = None, more_sections: str = "") -> str:
         """The card as Markdown.
@@ -111,7 +115,8 @@ class ModelCard:
         folder = _json(name)
         if self.loaded_by:
             lines += ["", "```python", *_loading(self.loaded_by, folder), "```", "", "With albert_tf:"]
-        use = [_USE[self.head.name]] if self.head.name in _USE else []
+        line = _USE_OF_REGRESSION if self.num_labels == 1 else _USE.get(self.head.name)
+        use = [line] if line else []
         return [*lines, "", "```python", "import albert_tf", "",
                 f"model = albert_tf.from_pretrained({folder}, model={_json(self.head.name)})",
                 f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]
@@ -288,7 +293,7 @@ def write_run_card(
     shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
     write_model_card(run.output_dir, ModelCard(
         head_of(model), model.config, init_checkpoint, facts=facts, datasets=datasets or {}, command=command,
-        scores=shown))
+        scores=shown, num_labels=getattr(model, "num_labels", None)))
 
 
 def _adapters(trainer: TrainerOptions) -> str | None:

@@ -28,7 +28,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import checkpoint_of, numbered
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
-from albert_tf.weights.heads import head_named, heads_of_source
+from albert_tf.weights.heads import head_named, head_of_source, heads_of_source
 from albert_tf.weights.open_source import is_url, open_source
 from albert_tf.weights.settings import Settings, settings_in
 from albert_tf.weights.source import RestoreReport, Source, config_of, unshared_config
@@ -155,10 +155,18 @@ class ResolvedModel:
         source = self.run or self.stored
         return heads_of_source(source) if source else set()
 
-    def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
-        """The value of a setting: the run's if nothing is trained, or the user's, or the stored one.
+    def head(self, requested: str | None) -> str:
+        """The name of the head to build: the requested one, or that of the initial weights ("encoder" without a head).
 
-        It logs a warning if the run's value is used and the user wants another one.
+        Raises:
+          ValueError: there are no initial weights, or see head_of_source.
+        """
+        return requested or head_of_source(self._weights)
+
+    def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
+        """The value of a setting: the run's, or the user's, or the stored one.
+
+        It logs a warning if the user wants another value than the run's and nothing is trained.
 
         Args:
           name: the name of the setting (see Settings).
@@ -167,14 +175,17 @@ class ResolvedModel:
 
         Returns:
           The value; None if the user sets none and none is stored.
+
+        Raises:
+          ValueError: the run is to be continued with another value.
         """
         stored: Value | None = getattr(self.settings, name)
         if requested is None or stored is None or stored == requested:
             return stored if requested is None else requested
-        if self.is_kept:
-            self._warn(f"{name} is {_shown(stored)} in the run and {_shown(requested)} in --{flag or name}")
-            return stored
-        return requested
+        if self.run is None:
+            return requested
+        self._object([f"{name} is {_shown(stored)} in the run and {_shown(requested)} in --{flag or name}"])
+        return stored
 
     def check_head(self, heads: Collection[str]) -> None:
         """Raises ValueError, which names the task of the run in output_dir, if the run has none of these heads."""
@@ -211,9 +222,14 @@ class ResolvedModel:
         return model
 
     def _pretrained(self, model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
+        return build(self._weights, model, self.config if self.request.config_file else None, **arguments)
+
+    @property
+    def _weights(self) -> Source:
+        """The initial weights. Raises ValueError if there are none."""
         if not self.initial:
             raise ValueError("--init_checkpoint is missing")
-        return build(self.initial, model, self.config if self.request.config_file else None, **arguments)
+        return self.initial
 
     def _open_run(self, path: str) -> Source:
         """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
@@ -257,16 +273,17 @@ class ResolvedModel:
     def _check_flags(self) -> None:
         """Compares the config and the vocabulary of the flags with those of the run."""
         differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
-        if not differences:
-            return
+        if differences:
+            self._object(differences)
+
+    def _object(self, differences: list[str]) -> None:
+        """Warns that the flags contradict the run, or raises ValueError if it is to be continued."""
         if self.request.do_train:
             raise ValueError(f"the run in --output_dir={self.request.output_dir} cannot be continued with these flags: "
                              f"{'; '.join(differences)}. Set the values of the run, or another --output_dir")
         for difference in differences:
-            self._warn(difference)
-
-    def _warn(self, difference: str) -> None:
-        logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference, self.request.output_dir)
+            logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference,
+                            self.request.output_dir)
 
     def _config_difference(self) -> str | None:
         """In which values the config of the flags differs from that of the run; None if it does not."""

@@ -14,6 +14,8 @@ The keys::
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
     exit_heads         true if there is an output after every layer (modeling/early_exit.py)
+    single_texts       true if a classifier was trained on single texts; without it, a second one may follow
+    task               the name of the task that a run trains on
 
 The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
 tokenizer_config.json (see vocabulary_files.py).
@@ -52,7 +54,7 @@ LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "exit_heads": bool, "activation_fn": str, "task": str}
+          "exit_heads": bool, "activation_fn": str, "task": str, "single_texts": bool}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -81,6 +83,7 @@ class Settings:
       exit_heads: whether there is an output after every layer.
       activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
       task: the name of the task that a run trains on; None if it has none, or is unknown.
+      single_texts: whether a classifier was trained on single texts; False also if it is unknown.
     """
 
     label_names: tuple[str, ...] | None = None
@@ -100,6 +103,7 @@ class Settings:
     exit_heads: bool = False
     activation_fn: str | None = None
     task: str | None = None
+    single_texts: bool = False
 
 
 def settings_of(model: keras.Model) -> Settings:
@@ -166,7 +170,7 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
     values = {name: getattr(settings, name) for name in ("label_names", "thresholds", *_TYPES)}
-    for name in ("label_all_pieces", "multi_label", "exit_heads"):
+    for name in ("label_all_pieces", "multi_label", "exit_heads", "single_texts"):
         values[name] = getattr(settings, name) or None
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)

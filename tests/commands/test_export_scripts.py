@@ -16,11 +16,16 @@ from script_session import ScriptSession
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.export.conversion import save
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
 
@@ -137,11 +142,36 @@ def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, 
                   precision="float32", **length, **pooling)
     assert float(re.search(r"sentence_embedding +(\S+)", printed)[1]) < 1e-5
     printed = run(script, expect=1, init_checkpoint=released[0], output_dir=tmp_path, **pooling)
-    assert f"{script}: error: --pooling is for --model=sentence_encoder. Received: --model=encoder" in printed
+    assert f"{script}: error: --pooling is for --model=sentence_encoder. Received: --model=pretrainer" in printed
+
+
+@pytest.mark.parametrize("script, length", [
+    ("export_to_tflite", dict(max_seq_length=12)), ("export_to_onnx", {})])
+def test_an_export_has_the_head_of_the_weights(run, released, tmp_path, script, length):
+    """As conversion and serve infer it, unless --model says another one."""
+    if script == "export_to_onnx":
+        pytest.importorskip("onnxruntime")
+    config = released[1].config
+    models = dict(pretrainer=None, encoder=AlbertModel(config), classifier=AlbertClassifier(config, num_labels=3),
+                  multiple_choice=AlbertMultipleChoice(config, num_choices=2))
+    for head, model in models.items():
+        if model is not None:
+            save(model, str(tmp_path / head), "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
+        run(script, init_checkpoint=tmp_path / head if model else released[0], output_dir=tmp_path / "out",
+            precision="float32", **length)
+    run(script, init_checkpoint=tmp_path / "classifier", model="encoder", output_dir=tmp_path / "without_head",
+        precision="float32", **length)
+    ending = script.rpartition("_")[2]
+    assert {path.name for path in tmp_path.glob(f"*/*_float32.{ending}")} == {
+        f"{head}_float32.{ending}" for head in models}
+    assert [path.name for path in tmp_path.glob(f"without_head/*.{ending}")] == [f"encoder_float32.{ending}"]
+    (tmp_path / "multiple_choice/albert_tf.json").unlink()  # as in earlier weights
+    printed = run(script, expect=1, init_checkpoint=tmp_path / "multiple_choice", output_dir=tmp_path / "out", **length)
+    assert "can be a regression or a multiple-choice model: set the model to classifier or multiple_choice" in printed
 
 
 def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, tmp_path):
-    printed = run("export_to_tflite", init_checkpoint=released[0], model="pretrainer", output_dir=tmp_path,
+    printed = run("export_to_tflite", init_checkpoint=released[0], output_dir=tmp_path,
                   max_seq_length=12, max_predictions_per_seq=3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"pretrainer_{precision}.tflite" for precision in ("float16", "float32", "int8")]

@@ -19,15 +19,29 @@ def program(tmp_path_factory):
     return path
 
 
+def run(program, **flags):
+    return script_process.run(program, dict(flags, init_checkpoint="albert_tiny_en"),
+                              environment=dict(PYTHONPATH=script_process.REPOSITORY))
+
+
 @pytest.mark.long
 def test_the_file_in_contributing_is_a_whole_command(program):
     texts, out = program.parent / "texts.jsonl", program.parent / "out"
-    done = script_process.run(program, dict(
-        init_checkpoint="albert_tiny_en", train_file=texts, eval_file=texts, output_dir=out, do_train=True,
-        do_eval=True, do_predict=True, export_dir=program.parent / "exported", train_step=4, train_batch_size=8,
-        max_seq_length=16), environment=dict(PYTHONPATH=script_process.REPOSITORY))
-    assert done.returncode == 0, done.stderr
+    done = run(program, train_file=texts, eval_file=texts, output_dir=out, do_train=True, do_eval=True, do_predict=True,
+               export_dir=program.parent / "exported", train_step=4, train_batch_size=8, max_seq_length=16)
+    assert done.returncode == 0 and done.stdout == "", (done.stdout, done.stderr)
     assert -1 <= json.loads((out / "eval_results.json").read_text())["correlation"] <= 1
     shares = [float(line) for line in (out / "shares.txt").read_text().split()]
     assert len(shares) == 16 and shares[:4] == shares[4:8] and all(0 < share < 1 for share in shares)
-    assert (program.parent / "exported" / "saved_model.pb").is_file()
+    exported = program.parent / "exported" / "saved_model.pb"
+    assert exported.is_file()
+    exported.unlink()
+    done = run(program, output_dir=out, export_dir=exported.parent, max_seq_length=16)  # replaces the earlier export
+    assert done.returncode == 0 and exported.is_file(), done.stderr
+
+
+@pytest.mark.parametrize("does, flag", [("do_train", "train_file"), ("do_predict", "eval_file")])
+def test_a_flag_of_a_file_that_is_missing_is_named(program, tmp_path, does, flag):
+    done = run(program, output_dir=tmp_path, **{does: True})
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == f"shares: error: --{flag} is missing"
+    assert "Traceback" not in done.stderr

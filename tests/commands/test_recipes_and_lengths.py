@@ -60,9 +60,10 @@ def test_a_new_run_has_the_default_of_the_release_or_all_positions_of_the_model(
 def test_the_command_line_and_then_a_recipe_have_precedence(trained, tmp_path):
     recipe = tmp_path / "recipe.json"
     recipe.write_text('{"max_seq_length": 32}')
-    for directory in (dict(output_dir=trained, do_train=True), dict(output_dir=tmp_path / "new", do_predict=True)):
-        assert length_of(init_checkpoint=trained, recipe=recipe, **directory) == 32
-        assert length_of(init_checkpoint=trained, recipe=recipe, max_seq_length=16, **directory) == 16
+    for purpose in (dict(do_train=True), dict(do_predict=True)):
+        new = dict(purpose, output_dir=tmp_path / "new", init_checkpoint=trained, recipe=recipe)
+        assert length_of(**new) == 32
+        assert length_of(max_seq_length=16, **new) == 16
     recipe.write_text('{"train_step": 3}')
     assert length_of(output_dir=trained, recipe=recipe) == 24
 
@@ -70,6 +71,12 @@ def test_the_command_line_and_then_a_recipe_have_precedence(trained, tmp_path):
 def test_a_run_that_predicts_keeps_its_length_and_says_so(trained, caplog):
     assert length_of(output_dir=trained, max_seq_length=16, do_predict=True) == 24
     assert "max_seq_length is 24 in the run and 16 in --max_seq_length: the run in --output_dir=" in caplog.text
+
+
+def test_a_run_is_not_continued_with_another_length(trained):
+    with pytest.raises(ValueError, match="cannot be continued with these flags: max_seq_length is 24 in the run and 16 "
+                                         "in --max_seq_length"):
+        length_of(output_dir=trained, max_seq_length=16, do_train=True)
 
 
 def test_weights_that_predict_keep_their_length_and_weights_that_a_run_starts_from_do_not(trained, tmp_path):

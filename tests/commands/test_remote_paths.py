@@ -149,14 +149,15 @@ def test_sentences_are_scored(session, model, tmp_path):
 
 def test_tensorflow_lite_models_are_written(session, model, tmp_path):
     session.run(script="export_to_tflite", init_checkpoint=model, output_dir=f"{REMOTE}/lite", precision="float32",
-                max_seq_length=8)
+                model="encoder", max_seq_length=8)
     assert fetched(session, "lite/encoder_float32.tflite", tmp_path).read_bytes()[4:8] == b"TFL3"
 
 
 def test_onnx_models_are_written(session, model, tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    session.run(script="export_to_onnx", init_checkpoint=model, output_dir=f"{REMOTE}/onnx", precision="float32")
+    session.run(script="export_to_onnx", init_checkpoint=model, output_dir=f"{REMOTE}/onnx", precision="float32",
+                model="encoder")
     onnx.checker.check_model(str(fetched(session, "onnx/encoder_float32.onnx", tmp_path)))
 
 

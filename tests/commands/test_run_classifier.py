@@ -135,8 +135,6 @@ def test_a_run_is_predicted_and_exported_at_the_length_that_it_was_trained_with(
         examples(examples=tf.constant([an_example(24)]))
     (manifest,) = (tmp_path / "cached").glob("rte_test_*.manifest.json")
     assert json.loads(manifest.read_text())["made_from"]["max_seq_length"] == 16
-    script.run(do_train=True, train_step=1, max_seq_length=12, **flags)  # the run is finished: nothing is trained
-    assert json.loads((tmp_path / "run/tokenizer_config.json").read_text())["max_seq_length"] == 16
 
 
 def an_example(length):

@@ -108,10 +108,13 @@ def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(scri
      "num_attention_heads is 2 in the run and 4 in --albert_config_file"),
     (dict(do_lower_case=False, init_checkpoint="shared", unshare_layers=True),
      "do_lower_case is True in the run and False in --do_lower_case"),
+    (dict(max_seq_length=32), "max_seq_length is 24 in the run and 32 in --max_seq_length"),
+    (dict(long_texts="mean"), "long_texts is pooling=mean max_windows=1 doc_stride=0 in the run and pooling=mean "
+                              "max_windows=8 doc_stride=0 in --long_texts"),
+    (dict(exit_heads=True), "exit_heads is False in the run and True in --exit_heads"),
 ])
 def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
     write_config(folder / "other.json", num_attention_heads=4)
-    (apart / "tokenizer_config.json").write_text('{"do_lower_case": true, "max_seq_length": 24}')
     before = digests(apart)
     paths = {name: folder / flags[name] for name in ("init_checkpoint", "albert_config_file") if name in flags}
     printed = script.run(expect=1, output_dir=apart, do_train=True, train_step=3, **{**flags, **paths})
@@ -140,6 +143,16 @@ def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, 
             "doc_stride=0 in --long_texts") in printed
     assert "max_seq_length is 24 in the run and 32 in --max_seq_length" in printed
     np.testing.assert_array_equal(answers(directory), expected)
+
+
+@pytest.mark.parametrize("flag", [dict(do_lower_case=False), dict(keep_accents=True)])
+def test_casing_that_nobody_set_is_stored_with_a_run_and_counts(script, apart, flag):
+    name, = flag
+    script.run(output_dir=apart, do_predict=True)
+    expected = answers(apart)
+    printed = script.run(output_dir=apart, do_predict=True, **flag)
+    assert f"{name} is {not flag[name]} in the run and {flag[name]} in --{name}" in printed
+    np.testing.assert_array_equal(answers(apart), expected)
 
 
 def test_a_training_may_be_followed_by_the_mean_of_its_own_checkpoints(script, folder, new):

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from in_process import loaded
 from new_head import new_head
 from safetensors.numpy import load_file, save_file
 from script_process import run
 
 import albert_tf
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import FORMATS, convert, save
 from albert_tf.weights.heads import head_named, head_of_source
@@ -176,6 +178,38 @@ def test_the_flags_of_export_checkpoints_find_the_latest_checkpoint_and_exclude_
         assert f"--{name} and --" in done.stderr and "exclude each other: set one of them" in done.stderr
     run("convert_checkpoint", theirs)
     assert (tmp_path / "exported/model.ckpt-best.index").exists()
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_without_weights_a_config_is_written_with_random_ones(sentence_pieces, tmp_path, caplog, to):
+    config = TINY.replace(vocab_size=sentence_pieces.vocab_size)
+    if to == "tf1_bert":
+        config = config.replace(embedding_size=8, cross_layer_sharing="none")
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    with loaded("convert_checkpoint") as script:
+        assert script(albert_config_file=tmp_path / "config.json", spm_model_file=sentence_pieces.vocabulary_file,
+                      to=to, output_dir=tmp_path / "random") == 0
+    assert "the weights are random: the model has learned nothing" in caplog.text
+    found = albert_tf.from_pretrained(str(tmp_path / "random"), model="pretrainer")
+    assert found.config.differences(config) == {}
+    keras.utils.set_random_seed(12345)
+    for name, value in values_of(head_named("pretrainer").model(config)).items():
+        if to != "keras_hub" or "seq_relationship" not in name:  # which keras-hub lacks
+            np.testing.assert_array_equal(values_of(found)[name], value)
+
+
+@pytest.mark.parametrize("flags, message", [
+    (dict(output_dir="out"), "the model is missing: set --init_checkpoint to weights, or --albert_config_file for"),
+    (dict(albert_config_file="albert_base_v2"), "--output_dir is missing"),
+    (dict(albert_config_file="albert_base_v2", output_dir="out", model="classifier"),
+     "without weights, nothing tells the number of labels of a classifier: set --init_checkpoint, or the model to"),
+])
+def test_random_weights_need_a_config_a_folder_and_a_head_without_labels(tmp_path, monkeypatch, capsys, flags, message):
+    monkeypatch.chdir(tmp_path)
+    with loaded("convert_checkpoint") as script:
+        assert script(**flags) == 1
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.both_stacks

@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import shutil
+import urllib.error
 import urllib.request
 
 import numpy as np
@@ -119,6 +122,23 @@ def test_every_head_has_the_signatures_of_its_saved_model(made, name):
             output: spec.dtype for output, spec in expected.outputs.items()}, key
 
 
+def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made, tmp_path):
+    _, onnx, folder = made("classifier", **with_arguments("classifier"))
+    shutil.copytree(os.path.dirname(folder), tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.glob("*/albert_tf.json"):
+        path.write_text(json.dumps(dict(json.loads(path.read_text()), single_texts=True)))
+    onnx = from_onnx(str(tmp_path / "onnx"))
+    both = (model_of_source("saved_model", open_source(str(tmp_path / "weights")), "classifier"),
+            model_of_onnx("onnx", onnx, onnx.tokenizer))
+    with running(both) as server:
+        expected, actual = (post(server, f"{model.name}:predict", instances=["the name"]) for model in both)
+        for model in both:
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                post(server, f"{model.name}:predict", instances=[dict(text_a="the name", text_b="is known")])
+            assert "text_b" in refused.value.read().decode()
+    assert_same(actual, expected)
+
+
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_every_head_takes_ids_and_serialized_examples(made, name, config):
     saved_model, onnx, _ = made(name, **with_arguments(name))
@@ -192,8 +212,8 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
     monkeypatch.setattr(serve, "ModelServer", Server)
     with loaded("serve") as run:
-        assert run(onnx_model=f"{folder}/model.onnx", init_checkpoint="albert_tiny_en", port=0) == 0
-    assert [model.name for model in found] == ["albert_tiny_en", "model"]
+        assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
+    assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]
     assert found[1].description.startswith("classifier from ")
 
 

@@ -1,5 +1,8 @@
 """README.md of a folder of weights: its content, and the fields that it copies from the base model's card."""
 
+import re
+
+import numpy as np
 import pytest
 import yaml
 
@@ -9,6 +12,7 @@ from albert_tf.export.conversion import FORMATS, convert, save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.classification.text_labels import text_logits
 from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_model_card, write_run_card
@@ -80,6 +84,27 @@ def test_the_card_of_a_hugging_face_folder_shows_how_both_libraries_load_it(tmp_
     assert header(text)["library_name"] == library
     for line in lines:
         assert line in text.splitlines(), line
+
+
+@pytest.mark.parametrize("num_labels", [3, 1])
+def test_the_python_of_a_card_runs_for_classifiers_and_regressions(sentence_pieces, tmp_path, monkeypatch, num_labels):
+    config = CONFIG.replace(vocab_size=sentence_pieces.vocab_size)
+    save(AlbertClassifier(config, num_labels), str(tmp_path / "tuned"), "ours",
+         VocabularyFiles.from_tokenizer(sentence_pieces))
+    block, = re.findall(r"```python\n(.*?)```", (tmp_path / "tuned/README.md").read_text(), re.S)
+    *lines, last = block.splitlines()
+    names: dict = {}
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(lines), names)
+    if num_labels == 1:
+        expected = text_logits(names["model"], names["tokenizer"], ["A text."])
+        np.testing.assert_allclose(eval(last, names), expected, atol=1e-6)
+        pairs = eval(last.replace('["A text."]', '["A text."], ["Others."]'), names)  # as the comment says
+        expected = text_logits(names["model"], names["tokenizer"], ["A text."], ["Others."])
+        np.testing.assert_allclose(pairs, expected, atol=1e-6)
+    else:
+        labels, = eval(last, names)
+        assert {label.name for label in labels} == {"0", "1", "2"}
 
 
 def test_a_card_is_replaced_but_a_users_own_is_not(tmp_path):

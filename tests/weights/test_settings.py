@@ -17,7 +17,7 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
 ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True, "span", 20, 7, 6,
-               multi_label=True, lora_alpha=16.0, temperature=1.5, thresholds=(0.25, 0.75))
+               multi_label=True, lora_alpha=16.0, single_texts=True, temperature=1.5, thresholds=(0.25, 0.75))
 LABELS = ("O", "B-place", "I-place")
 HEADS = {
     "classifier": lambda: albert_tf.AlbertClassifier(TINY, 2, label_names=("bad", "good"), max_seq_length=9,

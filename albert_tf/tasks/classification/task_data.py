@@ -97,7 +97,10 @@ class TaskData:
         return self.sources[split]
 
     def label_id(self, label: str | float | None) -> LabelId:
-        """The id of a class, ignoring case and surrounding white space, or the value of a score. None gives 0.
+        """The id of a class, or the value of a score. None gives 0.
+
+        White space around a class does not count, and case does not if only one class has these letters (the release
+        lower-cases labels).
 
         With several labels per text: for each label, 1.0 if it is among those of the field, else 0.0.
 
@@ -129,7 +132,8 @@ def _names(field: str, separator: str) -> list[str]:
 
 def _class_id(label: str, labels: tuple[str, ...]) -> int:
     if label not in labels:
-        label = next((known for known in labels if known.lower() == label.lower()), label)
+        alike = [known for known in labels if known.lower() == label.lower()]
+        label = alike[0] if len(alike) == 1 else label
     if label not in labels:
         problem = f"unknown label {label!r}" if label else "the label is missing"
         raise ValueError(f"{problem} (allowed: {', '.join(labels)})")

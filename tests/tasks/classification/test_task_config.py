@@ -30,6 +30,14 @@ def test_csv_json_lines_and_tsv_are_read_by_their_endings(tmp_path):
     assert test[0].text_a == 'A "quote" that does not end: "' and test[0].guid == "test-1"
 
 
+def test_case_of_labels_does_not_count_unless_two_labels_differ_in_it_alone(tmp_path):
+    assert [config(tmp_path).label_id(label) for label in ("BAD", " Good ")] == [0, 1]
+    task = config(tmp_path, labels=["bad", "Bad"])
+    assert [task.label_id(label) for label in ("bad", "Bad")] == [0, 1]
+    with pytest.raises(ValueError, match=r"unknown label 'BAD' \(allowed: bad, Bad\)"):
+        task.label_id("BAD")
+
+
 def test_labels_may_be_any_json_values(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"review": "Fine.", "verdict": true}\n{"review": "No.", "verdict": 0}\n')
     task = config(tmp_path, files=dict(train="train.jsonl"), labels=[0, True])

@@ -1,0 +1,38 @@
+"""Rows of tables: an empty line between rows is left out with a warning that names it."""
+
+import pytest
+
+from albert_tf.data.rows import Row, ShortRow, read_objects, read_rows
+
+
+@pytest.mark.parametrize("name, content", [
+    ("rows.csv", 'text\none\n\n"two, with\n\nlines"\n\n\nthree\n'),
+    ("rows.tsv", "text\none\n\ntwo\n\n\nthree\n"),
+    ("rows.jsonl", '{"text": "one"}\n\n{"text": "two"}\n  \n\n{"text": "three"}\n'),
+])
+def test_empty_lines_between_rows_are_left_out_with_a_warning(tmp_path, caplog, name, content):
+    (tmp_path / name).write_text(content)
+    rows = list(read_rows(str(tmp_path / name), dict(text_a="text")))
+    assert [row.fields["text_a"].split(",")[0] for row in rows] == ["one", "two", "three"]
+    first = 2 if name.endswith("l") else 3
+    assert f"{tmp_path / name} line {first} is empty and skipped (3 lines of this file)" in caplog.text
+
+
+@pytest.mark.parametrize("name, content", [("rows.csv", "text\r\none\r\n\r\n\r\n"),
+                                           ("rows.jsonl", '{"text": "one"}\n\n')])
+def test_empty_lines_at_the_end_of_a_file_mean_nothing(tmp_path, caplog, name, content):
+    (tmp_path / name).write_text(content)
+    assert len(list(read_rows(str(tmp_path / name), dict(text_a="text")))) == 1
+    assert not caplog.text
+
+
+def test_a_short_row_has_its_line_and_an_empty_field_is_a_row(tmp_path, caplog):
+    (tmp_path / "rows.csv").write_text('id,text\n1,""\n\n2\n')
+    rows = list(read_rows(str(tmp_path / "rows.csv"), dict(text_a="text")))
+    assert rows == [Row(2, dict(text_a="")), ShortRow(4, 2, 1)]
+    assert "line 3 is empty" in caplog.text
+
+
+def test_lines_of_objects_keep_their_numbers(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n')
+    assert list(read_objects(str(tmp_path / "rows.jsonl"))) == [(1, {"a": 1}), (3, {"a": 2})]
