@@ -20,7 +20,6 @@ import tensorflow as tf
 
 from albert_tf import devices, keras
 from albert_tf.training.task import EvaluatedTask, TrainableTask
-from albert_tf.utils.processes import available_cores
 
 # Each part has gradients of its own, as large as the model, so many cores share a few parts.
 MOST_PARTS = 4
@@ -82,7 +81,7 @@ def _cores() -> int:
     limit = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
     if limit.isdecimal() and int(limit):
         return int(limit)
-    return available_cores()
+    return devices.available_cores()
 
 
 def on_batches(

@@ -1,8 +1,7 @@
-"""Runs another program to its end, and counts the cores for this one."""
+"""Runs another program to its end."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -58,8 +57,3 @@ def _wait(process: subprocess.Popen, should_end: Callable[[], bool] | None) -> i
                 process.wait()
                 return 0
     return process.wait()
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

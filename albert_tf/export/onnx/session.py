@@ -14,11 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.processes import available_cores
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.settings import SETTINGS, Settings, settings_in
