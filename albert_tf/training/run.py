@@ -21,6 +21,7 @@ from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainable import ALL, HEAD, check_trainable, restrict_training
 from albert_tf.training.trainer import Trainer
 from albert_tf.utils import bounds
+from albert_tf.utils.progress import count_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ class TrainerOptions:
       bias_correction: see ReleaseOptimizer.
       random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts, rows_vary: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
-      trainable: see restrict_training.
+      trainable: "all", or see restrict_training; None for all, or with adapters for the head.
       lora_rank, lora_alpha, lora_per_layer: see LoraOptions. A rank of 0 means no adapters.
 
     Raises:
@@ -106,7 +107,9 @@ class TrainerOptions:
 def new_trainer(
     task: TrainableTask, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions
 ) -> Trainer:
-    """Makes a compiled trainer. Warns if the warm-up of the learning rate does not end before the run.
+    """Makes a compiled trainer, and logs the number of parameters that train.
+
+    Warns if the warm-up of the learning rate does not end before the run.
 
     Args:
       task: the task. Its model and metrics must have been made in the strategy's scope.
@@ -127,7 +130,11 @@ def new_trainer(
                              "recomputed")
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
-        restrict_training(task.model, options.trainable or ALL, options.lora)
+        if options.trainable not in (None, ALL) or options.lora:
+            restrict_training(task.model, options.trainable or HEAD, options.lora)
+        trained, total = (sum(variable.shape.num_elements() for variable in variables)
+                          for variables in (task.model.trainable_weights, task.model.weights))
+        logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
                           options.loss_scaling, options.shapes_vary, options.parts, options.rows_vary)
         optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,
