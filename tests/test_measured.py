@@ -63,6 +63,19 @@ def test_the_rows_of_a_taught_model_are_the_measured_scores():
     assert shown[-1] == list(scores.items())[-1]  # the weights that come with the package
 
 
+def test_the_losses_of_taught_pre_training_are_means_over_seeds_that_agree():
+    text = (DOCS / "accuracy.md").read_text("utf-8").partition("\n**Pre-training**, ")[2].partition("\n\n")[0]
+    losses = collections.defaultdict(list)
+    for row in read_rows("distillation.csv"):
+        if row["part"] == "pretraining" and row["metric"] == "masked_lm_loss":
+            losses[row["step"], row["student"]].append(float(row["score"]))
+    short, longer = ([losses[steps, name] for name in ("alone", "logits", "hidden", "attention")]
+                     for steps in ("200", "600"))
+    assert re.findall(r"\b\d\.\d{3}\b", text) == [f"{statistics.mean(values):.3f}" for values in short + longer]
+    for alone, logits, hidden, attention in zip(*short):
+        assert alone > logits > attention > hidden
+
+
 # Their intervals are over seeds only, by Welch's t; those of the other columns may be wider (studies/results.py).
 OVER_SEEDS = ("masked LM", "masked LM, n-grams", "NSP pairs", "SOP pairs", "STS-B, Pearson")
 SECOND_BASELINE = 4.95  # the loss that neighbouring tokens explain in the records of the studies

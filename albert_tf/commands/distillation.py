@@ -10,7 +10,9 @@ from albert_tf import keras
 from albert_tf.commands import flag_fields as fields
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import tokenizer_key
+from albert_tf.pretraining.layer_distillation import LayerDistillation
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils import bounds
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named, heads_of_source
 from albert_tf.weights.open_source import open_source
@@ -37,6 +39,35 @@ class DistillationOptions(TeacherOptions):
     distillation_alpha: float = fields.number(
         0.5, "Weight, from 0 to 1, of the difference from the teacher of --teacher_checkpoint in the loss. The loss of "
         "the labels has the rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerDistillationOptions(DistillationOptions):
+    """The flags of pre-training beside those of a teacher's answers."""
+
+    distillation_hidden_weight: float = fields.number(
+        0.0, "Weight of the mean squared error of the layers' outputs against those of the teacher's layers, which is "
+        "added to the loss. If the widths differ, a projection is trained with the model and is no part of it.", 0.0)
+    distillation_attention_weight: float = fields.number(
+        0.0, "Weight of the KL divergence from the attention of the teacher's layers, as in MiniLMv2, which is added "
+        "to the loss: how similar the queries of two tokens are, and their keys, and their values.", 0.0)
+    distillation_layers: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated list with a layer of the teacher, from 1, for each layer of the model, which learns from "
+        "it. Default: evenly over the teacher's layers; 3,6,9,12 for 4 and 12 layers.", bounds.LAYERS)
+    distillation_relation_heads: int | None = fields.integer(
+        None, "Number of parts of the queries, keys and values that --distillation_attention_weight compares "
+        "separately. It must divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH)
+
+    def __post_init__(self):
+        if self.layers.is_used and not self.teacher_checkpoint:
+            raise ValueError("--distillation_hidden_weight and --distillation_attention_weight need "
+                             "--teacher_checkpoint")
+
+    @property
+    def layers(self) -> LayerDistillation:
+        """What is learned from the teacher's layers."""
+        return LayerDistillation(self.distillation_hidden_weight, self.distillation_attention_weight,
+                                 self.distillation_layers, self.distillation_relation_heads)
 
 
 class Teacher:

@@ -19,12 +19,13 @@ from typing import Callable
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.commands.distillation import DistillationOptions, Teacher, teacher_of
+from albert_tf.commands.distillation import LayerDistillationOptions, Teacher, teacher_of
 from albert_tf.config import AlbertConfig
 from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
+from albert_tf.pretraining.layer_distillation import LayerDistillation
 from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.pretraining.reading import RecordSet
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
@@ -42,7 +43,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions):
+class Options(LayerDistillationOptions):
     """The flags of this command; `model`, `run` and `trainer` are made from flags that commands share."""
 
     model: ResolvedModel
@@ -145,12 +146,15 @@ def main() -> None:
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
 
-    teacher = teacher_of(options, "pretrainer", {}, options.do_train and options.distillation_alpha > 0)
+    layers = options.layers
+    learns = options.distillation_alpha > 0 or layers.is_used
+    teacher = teacher_of(options, "pretrainer", {}, options.do_train and learns)
     if teacher:
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
+        layers.check(config, teacher.config)
 
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_task = task_factory(config, objective != "none", teacher)
+        new_task = task_factory(config, objective != "none", teacher, layers)
         task, _ = options.model.reader(options.init_from_group0).make(new_task, initial_weights(options))
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
@@ -190,14 +194,14 @@ def main() -> None:
 
 
 def task_factory(
-    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None
+    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
 ) -> Callable[[], PretrainingTask]:
     """A function that makes the task with random weights. The teacher is made here, with its own weights."""
     if teacher is None:
         return lambda: PretrainingTask(AlbertPretrainer(config), has_sentence_loss)
     model = teacher.model()
     return lambda: DistilledPretrainingTask(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
-                                            has_sentence_loss)
+                                            has_sentence_loss, layers)
 
 
 def draw(options: Options, evaluator: Evaluator | None) -> None:

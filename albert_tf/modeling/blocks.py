@@ -56,12 +56,16 @@ class AttentionBlock(keras.layers.Layer):
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
                                 *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
 
+    def queries_keys_values(self, x, weights: AttentionWeights) -> tf.Tensor:
+        """The queries, keys and values of x [tokens, H] side by side, [tokens, 3 H]. The queries are scaled."""
+        return tf.nn.bias_add(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)
+
     def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
         """x: [batch * seq, H]; additive_mask: float32 [batch, 1, 1, seq]. Returns the shape of x."""
         heads = self.config.num_attention_heads
         batch, seq = tf.shape(additive_mask)[0], additive_mask.shape[-1] or tf.shape(additive_mask)[-1]
-        qkv = tf.nn.bias_add(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)  # [batch * seq, 3 H]
-        qkv = tf.reshape(qkv, [batch, seq, 3, heads, self.config.hidden_size // heads])
+        qkv = tf.reshape(self.queries_keys_values(x, weights),
+                         [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
         context = (attention_in_training if dropouts.training else attention)(
             query, key, value, additive_mask, *dropouts.site(self.config.attention_probs_dropout_prob))

@@ -7,6 +7,7 @@ import math
 import tensorflow as tf
 
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layer_states import hidden_states
 
 
 def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
@@ -20,20 +21,14 @@ def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
       distances, and angles in degrees: float32 [batch, layers] each. Each inner group counts as a layer.
 
     Raises:
-      ValueError: the model is a TF-Hub module that runs its own graph, which does not show all layers.
+      ValueError: see hidden_states.
 
     Example::
 
       encoder = albert_tf.from_pretrained("albert_base_v2")
       layer_distances(encoder, tokenizer(["A text."]))["distances"]
     """
-    if not hasattr(model, "encoder"):
-        raise ValueError("the distances between layers need an AlbertModel: a TF-Hub module that runs its own graph "
-                         f"does not show the inputs of its layers. Received: {type(model).__name__}")
-    outputs = model(inputs)
-    mapping, first = model.encoder.embedding_hidden_mapping_in, outputs["embedding_output"]
-    states = [first if mapping is None else mapping(first), *outputs["encoder_outputs"]]
-    states = [tf.cast(state, tf.float32) for state in states]  # [batch, seq, H] each
+    states = [tf.cast(state, tf.float32) for state in hidden_states(model, model(inputs))]  # [batch, seq, H] each
     weights = tf.cast(inputs["input_mask"], tf.float32)  # [batch, seq]
     weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
     pairs = list(zip(states, states[1:]))

@@ -23,6 +23,8 @@ from albert_tf.utils.writing import atomic_checkpoint, write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
+# What the names of variables begin with that are trained with a model but are no part of it. Evaluation ignores them.
+AUXILIARY = "distillation/"
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value of a run, as in the release
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOSS_SCALE = f"loss_scale/value{_VALUE}"
@@ -86,8 +88,8 @@ class Checkpoints:
     def restore(self, prefix: str) -> int:
         """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
-        The checkpoint must have all variables of the model and the optimizer, and no others. The loss scale is not
-        changed if the checkpoint has none, because the run had another precision.
+        The checkpoint must have all variables of the model and the optimizer, and no others except AUXILIARY ones. The
+        loss scale is not changed if the checkpoint has none, because the run had another precision.
 
         Raises:
           DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
@@ -158,6 +160,7 @@ class Checkpoints:
         trained = {variable.name.split(":")[0] for variable in model.trainable_weights}
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
         missing = ours - stored
+        slots = {slot for slot in slots if slot in wanted_slots or not slot.startswith(AUXILIARY)}
         unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
         is_trained_otherwise = not (missing or unknown)
         if is_trained_otherwise:

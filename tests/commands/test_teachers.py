@@ -163,22 +163,106 @@ def test_the_objective_and_the_teacher_need_each_other(run, folder):
     assert f"{folder / 'empty.txt'} has no lines" in printed.splitlines()[-1]
 
 
-def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder):
+@pytest.fixture(scope="module")
+def pretrain(folder):
+    """A function that runs run_pretraining with its flags, or another script without them."""
     config = dict(CONFIG, vocab_size=VOCAB_SIZE, max_position_embeddings=16)
     (folder / "pretrained.json").write_text(json.dumps(config))
+    (folder / "bert.json").write_text(json.dumps(dict(
+        config, embedding_size=24, hidden_size=24, num_hidden_layers=3, num_attention_heads=4,
+        cross_layer_sharing="none")))
     flags = dict(input_file=write_records(folder / "train.tfrecord", 8, objective="sop"), max_seq_length=16,
                  albert_config_file=folder / "pretrained.json", max_predictions_per_seq=3, train_batch_size=4,
-                 num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw")
-    with ScriptSession("run_pretraining", eagerly=True, **flags) as script:
-        script.run(output_dir=folder / "pretrained")
-        flags = dict(teacher_checkpoint=folder / "pretrained", random_seed=2)
-        script.run(output_dir=folder / "untaught", random_seed=2)
-        script.run(output_dir=folder / "taught_0", distillation_alpha=0, **flags)
-        script.run(output_dir=folder / "taught_lm", do_eval=True, **flags)
-        printed = script.run(output_dir=folder / "tiny", expect=1, teacher_checkpoint="albert_tiny_en")
+                 num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw", random_seed=2)
+    with ScriptSession(eagerly=True) as session:
+        yield lambda script=None, **changed: session.run(
+            script=script or "run_pretraining", **changed if script else {**flags, **changed})
+
+
+def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder, pretrain):
+    pretrain(output_dir=folder / "pretrained", random_seed=1)
+    flags = dict(teacher_checkpoint=folder / "pretrained")
+    pretrain(output_dir=folder / "untaught")
+    pretrain(output_dir=folder / "taught_0", distillation_alpha=0, distillation_hidden_weight=0, **flags)
+    pretrain(output_dir=folder / "taught_lm", do_eval=True, **flags)
+    pretrain(output_dir=folder / "taught_lm_0", distillation_attention_weight=0, **flags)
+    printed = pretrain(output_dir=folder / "tiny", expect=1, teacher_checkpoint="albert_tiny_en")
     assert are_equal(end_of(folder / "untaught"), end_of(folder / "taught_0"))
     assert not are_equal(end_of(folder / "untaught"), end_of(folder / "taught_lm"))
+    assert are_equal(end_of(folder / "taught_lm"), end_of(folder / "taught_lm_0"))
     assert "--teacher_checkpoint=albert_tiny_en has another vocabulary" in printed.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def of_bert(folder, pretrain):
+    """Flags of a student that learns from the layers of a BERT of another width, depth and number of heads."""
+    pretrain(output_dir=folder / "unshared", albert_config_file=folder / "bert.json", num_train_steps=1)
+    pretrain("convert_checkpoint", init_checkpoint=folder / "unshared", output_dir=folder / "bert", to="tf1_bert")
+    return dict(teacher_checkpoint=folder / "bert", distillation_hidden_weight=1, distillation_attention_weight=1,
+                distillation_relation_heads=8, num_train_steps=4)
+
+
+@pytest.fixture(scope="module")
+def layered(folder, pretrain, of_bert):
+    """The directory of a run that learned from the layers of a BERT."""
+    pretrain(output_dir=folder / "layered", do_eval=True, **of_bert)
+    return folder / "layered"
+
+
+def projections_in(directory, step=4):
+    return [name for name in end_of(directory, step) if "hidden_projection" in name]
+
+
+def test_a_resumed_run_continues_with_the_projection_of_the_layers(folder, pretrain, of_bert, layered):
+    pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
+    for file in (folder / "stopped").glob("model.ckpt-[34].*"):  # as if the run had been killed
+        file.unlink()
+    assert "training from step 2 to 4" in pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
+    assert are_equal(end_of(layered, 4), end_of(folder / "stopped", 4))
+    assert len(projections_in(layered)) == 3  # with its two slots
+
+
+def test_the_layers_of_a_teacher_change_the_training(folder, pretrain, of_bert, layered):
+    nothing = dict.fromkeys(name for name in of_bert if name.startswith("distillation"))
+    pretrain(output_dir=folder / "of_logits", **{**of_bert, **nothing})
+    pretrain(output_dir=folder / "of_attention", **{**of_bert, "distillation_hidden_weight": 0})
+    ends = [end_of(folder / name, 4) for name in ("of_logits", "of_attention")]
+    assert not are_equal(*ends) and not projections_in(folder / "of_attention")
+    assert not are_equal(ends[1], {name: value for name, value in end_of(layered, 4).items() if name in ends[1]})
+
+
+def test_the_projection_is_no_part_of_the_model(folder, pretrain, layered):
+    """Of evaluation, conversion, from_pretrained, and a training that starts from it or goes on without a teacher."""
+    printed = pretrain(output_dir=layered, do_train=False, do_eval=True)
+    assert "step 4: masked_lm_accuracy" in printed
+    pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_tf1")
+    names = {name for name, _ in tf.train.list_variables(str(folder / "layered_tf1/model.ckpt-best"))}
+    model = from_pretrained(str(layered), "pretrainer")
+    assert names == {variable.name.split(":")[0] for variable in model.weights} and len(names) == 32
+    pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_hf", to="hugging_face")
+    assert b"projection" not in (folder / "layered_hf/model.safetensors").read_bytes()
+    pretrain(output_dir=folder / "from_layered", init_checkpoint=layered, num_train_steps=1)
+    shutil.copytree(layered, folder / "continued")
+    printed = pretrain(output_dir=folder / "continued", num_train_steps=5)
+    assert "training from step 4 to 5" in printed and not projections_in(folder / "continued", 5)
+
+
+def test_what_does_not_fit_the_layers_of_a_teacher_is_refused(folder, pretrain, of_bert):
+    width = "--distillation_relation_heads=5, must divide the widths of the model, 16, and of the teacher, 24"
+    for flags, message in (
+            (dict(teacher_checkpoint=None), "--distillation_hidden_weight and --distillation_attention_weight need "
+             "--teacher_checkpoint"),
+            (dict(distillation_hidden_weight=-1), "distillation_hidden_weight"),
+            (dict(distillation_layers="4"), "--distillation_layers must have numbers from 1 to the teacher's 3 layers"),
+            (dict(distillation_layers="1,2"), "for each of 1 layer of the model. Received: 1,2"),
+            (dict(distillation_relation_heads=5), width),
+            (dict(teacher_checkpoint="albert_tiny_en"), "has another vocabulary")):
+        printed = pretrain(output_dir=folder / "refused", expect=1, **{**of_bert, **flags})
+        assert message in printed.splitlines()[-1], printed
+        assert not list((folder / "refused").glob("model.ckpt*"))
+    pretrain(output_dir=folder / "plain", num_train_steps=1)
+    printed = pretrain(output_dir=folder / "plain", expect=1, **of_bert)
+    assert "it lacks distillation/hidden_projection/kernel" in printed.splitlines()[-1]
 
 
 def test_a_teacher_without_a_vocabulary_or_weights_is_refused(run, teacher, folder):

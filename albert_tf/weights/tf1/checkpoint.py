@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.training.checkpoints import saved_step
+from albert_tf.training.checkpoints import AUXILIARY, saved_step
 from albert_tf.utils.writing import atomic_checkpoint
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source, merged, release_name
@@ -56,12 +56,13 @@ def tf1_source(prefix: str) -> Source:
 
 
 def our_source(checkpoint: Source) -> Source:
-    """The model in a checkpoint of a run of this package, with adapters merged, without optimizer, step and counters.
+    """The model in a checkpoint of a run of this package, with adapters merged, and without what is only for training.
 
     Its keys are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded
     into any other that shares some of its variables.
     """
     keys = {_release_name(key): key for key in checkpoint.shapes if _is_model_variable(key)}
+    keys = {name: key for name, key in keys.items() if not name.startswith(AUXILIARY)}
     return merged(dataclasses.replace(
         checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
         read=lambda name: checkpoint.read(keys[name]), read_step=lambda: saved_step(checkpoint.path)))
