@@ -13,6 +13,8 @@ they are made (training/strategy.py). A GPU or a TPU core computes a batch as a 
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 
 
@@ -28,3 +30,8 @@ def is_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
 def is_cpu_alone() -> bool:
     """Whether this machine computes on its CPU, since it has no GPU."""
     return not tf.config.list_physical_devices("GPU")
+
+
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

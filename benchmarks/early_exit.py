@@ -23,7 +23,7 @@ from absl import flags
 
 from albert_tf import from_pretrained
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_float, define_required
+from albert_tf.commands.flag_fields import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.tasks.classification.glue import find_task
@@ -34,6 +34,7 @@ from benchmarks.fine_tuned_classifiers import (
     batches,
     compiled,
     config_with_layers,
+    define_flags,
     dev_rows,
     fine_tuned,
     layers_and_score,
@@ -42,15 +43,8 @@ from benchmarks.fine_tuned_classifiers import (
 )
 from studies.intervals import standard_error
 
-define_required("model", "Folder of a BERT in Hugging Face's format.")
-define_required("data", "Folder that has glue/.")
-define_required("output_dir", "Folder of the runs and the results.")
-flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte"], "Names of the tasks.")
-flags.DEFINE_list("seeds", ["1", "2", "3", "4", "5"], "Seeds of the runs.")
+define_flags(tasks=["sst-2", "sts-b", "rte"], seeds=["1", "2", "3", "4", "5"])
 flags.DEFINE_list("fewer_layers", ["3", "4", "5"], "Numbers of layers of the smaller models.")
-flags.DEFINE_integer("steps", 0, "Number of training steps. 0: those of fine_tuning_settings.py.", lower_bound=0)
-flags.DEFINE_integer("examples", 256, "Number of examples of the dev set that are timed.", lower_bound=32)
-flags.DEFINE_integer("turns", 3, "Number of turns in which each program computes these examples.", lower_bound=1)
 define_float("exit_tolerance", None, "See run_classifier. Default: its default.")
 flags.DEFINE_bool("untrained", False, "Whether to time the weights of --model as they are, without scores.")
 FLAGS = flags.FLAGS

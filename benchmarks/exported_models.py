@@ -23,7 +23,7 @@ from albert_tf.commands import app
 from albert_tf.export import tflite
 from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.features import convert_examples_to_features
@@ -90,7 +90,8 @@ def export(folder: str) -> list[Form]:
     tokenizer = tokenizer_from_pretrained(FLAGS.init_checkpoint)
     forms = [Form("SavedModel float32", "saved_model", os.path.join(folder, "saved_model"))]
     export_model(forms[0].path, model, tokenizer, sequence_features(FLAGS.max_seq_length), model.head_outputs,
-                 dict(text_a=[None]), lambda graph, text_a: pack_texts(graph, FLAGS.max_seq_length, text_a))
+                 TextSignature(dict(text_a=[None]),
+                               lambda graph, text_a: pack_texts(graph, FLAGS.max_seq_length, text_a)))
     contents = {("ONNX", "onnx", precision): to_onnx(model, precision) for precision in PRECISIONS}
     contents |= {("TensorFlow Lite", "tflite", precision): tflite.convert(model, precision, FLAGS.max_seq_length)
                  for precision in tflite.PRECISIONS}

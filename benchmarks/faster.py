@@ -20,7 +20,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_float, define_required
+from albert_tf.commands.flag_fields import define_float
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.outputs import exported_settings
@@ -29,6 +29,7 @@ from albert_tf.weights.settings import Settings
 from benchmarks.fine_tuned_classifiers import (
     Program,
     compiled,
+    define_flags,
     dev_rows,
     fine_tuned,
     layers_and_score,
@@ -38,18 +39,11 @@ from benchmarks.fine_tuned_classifiers import (
 )
 from studies.intervals import standard_error
 
-define_required("model", "Folder of a BERT in Hugging Face's format.")
-define_required("data", "Folder that has glue/.")
-define_required("output_dir", "Folder of the runs and the results.")
-flags.DEFINE_list("tasks", ["sst-2"], "Names of the tasks.")
-flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the runs.")
+define_flags(tasks=["sst-2"], seeds=["1", "2", "3"])
 flags.DEFINE_integer("fewer_layers", 3, "Number of layers of the smaller models.", lower_bound=1)
 flags.DEFINE_list("patience", ["2", "3", "4"], "Patience of the model with exit heads.")
 define_float("temperature", 2.0, "The temperature of the distillation.", lower_bound=0.0)
 define_float("alpha", 0.9, "The weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
-flags.DEFINE_integer("steps", 0, "Number of training steps. 0: those of fine_tuning_settings.py.", lower_bound=0)
-flags.DEFINE_integer("examples", 256, "Number of examples of the dev set that are timed.", lower_bound=32)
-flags.DEFINE_integer("turns", 3, "Number of turns in which each program computes these examples.", lower_bound=1)
 FLAGS = flags.FLAGS
 
 COLUMNS = ("task", "seed", "way", "layers", "score", "time_batch_1", "time_batch_32", "megabytes")

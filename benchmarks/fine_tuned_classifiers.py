@@ -1,4 +1,4 @@
-"""What early_exit.py and faster.py share: classifiers of GLUE's tasks, their dev sets, and programs timed in turns."""
+"""What early_exit.py and faster.py share: flags, classifiers of GLUE's tasks, dev sets, and programs timed in turns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+from absl import flags
 
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands.command_runs import run_script
+from albert_tf.commands.flag_fields import define_required
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -27,9 +29,22 @@ from albert_tf.utils.writing import write_text
 from albert_tf.weights.open_source import open_source
 from benchmarks.fine_tuning_settings import SETTINGS
 
+flags.disclaim_key_flags()  # a flag belongs to the benchmark that calls define_flags
 LARGEST_BATCH = 32
 Batch = Mapping[str, tf.Tensor]
 Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch; "logits" is one of them
+
+
+def define_flags(tasks: list[str], seeds: list[str]) -> None:
+    """Defines the flags of runs, their data and the times. The arguments are the benchmark's defaults."""
+    define_required("model", "Folder of a BERT in Hugging Face's format.")
+    define_required("data", "Folder that has glue/.")
+    define_required("output_dir", "Folder of the runs and the results.")
+    flags.DEFINE_list("tasks", tasks, "Names of the tasks.")
+    flags.DEFINE_list("seeds", seeds, "Seeds of the runs.")
+    flags.DEFINE_integer("steps", 0, "Number of training steps. 0: those of fine_tuning_settings.py.", lower_bound=0)
+    flags.DEFINE_integer("examples", 256, "Number of examples of the dev set that are timed.", lower_bound=32)
+    flags.DEFINE_integer("turns", 3, "Number of turns in which each program computes these examples.", lower_bound=1)
 
 
 def write_rows(path: str, columns: Sequence[str], rows_of: Callable[[str, str], list[dict]], tasks: Sequence[str],

@@ -35,6 +35,7 @@ from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids
 from albert_tf.text.lines import read_lines
+from albert_tf.utils.arrays import softmax
 from albert_tf.weights.settings import Settings
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "A fine-tuned classifier, or with --depth any weights with a "
@@ -79,7 +80,7 @@ def by_weights() -> None:
             continue
         logits, milliseconds = run(OnnxModel(content, exported_settings(model, Settings()), threads=1), rows)
         expected = logits if expected is None else expected
-        score = metrics.evaluate(task, logits if task.is_regression else probabilities(logits), label_ids)
+        score = metrics.evaluate(task, logits if task.is_regression else softmax(logits), label_ids)
         changed = "" if task.is_regression else f"{np.mean(logits.argmax(1) != expected.argmax(1)):.4f}"
         print(f"{name:28}{len(content) / 1e6:7.1f}{score[task.metrics[0]]:15.4f}{changed:>14}"
               f"{relative_error(logits, expected):8.4f}{milliseconds:8.2f}", flush=True)
@@ -170,11 +171,6 @@ def inputs_of(ids: list[int], mask_id: int) -> dict[str, np.ndarray]:
 def relative_error(values: np.ndarray, expected: np.ndarray) -> float:
     """The root mean square of the difference, divided by the standard deviation of the expected values."""
     return float(np.sqrt(np.mean(np.square(values - expected))) / np.std(expected))
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.sentence_in_context --init_checkpoint=albert_tiny_en --text=novels_dev.txt
 
 A score is the pseudo-log-likelihood of the sentence's pieces (each is masked once), in nats for each piece. In context,
-the row is filled with the pieces before the sentence up to --max_seq_length, so that the sentence stands at the last
+the row is filled with the pieces before the sentence up to --max_seq_length, so that the sentence is at the last
 positions.
 """
 
@@ -38,11 +38,11 @@ def main(_) -> None:
         copies[np.arange(len(sentence)), positions] = tokenizer.mask_id
         return log_probabilities(*map(tf.constant, (copies, positions, sentence))).numpy().mean()
 
-    room = FLAGS.max_seq_length - 2
-    chosen = [i for i in np.linspace(room, len(rows) - 1, FLAGS.sentences).astype(int) if 5 <= len(rows[i]) <= 60]
+    most = FLAGS.max_seq_length - 2  # tokens of the sentence and of the text before it
+    chosen = [i for i in np.linspace(most, len(rows) - 1, FLAGS.sentences).astype(int) if 5 <= len(rows[i]) <= 60]
     empty = rows[0][:0]
     alone = np.array([score(empty, rows[i]) for i in chosen])
-    in_context = np.array([score(np.concatenate(rows[i - room:i])[len(rows[i]) - room:], rows[i]) for i in chosen])
+    in_context = np.array([score(np.concatenate(rows[i - most:i])[len(rows[i]) - most:], rows[i]) for i in chosen])
     print(f"{len(chosen)} sentences, nats for each piece: alone {alone.mean():.3f}, behind text up to "
           f"{FLAGS.max_seq_length} tokens {in_context.mean():.3f}, difference {(in_context - alone).mean():+.3f} "
           f"(standard error {(in_context - alone).std(ddof=1) / len(chosen) ** 0.5:.3f})")

@@ -3,13 +3,14 @@
     python -m benchmarks.structure
 
 The flows: raw text to the first update of the weights, a question of SQuAD to predictions.json, and an archive of the
-release to a model. A profile function lists the files of albert_tf whose functions are called. Lines are counted
-without blank ones. Each flow and each import runs in a process of its own.
+release to a model. A profile function lists the files of albert_tf whose functions are called, by package. Lines are
+counted without blank ones. Each flow and each import runs in a process of its own.
 """
 
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import inspect
 import json
@@ -47,7 +48,7 @@ print(round(seconds, 2))
 _TRACE = """
 import sys
 from benchmarks.structure import recording
-with recording() as files:
+with recording({until!r}) as files:
     {call}
 print("\\n".join(sorted(files)))
 """
@@ -57,7 +58,13 @@ class recording:
     """A context whose value is the set of albert_tf's files whose functions are called in it, by any thread.
 
     What runs while a module is imported does not count, nor do comprehensions, which are functions up to Python 3.11.
+
+    Args:
+      until: name of the function of albert_tf at whose first call the recording ends; None for the end of the block.
     """
+
+    def __init__(self, until: str | None = None):
+        self._until = until
 
     def __enter__(self) -> set[str]:
         files: set[str] = set()
@@ -66,6 +73,9 @@ class recording:
             code = frame.f_code
             is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.endswith(("comp>", "genexpr>"))
             if event == "call" and is_function and code.co_filename.startswith(f"{PACKAGE}/"):
+                if code.co_name == self._until:
+                    self.__exit__()
+                    return
                 name = code.co_filename[len(f"{PACKAGE}/"):]
                 if name not in files and not _is_importing(frame):
                     files.add(name)
@@ -139,8 +149,10 @@ def archive_to_model(folder: str) -> None:
     albert_tf.from_pretrained(f"{folder}/released.tar.gz", model="pretrainer")
 
 
-FLOWS = {"raw text to the first update": text_to_update, "question to predictions.json": question_to_predictions,
-         "archive to model": archive_to_model}
+# By title: the flow, and the function of albert_tf at whose first call it ends.
+FLOWS = {"raw text to the first update": (text_to_update, "on_train_batch_end"),
+         "question to predictions.json": (question_to_predictions, None),
+         "archive to model": (archive_to_model, None)}
 
 
 def prepare(folder: str) -> None:
@@ -193,7 +205,7 @@ def upward_imports() -> list[tuple[str, str]]:
             if layer(other) > layer(module)]
 
 
-def circles() -> list[set[str]]:
+def cycles() -> list[set[str]]:
     """Groups of modules that import each other."""
     graph = import_graph()
 
@@ -238,17 +250,22 @@ def main() -> None:
     print(f"python files at the root: {len(list(ROOT.glob('*.py')))}")
     print(f"modules of albert_tf: {len(modules())}; lines: {lines(modules().values()):,}; "
           f"lines of tests: {lines((ROOT / 'tests').rglob('*.py')):,}")
-    print(f"imports that run upward: {upward_imports() or 'none'}; circles: {circles() or 'none'}")
+    print(f"imports that run upward: {upward_imports() or 'none'}; cycles: {cycles() or 'none'}")
     for task in sorted(path for path in (PACKAGE / "tasks").iterdir() if (path / "__init__.py").is_file()):
         print(f"tasks/{task.name}: {len(list(task.glob('*.py'))) - 1} files, {lines(task.glob('*.py')):,} lines")
     names, seconds = imported_by_from_pretrained()
     print(f"from_pretrained(\"albert_tiny_en\"): {len(names)} modules, {seconds} s after TensorFlow's import")
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
-        for title, flow in FLOWS.items():
+        for title, (flow, until) in FLOWS.items():
             call = f"import benchmarks.structure as s; s.{flow.__name__}({folder!r})"
-            entered = [line for line in _output(_TRACE.format(call=call)) if line.endswith(".py")]
-            print(f"{title}: {len(entered)} files\n  " + " ".join(entered))
+            entered = [line for line in _output(_TRACE.format(call=call, until=until)) if line.endswith(".py")]
+            print(f"{title}: {len(entered)} files")
+            packages = collections.defaultdict(list)
+            for name in entered:
+                packages[name.rpartition("/")[0]].append(name)
+            for names in packages.values():
+                print(f"  {len(names)}: {' '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ NOVEL_SENTENCES = (
     "She opened the [MASK] and went out.",
     "He wrote a long [MASK] to his mother.",
 )
-# The answer stands in the first sentences, some 80 tokens before the mask.
+# The answer is in the first sentence, about 80 tokens before the mask.
 PARAGRAPH = (
     "Mary had a garden behind the house, with an old wall around it. She loved the garden, and worked there every "
     "morning. In the spring she planted roses along the wall. Her father was a man of business, who rose early, took "

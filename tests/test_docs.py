@@ -107,19 +107,25 @@ def test_a_page_whose_commands_are_not_run_says_so():
 def test_commands_have_the_flags_of_their_scripts(page, session):
     for words in filter(None, map(script_commands, page.commands())):
         script, *flags = words
-        session.run(script=script, only_check_args=True, **flags_of(flags))
+        session.run(script=script, expect=0, only_check_args=True, **flags_of(flags))
+
+
+def compiles(text):
+    try:
+        return compile(text, "block", "exec") is not None
+    except SyntaxError:
+        return False
 
 
 @every_page
 def test_python_blocks_compile(page):
-    for block in page.blocks:
-        if block.language == "python":
-            compile(block.text, str(page.path), "exec")
+    assert [block.text for block in page.blocks if block.language == "python" and not compiles(block.text)] == []
 
 
 @pytest.mark.parametrize(
     "name", [*RUN, *(pytest.param(name, marks=pytest.mark.slow) for name in RUN_SLOWLY)])
 def test_commands_and_snippets_run_in_order(name, folder):
+    """Every command ends with status 0, every snippet without an error, and they print what a JSON block shows."""
     with ScriptSession() as session, contextlib.closing(PAGES[name]) as page:
         for block in page.blocks:
             page.run(block, folder, session)

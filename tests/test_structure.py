@@ -27,11 +27,11 @@ def test_an_import_that_runs_upward_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(structure, "ROOT", tmp_path)
     monkeypatch.setattr(structure, "PACKAGE", package)
     assert structure.upward_imports() == [("albert_tf.text.a", "albert_tf.tasks.b")]
-    assert structure.circles() == [{"albert_tf.text.a", "albert_tf.tasks.b"}]
+    assert structure.cycles() == [{"albert_tf.text.a", "albert_tf.tasks.b"}]
 
 
 def test_no_modules_import_each_other():
-    assert structure.circles() == []
+    assert structure.cycles() == []
 
 
 def test_files_that_docstrings_and_comments_name_exist():

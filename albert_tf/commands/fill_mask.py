@@ -42,9 +42,7 @@ def main() -> None:
     for text in FLAGS.text or ():
         check_characters(text, "--text")
     check_export(FLAGS.export_dir)
-    selected = shared.resolve_model()
-    model = selected.pretrained_masked_lm()
-    tokenizer = selected.vocabulary.tokenizer(model.config)
+    model, tokenizer = shared.masked_lm_from_flags()
     shared.check_length(FLAGS.max_seq_length, model.config)
     if FLAGS.export_dir:
         export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,

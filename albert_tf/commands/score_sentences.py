@@ -104,9 +104,7 @@ def main() -> None:
 def score_on_beam(options: Options) -> None:
     from albert_tf.beam import line_models
 
-    selected = shared.resolve_model()
-    model = selected.pretrained_masked_lm()
-    tokenizer = selected.vocabulary.tokenizer(model.config)
+    model, tokenizer = shared.masked_lm_from_flags()
     num_lines = line_models.score_lines(
         expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
         options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options,
@@ -145,9 +143,7 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
-    selected = shared.resolve_model()
-    model = selected.pretrained_masked_lm()
-    tokenizer = selected.vocabulary.tokenizer(model.config)
+    model, tokenizer = shared.masked_lm_from_flags()
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
                                done)

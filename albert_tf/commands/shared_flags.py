@@ -38,6 +38,9 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from albert_tf.modeling.pretrainer import AlbertPretrainer
+    from albert_tf.text.tokenization import FullTokenizer
+
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 # The flags of define_source_flags and define_vocabulary_flags, for the manifests of what is computed with a model.
@@ -368,6 +371,17 @@ def resolve_model(*heads: str) -> ResolvedModel:
     return ResolvedModel(request, heads)
 
 
+def masked_lm_from_flags() -> tuple[AlbertPretrainer, FullTokenizer]:
+    """The pretrainer that the flags select, for its masked-LM head, and its tokenizer.
+
+    Raises:
+      ValueError: see resolve_model and ResolvedModel.pretrained_masked_lm.
+    """
+    selected = resolve_model()
+    model = selected.pretrained_masked_lm()
+    return model, selected.vocabulary.tokenizer(model.config)
+
+
 def vocabulary_from_flags() -> VocabularyFiles:
     """What the flags of the vocabulary set, for VocabularyFiles.replaced_by; empty if none is set."""
     return VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
@@ -398,5 +412,3 @@ def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
     if max_seq_length and max_seq_length > config.max_position_embeddings:
         raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
                          f"{config.max_position_embeddings}: set it to that number or less")
-
-

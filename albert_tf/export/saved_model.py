@@ -44,9 +44,10 @@ class TextSignature:
 
     Args:
       inputs: names and shapes of the strings: dict(text_a=[None], text_b=[None]).
-      pack: function of a GraphTokenizer and the strings by name that returns the model's inputs, int32 [batch, seq]. It
-        must truncate texts that are too long for the model.
-      answer: see export_model.
+      pack: function of a GraphTokenizer and the strings by name that returns the model's inputs, int32 [batch, seq];
+        text/graph/packing.py has it for one and two texts. It must truncate texts that are too long for the model.
+      answer: function of (the strings by name, the result of `pack`, the outputs for it) that returns the outputs, if
+        they differ from those for ids: for example a part of the input text. None: they do not differ.
     """
 
     inputs: Mapping[str, Sequence[int | None]]
@@ -55,20 +56,13 @@ class TextSignature:
 
 
 def export_model(
-    export_dir: str,
-    model: keras.Model,
-    tokenizer: FullTokenizer,
-    features: Mapping[str, tf.io.FixedLenFeature],
-    outputs: Callable[[dict], dict],
-    text_inputs: Mapping[str, Sequence[int | None]],
-    pack: Callable[..., dict],
-    answer: Callable[[dict, dict, dict], dict] | None = None,
-    more_texts: Mapping[str, TextSignature] | None = None,
+    export_dir: str, model: keras.Model, tokenizer: FullTokenizer, features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[dict], dict], text: TextSignature, more_texts: Mapping[str, TextSignature] | None = None,
     label_names: Sequence[str] | None = None,
 ) -> None:
     """Writes a SavedModel with three signatures, and those of `more_texts`:
 
-      serving_default   raw text: a string tensor of each name in text_inputs
+      serving_default   raw text: `text`
       ids               an int32 tensor [batch, length] for each name in features; any length up to the model's limit
       examples          serialized tf.Examples with the features, string [batch], as in the release
 
@@ -82,11 +76,7 @@ def export_model(
         ...).
       outputs: function of the model's outputs (a dict) that returns the outputs to serve, a dict of tensors [batch,
         ...].
-      text_inputs: names and shapes of the raw texts: dict(text_a=[None], text_b=[None]).
-      pack: function of a GraphTokenizer and the texts by name that returns the model's inputs, int32 [batch, seq];
-        text/graph/packing.py has it for one and two texts. It must truncate texts that are too long for the model.
-      answer: function of (texts by name, the result of `pack`, the result of `outputs`) that returns the outputs for
-        raw text, if they differ from those for ids: for example a part of the input text. None: they do not differ.
+      text: the signature of raw text.
       more_texts: further signatures that take strings, by name.
       label_names: the names of the labels, in the order of the probabilities; None if they have no names.
 
@@ -96,43 +86,46 @@ def export_model(
     Example::
 
       export_model("served", model, tokenizer, sequence_features(128),
-                   outputs=lambda found: dict(probabilities=tf.nn.softmax(found["logits"])),
-                   text_inputs=dict(text_a=[None], text_b=[None]),
-                   pack=lambda graph_tokenizer, text_a, text_b: pack_texts(graph_tokenizer, 128, text_a, text_b))
+                   lambda found: dict(probabilities=tf.nn.softmax(found["logits"])),
+                   TextSignature(dict(text=[None]), lambda graph, text: pack_texts(graph, 128, text)))
     """
     module = tf.Module()
-    module.tokenizer = graph_tokenizer = GraphTokenizer(tokenizer)
+    module.tokenizer = GraphTokenizer(tokenizer)
     module.vocabulary = tf.saved_model.Asset(tokenizer.vocabulary_file)
-
-    def from_inputs(inputs: dict) -> dict:
-        return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
-
-    def from_text(signature: TextSignature, **texts) -> dict:
-        inputs = signature.pack(graph_tokenizer, **texts)
-        served = from_inputs({name: inputs[name] for name in features})
-        return signature.answer(texts, inputs, served) if signature.answer else served
-
-    def from_examples(examples: tf.Tensor) -> dict:
-        return from_inputs(tf.io.parse_example(examples, dict(features)))
-
-    def text_graph(signature: TextSignature):
-        specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in signature.inputs.items()}
-        return graph(functools.partial(from_text, signature), **specs)
-
-    texts = {RAW_TEXT: TextSignature(text_inputs, pack, answer), **(more_texts or {})}
-    id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
-    example_spec = tf.TensorSpec([None], tf.string, "examples")
+    texts = {RAW_TEXT: text, **(more_texts or {})}
     with made_once(model) as variables:
-        signatures = {
-            **{name: text_graph(signature) for name, signature in texts.items()},
-            IDS: graph(lambda **inputs: from_inputs(inputs), **id_specs),
-            EXAMPLES: graph(from_examples, example_spec),
-        }
+        signatures = _signatures(model, module.tokenizer, features, outputs, texts)
         module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
     with atomic_folder(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
         if label_names:
             module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
         tf.saved_model.save(module, temporary, signatures)
+
+
+def _signatures(
+    model: keras.Model, graph_tokenizer: GraphTokenizer, features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[dict], dict], texts: Mapping[str, TextSignature],
+) -> dict[str, Callable]:
+    """The graphs of export_model's signatures, by name."""
+    def from_inputs(inputs: dict) -> dict:
+        return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
+
+    def from_text(signature: TextSignature, **strings) -> dict:
+        inputs = signature.pack(graph_tokenizer, **strings)
+        served = from_inputs({name: inputs[name] for name in features})
+        return signature.answer(strings, inputs, served) if signature.answer else served
+
+    def text_graph(signature: TextSignature):
+        specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in signature.inputs.items()}
+        return graph(functools.partial(from_text, signature), **specs)
+
+    id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
+    return {
+        **{name: text_graph(signature) for name, signature in texts.items()},
+        IDS: graph(lambda **inputs: from_inputs(inputs), **id_specs),
+        EXAMPLES: graph(lambda examples: from_inputs(tf.io.parse_example(examples, dict(features))),
+                        tf.TensorSpec([None], tf.string, "examples")),
+    }
 
 
 def view_of(inputs: Iterable[str], outputs: Iterable[str]) -> str:

@@ -45,10 +45,10 @@ class MaskedShare:
         return self.initial + (self.final - self.initial) * tf.minimum(progress, 1.0)
 
     def check(self, options: MaskingOptions, max_seq_length: int) -> None:
-        """Checks that the records have room for the masked tokens of their longest examples.
+        """Checks that max_predictions_per_seq is enough for the masked tokens of the longest examples.
 
         Raises:
-          ValueError: they do not.
+          ValueError: it is not.
         """
         largest = max(self.initial, self.final)
         tokens = round(max_seq_length * largest)

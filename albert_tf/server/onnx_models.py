@@ -31,6 +31,7 @@ from albert_tf.tasks.squad.text_answers import answer_questions, feature_options
 from albert_tf.tasks.tagging.export import WORDS
 from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_words
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.arrays import softmax
 
 Outputs = dict[str, np.ndarray]
 _MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_filling
@@ -148,7 +149,7 @@ def _pretrainer(served: _Served) -> _Parts:
         inputs = tokenizer(_texts(columns["text_a"]), _texts(columns["text_b"]),
                            max_seq_length=model.config.max_position_embeddings)
         positions = np.zeros([len(inputs["input_ids"]), 1], np.int32)
-        return dict(probabilities=_softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
+        return dict(probabilities=softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
 
     order_specs = dict(probabilities=OutputSpec("float32", (None, 2)))
     texts = {RAW_TEXT: _of_strings(("text",), fillings, specs),
@@ -192,7 +193,7 @@ def _multiple_choice(served: _Served) -> _Parts:
     inputs = dict(context=InputSpec("string", (None,)), options=InputSpec("string", (None, model.num_choices)),
                   question=InputSpec("string", (None,)))
     return _Parts({RAW_TEXT: _signature(inputs, texts, specs)},
-                  lambda columns: outputs(_softmax(model(columns)["logits"])), specs,
+                  lambda columns: outputs(softmax(model(columns)["logits"])), specs,
                   sequence_features(model.num_choices * model.row_length))
 
 
@@ -220,7 +221,7 @@ def _token_classifier(served: _Served) -> _Parts:
 
     signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
                   WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
-    return _Parts(signatures, lambda columns: dict(probabilities=_softmax(model(columns)["logits"])),
+    return _Parts(signatures, lambda columns: dict(probabilities=softmax(model(columns)["logits"])),
                   dict(probabilities=OutputSpec("float32", (None, None, model.num_labels))),
                   sequence_features(tagging_options(model).max_seq_length))
 
@@ -310,8 +311,3 @@ def _bytes(texts: Sequence[str]) -> np.ndarray:
     encoded = np.empty(len(texts), object)
     encoded[:] = [text.encode("utf-8", "replace") for text in texts]
     return encoded
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)

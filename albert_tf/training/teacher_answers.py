@@ -22,9 +22,9 @@ from albert_tf.training.distillation import PREFIX
 from albert_tf.training.finetuning import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
 from albert_tf.training.task import MeanLossTask, Tensors
+from albert_tf.utils.arrays import read_array
 from albert_tf.utils.manifests import read_manifest, written_with_manifest
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import read_array
 
 # Increase this number when a change of the code makes other answers from the same model and table.
 _VERSION = 1

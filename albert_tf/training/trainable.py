@@ -1,4 +1,4 @@
-"""What a fine-tuning run trains: all weights, the head, the head and the last layers, or low-rank adapters.
+"""What a fine-tuning run trains if not all weights: the head, the head and the last layers, or low-rank adapters.
 
 Weights that are not trained have no gradients and no slots in the optimizer.
 """
@@ -31,26 +31,22 @@ def check_trainable(value: str) -> None:
 
 
 def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:
-    """Freezes the weights that a run does not train, adds adapters, and logs the number of parameters that train.
+    """Freezes the weights that a run does not train, and adds adapters.
 
     Args:
       model: any model of albert_tf.modeling with a head. It is called in the strategy's scope, before the optimizer
         makes its slots.
-      trainable: "all"; "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
+      trainable: "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
       lora: adapters, which train together with the head; None for none.
 
     Raises:
       ValueError: nothing would train; the last layers share weights with earlier ones; or the encoder is a TF-Hub
         module, whose layers cannot be selected.
     """
-    if trainable != ALL or lora:
-        _freeze(model, HEAD if lora and trainable == ALL else trainable, lora)
-    trained, total = (sum(variable.shape.num_elements() for variable in variables)
-                      for variables in (model.trainable_weights, model.weights))
-    if not trained:
+    _freeze(model, trainable, lora)
+    if not model.trainable_weights:
         raise ValueError(f"--trainable={trainable} leaves nothing to train: a {type(model).__name__} has no weights "
                          "besides its encoder's. Set --trainable=last_K or --lora_rank")
-    logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
 
 
 def _freeze(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:

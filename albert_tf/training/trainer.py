@@ -81,7 +81,7 @@ def _cores() -> int:
     limit = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
     if limit.isdecimal() and int(limit):
         return int(limit)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return devices.available_cores()
 
 
 def on_batches(

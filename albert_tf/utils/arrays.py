@@ -1,4 +1,4 @@
-"""Reads arrays in .npy files."""
+"""NumPy arrays: reading .npy files, and the softmax."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def read_array(path: str) -> np.ndarray:
         return np.load(local_copy(path), mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not an .npy file with an array of numbers: {error}") from error
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """The softmax over the last axis, without scipy, whose import takes time (see imports.py)."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -231,9 +231,3 @@ def write_array(path: str, array: np.ndarray) -> None:
     """Writes an array to an .npy file, which is never left half written."""
     with array_writer(path, array.shape, array.dtype) as write:
         write(0, array)
-
-
-def read_array(path: str) -> np.ndarray:
-    """The array in an .npy file, which may be remote."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return np.load(file, allow_pickle=False)

@@ -161,7 +161,7 @@ def write_model_card(directory: str, card: ModelCard) -> None:
         logging.info("%s is not a card of albert_tf and is not replaced", path)
         return
     base = _card_of(card.base_model) if card.base_model else ""
-    if card.base_model and hub.is_on_hub(card.base_model):
+    if card.base_model and card.base_model.startswith(hub.SCHEME):
         # A run that is continued does not open its initial weights again.
         revision = hub.revision_of(card.base_model) or _row_of(present, _REVISION)
         card = dataclasses.replace(card, facts={_REVISION: revision, **card.facts})
@@ -175,7 +175,7 @@ def write_model_card(directory: str, card: ModelCard) -> None:
 
 def model_name(path: str) -> str:
     """The name of weights in a card: org/name, a URL, or the name of a directory, an archive or a checkpoint."""
-    if hub.is_on_hub(path):
+    if path.startswith(hub.SCHEME):
         return hub.parse(path).name
     if is_url(path):
         return path

@@ -24,9 +24,10 @@ import re
 
 import tensorflow as tf
 
+from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.temporary_files import errors_naming_origin
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, WEIGHTS, hub
-from albert_tf.weights.keras_hub import is_preset
+from albert_tf.weights import keras_hub
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, WEIGHTS
 from albert_tf.weights.source import Source
 
 # The models that come with the package.
@@ -70,7 +71,9 @@ def open_source(path: str, trust_module: bool = False) -> Source:
 
 
 def _open(path: str) -> Source:
-    if hub.is_on_hub(path):
+    if path.startswith(SCHEME):
+        from albert_tf.weights.hugging_face import hub
+
         return _source_in(hub.snapshot(path).folder, path)
     if is_url(path):
         from albert_tf.weights.download import downloaded
@@ -110,7 +113,7 @@ def _source(path: str) -> Source:
         from albert_tf.weights.tf_hub.reading import hub_source
 
         return hub_source(path)
-    if is_folder and is_preset(path):
+    if is_folder and _is_keras_preset(path):
         from albert_tf.weights.keras_hub.reading import keras_hub_source
 
         return keras_hub_source(path)
@@ -141,12 +144,18 @@ def _checkpoint(prefix: str) -> Source:
 
 def is_url(path: str) -> bool:
     """Whether a path is a URL or one on the Hugging Face Hub, so that it has to be downloaded."""
-    return path.startswith(("https://", "http://", hub.SCHEME))
+    return path.startswith(("https://", "http://", SCHEME))
 
 
 def is_hub_module(path: str) -> bool:
     """Whether a folder is a SavedModel, the format of TF-Hub modules."""
     return tf.io.gfile.exists(os.path.join(path, _SAVED_MODEL))
+
+
+def _is_keras_preset(folder: str) -> bool:
+    """Whether a folder is a preset of keras-hub: weights of Keras beside a config that is not Hugging Face's."""
+    config, weights = (os.path.join(folder, name) for name in (keras_hub.CONFIG, keras_hub.WEIGHTS))
+    return all(map(tf.io.gfile.exists, (config, weights))) and "registered_name" in read_json_object(config)
 
 
 def _is_hugging_face(path: str) -> bool:

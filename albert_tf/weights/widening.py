@@ -19,15 +19,15 @@ from albert_tf.weights.source import Source
 
 # Standard deviation of new columns of the embeddings: a fraction of what trained ones have (0.05 to 0.15).
 _STDDEV = 0.02
+_SEED = 12345  # of the random values of new columns
 
 
-def widened(source: Source, embedding_size: int, seed: int = 12345) -> Source:
+def widened(source: Source, embedding_size: int) -> Source:
     """The source of a model with a larger embedding size.
 
     Args:
       source: an ALBERT whose embeddings are mapped to its hidden size.
       embedding_size: E of the new model. It is not the hidden size: there would be no mapping.
-      seed: decides the random values of new columns.
 
     Raises:
       ValueError: the embedding size is not larger, it or the source's is the hidden size, or the source is a TF2 module
@@ -48,8 +48,7 @@ def widened(source: Source, embedding_size: int, seed: int = 12345) -> Source:
 
     def read(name: str) -> tf.Tensor:
         value = source.read(name)
-        return _with_new_columns(name, value.numpy(), shapes[name], config.initializer_range, seed) \
-            if name in axes else value
+        return _with_new_columns(name, value.numpy(), shapes[name], config.initializer_range) if name in axes else value
 
     return dataclasses.replace(source, shapes=shapes, read=read,
                                read_config=lambda: config.replace(embedding_size=embedding_size))
@@ -63,8 +62,7 @@ _AXES = {**dict.fromkeys(_EMBEDDINGS, 1), _NORM + "gamma": 0, _NORM + "beta": 0,
          _HEAD + "LayerNorm/gamma": 0, _HEAD + "LayerNorm/beta": 0}
 
 
-def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initializer_range: float,
-                      seed: int) -> tf.Tensor:
+def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initializer_range: float) -> tf.Tensor:
     axis = _AXES[name]
     old, new = value.shape[axis], shape[axis]
     if name == _NORM + "gamma":
@@ -77,6 +75,6 @@ def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initia
     elif name in _EMBEDDINGS or name == _HEAD + "dense/kernel":
         stddev = _STDDEV if name in _EMBEDDINGS else initializer_range
         # Each variable has random numbers of its own, whatever is read and in which order.
-        rng = np.random.default_rng([seed, list(_AXES).index(name)])
+        rng = np.random.default_rng([_SEED, list(_AXES).index(name)])
         columns += np.clip(rng.standard_normal(added), -2, 2) * stddev
     return tf.constant(np.concatenate([value, columns], axis).astype(value.dtype))

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -52,22 +53,27 @@ def options(objective="sop", release_compatible=False, dupe_factor=2, split_line
     return CreationOptions(segments, MaskingOptions(5), dupe_factor, 12345, split_lines)
 
 
-@pytest.fixture
-def compare(tmp_path, text, tokenizer):
-    """compare(files, **options) makes records of files with both engines and compares all their outputs."""
+class Made(NamedTuple):
+    """What an engine has made: the counts, and the content of each file in its folder."""
 
-    def compare(*files, beam_options="", num_shards=3, **values):
+    statistics: dict
+    files: dict
+
+
+@pytest.fixture
+def make(tmp_path, text, tokenizer):
+    """make(files, **options) makes records of files with both engines, and returns Beam's and the local engine's."""
+
+    def make(*files, beam_options="", **values):
         files = [str(file) for file in files or [text]]
-        outputs = {engine: [f"{tmp_path}/{engine}/x-{i}.tfrecord" for i in range(num_shards)]
-                   for engine in ("local", "beam")}
+        outputs = {engine: [f"{tmp_path}/{engine}/x-{i}.tfrecord" for i in range(3)] for engine in ("local", "beam")}
         expected = local.create_pretraining_data(files, outputs["local"], tokenizer, options(**values), num_workers=1)
         made = creation.create_pretraining_data(files, outputs["beam"], tokenizer, options(**values),
                                                 pipeline_options(beam_options, num_workers=1))
-        assert made == expected and made["examples"] > 0
-        assert contents(tmp_path / "beam") == contents(tmp_path / "local")
-        return made
+        assert expected["examples"] > 0
+        return Made(made, contents(tmp_path / "beam")), Made(expected, contents(tmp_path / "local"))
 
-    return compare
+    return make
 
 
 def contents(folder):
@@ -89,30 +95,35 @@ def create(tmp_path, text, tokenizer):
 
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 @pytest.mark.parametrize("release_compatible", [False, True])
-def test_every_file_is_the_one_that_the_local_engine_writes(compare, text, objective, release_compatible):
+def test_every_file_is_the_one_that_the_local_engine_writes(make, text, objective, release_compatible):
     assert len(text_ranges.text_ranges([str(text)])) > 10
-    compare(objective=objective, release_compatible=release_compatible)
+    by_beam, by_local = make(objective=objective, release_compatible=release_compatible)
+    assert by_beam == by_local
 
 
-def test_several_and_compressed_files_give_the_records_of_the_local_engine(compare, text, tmp_path):
+def test_several_and_compressed_files_give_the_records_of_the_local_engine(make, text, tmp_path):
     (tmp_path / "more.txt.gz").write_bytes(gzip.compress("\n".join(SENTENCES * 20).encode()))
     (tmp_path / "more.bz2").write_bytes(bz2.compress("\n\n".join(SENTENCES).encode()))
     (tmp_path / "empty.txt").touch()
-    made = compare(tmp_path / "more.txt.gz", tmp_path / "empty.txt", text, tmp_path / "more.bz2")
-    assert made["documents"] == 1 + len(DOCUMENTS) + len(SENTENCES)
+    by_beam, by_local = make(tmp_path / "more.txt.gz", tmp_path / "empty.txt", text, tmp_path / "more.bz2")
+    assert by_beam == by_local
+    assert by_beam.statistics["documents"] == 1 + len(DOCUMENTS) + len(SENTENCES)
 
 
-def test_a_line_longer_than_a_range_is_one_line(compare, text):
+def test_a_line_longer_than_a_range_is_one_line(make, text):
     text.write_text(" ".join(SENTENCES * 3) + "\n" + "\n".join(SENTENCES))
-    compare()
+    by_beam, by_local = make()
+    assert by_beam == by_local
 
 
-def test_split_lines_and_counts_of_unused_tokens_are_those_of_the_local_engine(compare, text):
+def test_split_lines_and_counts_of_unused_tokens_are_those_of_the_local_engine(make, text):
     pytest.importorskip("sentencex")
     text.write_text("\n\n".join(" ".join(document) for document in DOCUMENTS))
-    whole, split = compare(), compare(split_lines="en")
-    assert whole["text_tokens"] == split["text_tokens"]
-    assert whole["unused_tokens"] > 2 * split["unused_tokens"] > 0
+    by_beam, by_local = make()
+    split_by_beam, split_by_local = make(split_lines="en")
+    assert by_beam == by_local and split_by_beam == split_by_local
+    assert by_beam.statistics["text_tokens"] == split_by_beam.statistics["text_tokens"]
+    assert by_beam.statistics["unused_tokens"] > 2 * split_by_beam.statistics["unused_tokens"] > 0
 
 
 def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced(create, text, tmp_path):
@@ -136,9 +147,10 @@ def test_paths_may_be_remote(text, tokenizer, create, tmp_path):
     assert sorted(tf.io.gfile.listdir("ram://beam")) == ["out.manifest.json", "out.tfrecord", "text.txt"]
 
 
-def test_every_stage_may_run_twice(compare):
-    compare(beam_options="runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner,"
-                         "direct_runner_bundle_repeat=1")
+def test_every_stage_may_run_twice(make):
+    by_beam, by_local = make(beam_options="runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner,"
+                                          "direct_runner_bundle_repeat=1")
+    assert by_beam == by_local
 
 
 @pytest.fixture
@@ -158,7 +170,7 @@ def wrap(monkeypatch):
 
 @pytest.mark.parametrize("stage", ["TokenizeRanges", "WriteTable", "CutTasks", "MakeRecords", "WriteBucket",
                                    "WriteShard", "WriteResult"])
-def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(compare, monkeypatch, wrap, stage):
+def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(make, monkeypatch, wrap, stage):
     failures = []
 
     class FullDisk(tf.io.gfile.GFile):
@@ -183,7 +195,8 @@ def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(compa
         yield from method(stage, element) or ()
 
     wrap(stage, twice)
-    compare()
+    by_beam, by_local = make()
+    assert by_beam == by_local
     assert bool(failures) == (stage not in ("CutTasks", "MakeRecords"))  # these write nothing
 
 

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
@@ -132,8 +132,8 @@ def test_a_classifier_answers_text_ids_and_examples_alike(tmp_path, tokenizer, c
         return dict(probabilities=tf.nn.softmax(found["logits"]), predictions=tf.argmax(found["logits"], -1))
 
     export_model(str(tmp_path / "served"), model, tokenizer, sequence_features(12), outputs,
-                 text_inputs=dict(text_a=[None], text_b=[None]),
-                 pack=lambda graph, text_a, text_b: pack_texts(graph, 12, text_a, text_b))
+                 TextSignature(dict(text_a=[None], text_b=[None]),
+                               lambda graph, text_a, text_b: pack_texts(graph, 12, text_a, text_b)))
     pairs = [("The name", "of the file"), ("", ""), ("only one", ""), ("very long " * 10, "and this " * 10)]
     rows = [PairPacker(tokenizer, 12).pack(tokenizer.encode(a), tokenizer.encode(b)) for a, b in pairs]
     inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}

@@ -161,7 +161,7 @@ def test_connections_beyond_the_limit_are_refused_and_later_ones_are_not():
                 response, content = ask(server, "POST", "/v1/models/a%20model:predict", '{"instances": ["a"]}')
                 assert response.status == 503
                 assert json.loads(content) == dict(error="too many connections are open: try later")
-        until(lambda: predict(server, dict(instances=["a"]))[0] == 200)
+        assert becomes_true(lambda: predict(server, dict(instances=["a"]))[0] == 200)
 
 
 def test_connections_far_beyond_the_limit_are_closed():
@@ -186,11 +186,14 @@ def test_requests_are_logged_with_verbosity_1_alone_and_their_bodies_never(serve
         assert ("POST" in captured.out + captured.err + caplog.text) == is_logged
 
 
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
+def becomes_true(condition):
+    """Whether a condition is true at some time in the next 20 seconds."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if condition():
+            return True
         time.sleep(0.01)
+    return False
 
 
 def test_answers_of_a_kept_connection_are_not_delayed(server):
@@ -236,8 +239,8 @@ def test_a_client_that_does_not_read_its_answer_is_dropped():
             body = b'{"instances": ["a"]}'
             connection.sendall(b"POST /v1/models/large:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                                b"%d\r\n\r\n%b" % (len(body), body))
-            until(lambda: server._num_connections() == 1)
-            until(lambda: server._num_connections() == 0)
+            assert becomes_true(lambda: server._num_connections() == 1)
+            assert becomes_true(lambda: server._num_connections() == 0)
 
 
 class Slow:
@@ -262,7 +265,7 @@ def test_a_small_request_waits_for_one_batch_of_a_large_one_at_most():
         large = pool.submit(predict, server, dict(instances=["a"] * 100), "slow")
         assert slow.started.acquire(timeout=60)
         small = pool.submit(predict, server, dict(instances=["b"]), "slow")
-        until(lambda: len(server._batcher._waiting) == 2)
+        assert becomes_true(lambda: len(server._batcher._waiting) == 2)
         slow.go.release(3)
         assert small.result(60)[0] == 200 and not large.done()
         slow.go.release(100)
@@ -276,7 +279,8 @@ def test_a_client_that_has_gone_gets_no_further_batch():
         connection.request("POST", "/v1/models/slow:predict", json.dumps(dict(instances=["a"] * 100)))
         assert slow.started.acquire(timeout=60)
         connection.close()
-        until(lambda: server._num_connections() == 0 and all(job.result.done() for job in server._batcher._waiting))
+        assert becomes_true(lambda: server._num_connections() == 0
+                            and all(job.result.done() for job in server._batcher._waiting))
         slow.go.release(2)
         assert predict(server, dict(instances=["b"]), "slow")[0] == 200
         assert slow.batches == 2
@@ -288,7 +292,7 @@ def test_the_end_waits_for_answers_under_way():
         with running([slow.model]) as server:
             answers = [pool.submit(predict, server, dict(instances=["a"]), "slow") for _ in range(4)]
             assert slow.started.acquire(timeout=60)
-            until(lambda: slow.rows + len(server._batcher._waiting) == 4)
+            assert becomes_true(lambda: slow.rows + len(server._batcher._waiting) == 4)
             threading.Timer(1, slow.go.release, [4]).start()
         assert [answer.result(60)[0] for answer in answers] == [200] * 4
 

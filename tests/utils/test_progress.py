@@ -105,10 +105,6 @@ def test_a_count_has_the_singular_or_the_plural(number, text):
     assert count_of(number, "file") == text
 
 
-def test_a_plural_may_be_irregular():
-    assert (count_of(1, "query", "queries"), count_of(2, "query", "queries")) == ("1 query", "2 queries")
-
-
 def test_no_message_leaves_the_plural_to_the_reader():
     """"1 file(s)" and "%d text files" that are 1."""
     pattern = re.compile(r"[a-z]\(s\)|%d (?:text|record) files")

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import mean_or_max
@@ -54,7 +55,7 @@ class OnnxModel(LabelProbabilities):
     def __init__(self, content: bytes | str, settings: Settings | None = None,
                  vocabulary: VocabularyFiles | None = None, threads: int | None = None):
         self.path = content if isinstance(content, str) else ""
-        self._session, self._errors = _session(content, threads or available_processors())
+        self._session, self._errors = _session(content, threads or available_cores())
         self.head, self.config = _described_by(self._session, self.path)
         self.settings, self.vocabulary = settings or Settings(), vocabulary or VocabularyFiles()
         self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
@@ -213,11 +214,6 @@ def from_onnx(path: str, threads: int | None = None) -> OnnxModel:
     file = _file_at(path)
     folder = os.path.dirname(file)
     return OnnxModel(file, settings_in(folder), vocabulary_in(folder), threads)
-
-
-def available_processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _file_at(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.export.saved_model import best_label, export_model, sequence_features
+from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.text.graph.packing import pack_texts
@@ -62,7 +62,7 @@ def export_classification(
 
     features = sequence_features(max_seq_length, windows.max_windows)
     text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
-    export_model(export_dir, model, tokenizer, features, outputs, text_inputs, pack,
+    export_model(export_dir, model, tokenizer, features, outputs, TextSignature(text_inputs, pack),
                  label_names=None if is_regression else model.label_names)
 
 

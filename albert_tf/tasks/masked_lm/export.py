@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.masked_lm.fill_mask import MASK, inside_word
 from albert_tf.text.graph.packing import numbers_in_rows, pack_ids
@@ -35,8 +35,8 @@ def export_mask_filling(
     masks = GraphMasks(tokenizer, longest, top_k)
     positions = tf.io.FixedLenFeature([max_predictions_per_seq], tf.int64)
     export_model(export_dir, model, tokenizer,
-                 features=dict(sequence_features(max_seq_length or longest), masked_lm_positions=positions),
-                 outputs=masks.fillings, text_inputs=dict(text=[None]), pack=masks.pack, answer=masks.answer)
+                 dict(sequence_features(max_seq_length or longest), masked_lm_positions=positions), masks.fillings,
+                 TextSignature(dict(text=[None]), masks.pack, masks.answer))
 
 
 # str.isspace as a regular expression.

@@ -8,6 +8,7 @@ import numpy as np
 
 from albert_tf.text.packing import SpecialTokens, padded_rows
 from albert_tf.text.sentencepieces import WORD_START
+from albert_tf.utils.arrays import softmax
 from albert_tf.weights.heads import described, is_head
 
 MASK = "[MASK]"
@@ -109,15 +110,10 @@ def _in_the_form_of_wordpiece(piece: str) -> str:
     return piece[len(WORD_START):] if piece.startswith(WORD_START) else f"##{piece}"
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
-
-
 def best_pieces(logits: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
     """The top_k most likely pieces of a mask, best first, from its logits [vocab]."""
     # A model may have more rows than pieces, for a round number. They have no text.
-    probabilities = _softmax(logits)[: tokenizer.vocab_size]
+    probabilities = softmax(logits)[: tokenizer.vocab_size]
     least = np.partition(probabilities, -min(top_k, len(probabilities)))[-min(top_k, len(probabilities))]
     candidates = np.flatnonzero(probabilities >= least)  # sorting these alone is 30 times as fast as sorting all
     best = candidates[np.argsort(-probabilities[candidates], kind="stable")[:top_k]]

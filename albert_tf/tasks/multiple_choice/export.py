@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.export.saved_model import best_label, export_model, sequence_features
+from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
 from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.reading import BLANK
@@ -41,7 +41,8 @@ def export_multiple_choice(
 
     features = sequence_features(model.num_choices * max_seq_length)  # all choices of a question in one row
     export_model(export_dir, model, tokenizer, features,
-                 lambda outputs: dict(best_label(outputs["logits"]), **num_layers_used(outputs)), text_inputs, pack)
+                 lambda outputs: dict(best_label(outputs["logits"]), **num_layers_used(outputs)),
+                 TextSignature(text_inputs, pack))
 
 
 def pack_choices(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.export.saved_model import export_model, sequence_features
+from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
@@ -32,4 +32,4 @@ def export_sentence_encoder(
         return pack_texts(graph_tokenizer, max_seq_length, text)
 
     export_model(export_dir, model, tokenizer, sequence_features(max_seq_length), model.exported_outputs,
-                 dict(text=[None]), pack)
+                 TextSignature(dict(text=[None]), pack))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.export.saved_model import BatchedModel, export_model
+from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.text.graph.packing import cut, with_special_tokens
@@ -57,7 +57,7 @@ def export_question_answering(
 
     export_model(export_dir, BatchedModel(model, _SERVED[version], _BATCH), tokenizer,
                  {name: tf.io.FixedLenFeature([features.max_seq_length], tf.int64) for name in names},
-                 dict, dict(question=[None], context=[None]), pack, answer)
+                 dict, TextSignature(dict(question=[None], context=[None]), pack, answer))
 
 
 # --- questions and contexts to windows -------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from albert_tf.utils.writing import atomic_write, write_text
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
 
-
 class Results:
     """The best text and the null score of each question.
 

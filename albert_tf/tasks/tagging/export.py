@@ -67,7 +67,7 @@ def export_tagging(
     export_model(export_dir, BatchedModel(model, model_outputs, _BATCH), tokenizer,
                  sequence_features(options.max_seq_length),
                  lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"]), **num_layers_used(outputs)),
-                 dict(text=[None]), pack_text, answer_text,
+                 TextSignature(dict(text=[None]), pack_text, answer_text),
                  {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.label_names)
 
 

@@ -1,7 +1,8 @@
-"""Reads and writes Hugging Face folders. This module has the names of the files."""
+"""Reads and writes Hugging Face folders. This module has the names of the files, and the scheme of paths on the hub."""
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"  # of weights in several files
 TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 MODULES = "modules.json"  # of sentence-transformers
+SCHEME = "hf://"

@@ -19,9 +19,8 @@ from typing import Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, TOKENIZER_CONFIG, TOKENIZER_JSON, tensors
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, TOKENIZER_CONFIG, TOKENIZER_JSON, tensors
 
-SCHEME = "hf://"
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
 _VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*")
 # modules.json and others are those of sentence-transformers, task.json is that of keras-hub, and albert_tf.json ours.
@@ -60,11 +59,6 @@ class HubPath(NamedTuple):
     name: str
     revision: str | None
     subfolder: str
-
-
-def is_on_hub(path: str) -> bool:
-    """Whether a path is one of a repository on the hub."""
-    return path.startswith(SCHEME)
 
 
 def parse(path: str) -> HubPath:

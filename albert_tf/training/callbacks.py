@@ -1,0 +1,190 @@
+"""Keras callbacks of a run: they show progress, write curves, save, end the run on a signal, report skipped steps."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from typing import Iterator
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import keras
+from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
+from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
+
+# The number of steps between two points of a curve.
+_CURVE_STEPS = 20
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StepCallback(keras.callbacks.Callback):
+    """A callback that gets the step of the run, which a restart does not reset."""
+
+    def __init__(self, first_step: int):
+        super().__init__()
+        self._first_step = first_step
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Calls on_step."""
+        try:
+            self.on_step(self._first_step + batch + 1, logs)
+        # Keras' fit would interpret both errors as the end of the data.
+        except tf.errors.OutOfRangeError as error:  # also raised when a file exceeds a size limit
+            raise OSError(error.message) from error
+        except StopIteration as error:
+            raise RuntimeError(f"step {self._first_step + batch + 1}: a callback raised StopIteration") from error
+
+    def on_step(self, step: int, logs: dict) -> None:
+        """Called after each step of the run."""
+        raise NotImplementedError
+
+
+class Progress(StepCallback):
+    """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals."""
+
+    def __init__(self, first_step: int, num_train_steps: int, batch_size: int):
+        super().__init__(first_step)
+        self._total, self._batch_size = num_train_steps, batch_size
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = Bar(total=num_train_steps, initial=first_step, unit="step", desc="training")
+        self._rate, self._last_line = MovingRate(), time.monotonic()
+
+    def on_step(self, step, logs):
+        """Updates the bar, or logs a line."""
+        self._rate.update(step)
+        per_second = self._rate.per_second * self._batch_size
+        if self._bar is not None:
+            rate = f", {per_second:.1f} examples/s" if per_second else ""
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}{rate}", refresh=False)
+            self._bar.update(step - self._bar.n)
+            return
+        now = time.monotonic()
+        if now - self._last_line >= LINE_SECONDS or step == self._total:
+            self._last_line = now
+            rate = f", {per_second:.1f} examples/s" if per_second else ""  # unknown until the second step
+            time_left = f", {self._rate.time_left(self._total - step)} left" if per_second else ""
+            logging.info("step %d of %d, loss %.4f, learning rate %.3g%s%s", step, self._total, logs["loss"],
+                         logs["learning_rate"], rate, time_left)
+
+    def on_train_end(self, logs=None):
+        """Closes the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Curves(StepCallback):
+    """Losses, learning rate and gradient norm for TensorBoard."""
+
+    def __init__(self, first_step: int, num_train_steps: int, directory: str):
+        super().__init__(first_step)
+        self._total = num_train_steps
+        self._writer = tf.summary.create_file_writer(directory)
+
+    def on_step(self, step, logs):
+        """Writes a point of each curve."""
+        if step % _CURVE_STEPS == 0 or step == self._total:
+            with self._writer.as_default(step=step):
+                for name, value in logs.items():
+                    tf.summary.scalar(name, value)
+
+    def on_train_end(self, logs=None):
+        """Closes the curves' file."""
+        self._writer.close()
+
+
+class Saving(StepCallback):
+    """Calls save(step) every `every` steps, and at the last step."""
+
+    def __init__(self, first_step: int, num_train_steps: int, every: int, save):
+        super().__init__(first_step)
+        self._total, self._every, self._save, self._saved = num_train_steps, every, save, first_step
+
+    def on_step(self, step, logs):
+        """Saves if a multiple of the interval, or the last step, has been reached."""
+        if step // self._every > self._saved // self._every or step == self._total:
+            self._saved = step
+            self._save(step)
+
+
+class EndOnSignal(StepCallback):
+    """On SIGTERM or Ctrl-C, calls save(step) and ends the process with the exit status of that signal.
+
+    A second Ctrl-C ends the process at once.
+
+    Only the process that writes files does so. The other workers ignore SIGTERM until that process has ended, since it
+    would wait for them in its last step. This class is a context manager, and handles the signal only in its block.
+    """
+
+    def __init__(self, first_step: int, save, writes: bool):
+        super().__init__(first_step)
+        self._save, self._writes = save, writes
+        self._received: int | None = None  # the signal
+        self._saved_step: int | None = None  # in the block of `saved`
+
+    def __enter__(self):
+        handlers = dict.fromkeys(_SIGNALS, self._receive) if self._writes else {signal.SIGTERM: signal.SIG_IGN}
+        self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def saved(self, step: int) -> Iterator[None]:
+        """A block in which the signal ends the process at once, since nothing is lost: `step` is saved."""
+        self._saved_step = step
+        try:
+            if self._received:
+                self._end(step)
+            yield
+        finally:
+            self._saved_step = None
+
+    def on_step(self, step, logs):
+        """Saves and ends the run after a signal."""
+        if self._received:
+            self._save(step)
+            self._end(step)
+
+    def _receive(self, number, _):
+        if number == self._received == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._received = number
+        if number == signal.SIGINT and self._saved_step is None:
+            logging.info("the run ends after this step, which is saved; press Ctrl-C again to end it at once")
+        if self._saved_step is not None:
+            self._end(self._saved_step)
+
+    def _end(self, step):
+        assert self._received is not None
+        logging.info("ending after %s; step %d is saved", signal.Signals(self._received).name, step)
+        sys.exit(128 + self._received)
+
+
+class SkippedSteps(StepCallback):
+    """Reports steps that were skipped because a gradient was not finite, and ends the run after many in a row."""
+
+    def __init__(self, first_step: int):
+        super().__init__(first_step)
+        self._known: int | None = None
+
+    def on_train_begin(self, logs=None):
+        """Starts from the model's count, since a resumed run may have skipped steps before."""
+        self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
+
+    def on_step(self, step, logs):
+        """Warns of a skipped step, and raises ValueError after many in a row."""
+        skipped = int(logs["skipped_steps"])
+        if skipped == self._known:
+            return
+        self._known = skipped
+        logging.warning("step %d was skipped since a gradient was not finite; %s so far", step,
+                        count_of(skipped, "skipped step"))
+        if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+            raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
+                             "lower --learning_rate, or train in another --precision")
