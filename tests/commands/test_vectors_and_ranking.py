@@ -146,7 +146,7 @@ def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(ses
     ("mine_negatives", dict(num_negatives=9), "no pair has 9 negatives: allow more by --num_negatives"),
     ("run_sentence_embeddings", dict(num_negatives=2), "--num_negatives is for --objective=pairs. Received"),
     ("run_sentence_embeddings", dict(matryoshka_dims="16,x"), "--matryoshka_dims"),
-    ("export_to_onnx", dict(truncate_dim=4), "--truncate_dim is for --model=sentence_encoder. Received"),
+    ("export_to_onnx", dict(model="encoder", truncate_dim=4), "--truncate_dim is for --model=sentence_encoder."),
 ])
 def test_a_wrong_flag_ends_in_one_line(folder, tmp_path, capsys, script, flags, message):
     given = dict(init_checkpoint=folder / "model", do_train=True, output_dir=tmp_path / "out", query="a",
