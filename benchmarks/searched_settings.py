@@ -19,7 +19,7 @@ from benchmarks.trainable_weights import METRICS as GLUE_METRICS, seeds_of
 from studies.intervals import standard_error
 
 METRICS = dict(GLUE_METRICS, rte="eval_accuracy")
-STEPS = {"rte": 200, "sts-b": 400}
+STEPS = {"rte": 100, "sts-b": 300}
 SPACE = {"learning_rate": {"low": 1e-5, "high": 2e-4, "log": True}, "train_batch_size": [16, 32],
          "hidden_dropout_prob": [0.0, 0.1], "warmup_step": [20, 40, 80]}
 FIRST_SEED = 101  # of those that are compared; the trials have the default seed
