@@ -12,6 +12,7 @@ from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.windows import WindowOptions, WindowPacker
 from albert_tf.weights.heads import described, is_head
+from albert_tf.weights.vocabulary_files import check_vocabulary
 
 _BATCH = 32
 
@@ -39,8 +40,8 @@ def classify_texts(
         max_position_embeddings.
 
     Raises:
-      ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; texts or
-        text_pairs is not a list of strings; or the numbers of texts and text_pairs differ.
+      ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; the
+        tokenizer is not the model's; texts or text_pairs is not a list of strings; or their numbers differ.
 
     Example::
 
@@ -71,6 +72,7 @@ def text_logits(
     Args:
       model, tokenizer, texts, text_pairs, max_seq_length: see classify_texts.
     """
+    check_vocabulary(tokenizer, model.config)
     length = max_seq_length or model.row_length
     logits = [np.zeros([0, model.num_labels], np.float32)]
     for start in range(0, len(texts), _BATCH):

@@ -10,6 +10,7 @@ from albert_tf.text.packing import SpecialTokens, padded_rows
 from albert_tf.text.sentencepieces import WORD_START
 from albert_tf.utils.arrays import softmax
 from albert_tf.weights.heads import described, is_head
+from albert_tf.weights.vocabulary_files import check_vocabulary
 
 MASK = "[MASK]"
 
@@ -31,8 +32,8 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
       top_k: number of pieces per mask.
 
     Raises:
-      ValueError: the model has no masked-LM head, text is not a string, it has no [MASK], or it has more tokens than
-        max_position_embeddings.
+      ValueError: the model has no masked-LM head, the tokenizer is not the model's, text is not a string, it has no
+        [MASK], or it has more tokens than max_position_embeddings.
     """
     if not is_head(model, "pretrainer"):
         raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
@@ -60,6 +61,7 @@ def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[l
 
 def _fillings(model, tokenizer, rows: Sequence[Sequence[int]], top_k: int) -> list[list[list[Filling]]]:
     """The best pieces of each mask of each row of ids."""
+    check_vocabulary(tokenizer, model.config)
     positions = [[i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id] for ids in rows]
     if not any(positions):
         return [[] for _ in rows]

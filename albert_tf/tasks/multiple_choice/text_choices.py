@@ -13,6 +13,7 @@ from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.settings import Settings
+from albert_tf.weights.vocabulary_files import check_vocabulary
 
 _BATCH = 16
 
@@ -30,6 +31,7 @@ def choose_options(
       questions: the questions.
       options: the model's num_choices options of each question; "" for an option that a question does not have.
     """
+    check_vocabulary(tokenizer, model.config)
     settings: Settings = getattr(model, "settings", Settings())
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
                 for context, question, choices in zip(contexts, questions, options)]

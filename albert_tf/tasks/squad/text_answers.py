@@ -13,6 +13,7 @@ from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.weights.heads import described, head_of, is_head
 from albert_tf.weights.settings import Settings
+from albert_tf.weights.vocabulary_files import check_vocabulary
 
 # The score of an answer where there is no span at all, as in an exported SavedModel.
 NO_SCORE = float(np.finfo(np.float32).min)
@@ -47,7 +48,8 @@ def answer_questions(
       questions, contexts: as many contexts as questions.
 
     Raises:
-      ValueError: the model has another head; an argument is not a list of strings; or their numbers differ.
+      ValueError: the model has another head; the tokenizer is not the model's; an argument is not a list of strings; or
+        their numbers differ.
 
     Example::
 
@@ -64,8 +66,9 @@ def answerer_of(model: PredictingModel, tokenizer: FullTokenizer) -> QuestionAns
     """A QuestionAnswerer with the settings of a model.
 
     Raises:
-      ValueError: the model has another head.
+      ValueError: the model has another head, or the tokenizer is not the model's.
     """
+    check_vocabulary(tokenizer, model.config)
     if not is_head(model, *VERSIONS):
         raise ValueError('the model must answer questions: from_pretrained(path, model="span") or '
                          f'"conditional_span". Received: {described(model)}')

@@ -16,6 +16,7 @@ from albert_tf.tasks.tagging.reading import Sentence
 from albert_tf.text.packing import padded_rows, padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.settings import Settings
+from albert_tf.weights.vocabulary_files import check_vocabulary
 
 # The number of windows of a batch.
 _BATCH = 16
@@ -61,6 +62,7 @@ def tag_words(
       tokenizer: the model's tokenizer.
       sentences: the words of each sentence, of which there may be any number.
     """
+    check_vocabulary(tokenizer, model.config)
     options, counts = feature_options(model), [len(words) for words in sentences]
     rows = list(convert_sentences_to_features(
         [Sentence(tuple(words), None, ()) for words in sentences], (), tokenizer, options))
