@@ -22,7 +22,13 @@ from albert_tf.commands import flag_fields as fields, scored_exports, shared_fla
 from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export.onnx.graph import PRECISIONS
 from albert_tf.export.onnx.session import OnnxModel
-from albert_tf.export.onnx.writing import check_packages, differences, to_onnx, write_companions
+from albert_tf.export.onnx.writing import (
+    check_no_other_model,
+    check_packages,
+    differences,
+    to_onnx,
+    write_companions,
+)
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils.files import check_directory
 
@@ -50,6 +56,8 @@ def main() -> None:
     head = selected.head(FLAGS.model)
     model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
     check_packages()
+    names = {precision: f"{head}_{precision}.onnx" for precision in FLAGS.precision}
+    check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, selected.settings, names.values())
     score = scored_exports.scorer_from_flags(selected, head)
     contents = {precision: to_onnx(model, precision) for precision in FLAGS.precision}
     if score:
@@ -59,6 +67,6 @@ def main() -> None:
             FLAGS.max_score_drop)
     length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
     for precision, content in contents.items():
-        write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.onnx"), content,
+        write_and_compare(os.path.join(FLAGS.output_dir, names[precision]), content,
                           differences(content, model, length, _COMPARED_PREDICTIONS))
     write_companions(model, FLAGS.output_dir, selected.vocabulary, selected.settings)

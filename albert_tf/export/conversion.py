@@ -112,14 +112,17 @@ def save_random(
 
 
 def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
+    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of any format.
+
+    Config and vocabulary of two models would be mixed, and from_pretrained reads only one of them.
+    """
     if to not in FORMATS:
         raise ValueError(f"the format must be one of {', '.join(FORMATS)}. Received: {to!r}")
     check_directory(output_dir)
     check_no_wildcard(output_dir)
-    written = os.path.join(output_dir, FORMATS[to])
-    if tf.io.gfile.exists(written):
-        raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")
+    for written in (os.path.join(output_dir, name) for name in FORMATS.values()):
+        if tf.io.gfile.exists(written):
+            raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")
 
 
 def save(

@@ -17,6 +17,7 @@ from script_session import ScriptSession
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.conversion import save
+from albert_tf.export.onnx.session import from_onnx
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
@@ -157,17 +158,34 @@ def test_an_export_has_the_head_of_the_weights(run, released, tmp_path, script, 
     for head, model in models.items():
         if model is not None:
             save(model, str(tmp_path / head), "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
-        run(script, init_checkpoint=tmp_path / head if model else released[0], output_dir=tmp_path / "out",
+        run(script, init_checkpoint=tmp_path / head if model else released[0], output_dir=tmp_path / f"{head}_out",
             precision="float32", **length)
     run(script, init_checkpoint=tmp_path / "classifier", model="encoder", output_dir=tmp_path / "without_head",
         precision="float32", **length)
     ending = script.rpartition("_")[2]
-    assert {path.name for path in tmp_path.glob(f"*/*_float32.{ending}")} == {
-        f"{head}_float32.{ending}" for head in models}
+    for head in models:
+        assert [path.name for path in tmp_path.glob(f"{head}_out/*.{ending}")] == [f"{head}_float32.{ending}"]
     assert [path.name for path in tmp_path.glob(f"without_head/*.{ending}")] == [f"encoder_float32.{ending}"]
     (tmp_path / "multiple_choice/albert_tf.json").unlink()  # as in earlier weights
     printed = run(script, expect=1, init_checkpoint=tmp_path / "multiple_choice", output_dir=tmp_path / "out", **length)
     assert "can be a regression or a multiple-choice model: set the model to classifier or multiple_choice" in printed
+
+
+def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_labels(run, released, tmp_path):
+    pytest.importorskip("onnxruntime")
+    for name, labels in (("reviews", ("bad", "good")), ("turned", ("good", "bad"))):
+        model = AlbertClassifier(released[1].config, 2, label_names=labels)
+        save(model, str(tmp_path / name), "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
+    flags = dict(script="export_to_onnx", output_dir=tmp_path / "onnx")
+    run(init_checkpoint=tmp_path / "reviews", precision="float32", **flags)
+    run(init_checkpoint=tmp_path / "reviews", precision="int8", **flags)
+    files = sorted(tmp_path.glob("onnx/*"))
+    for weights, difference in ((tmp_path / "turned", "label_names"), (released[0], "label_names, head")):
+        printed = run(init_checkpoint=weights, precision="float16", expect=1, **flags)
+        assert (f"{tmp_path}/onnx/classifier_float32.onnx is of a model with another {difference}: export each model "
+                "to a directory of its own") in printed
+    assert sorted(tmp_path.glob("onnx/*")) == files
+    assert from_onnx(str(tmp_path / "onnx/classifier_int8.onnx")).label_names == ("bad", "good")
 
 
 def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, tmp_path):

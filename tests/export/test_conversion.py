@@ -124,8 +124,9 @@ def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
     bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     made(tmp_path, to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
-    with pytest.raises(ValueError, match="there is already a model in"):
-        convert(open_source(str(tmp_path)), str(tmp_path), to)
+    for other in FORMATS:
+        with pytest.raises(ValueError, match="there is already a model in"):
+            convert(open_source(str(tmp_path)), str(tmp_path), other)
 
 
 @pytest.mark.parametrize("kind, changes, message", [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from typing import Collection
 
 import numpy as np
+import tensorflow as tf
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.config import CONFIG_NAME
+from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
 from albert_tf.export.outputs import (
@@ -20,10 +23,11 @@ from albert_tf.export.outputs import (
 )
 from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.utils.files import read_bytes
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.heads import head_of
-from albert_tf.weights.settings import Settings, write_settings
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import Settings, settings_in, write_settings
+from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 
 def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "") -> bytes:
@@ -72,6 +76,33 @@ def write_companions(
     """
     write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
     write_settings(exported_settings(model, stored or Settings()), model.config, folder, vocabulary)
+
+
+def check_no_other_model(
+    model: keras.Model, folder: str, vocabulary: VocabularyFiles, stored: Settings, replaced: Collection[str]
+) -> None:
+    """Raises ValueError if write_companions would change what an earlier ONNX file in the folder is read with.
+
+    Args:
+      model, folder, vocabulary, stored: see write_companions.
+      replaced: names of files that are written anew.
+    """
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    others = sorted(name for name in names if name.endswith(".onnx") and name not in replaced)
+    path = os.path.join(folder, CONFIG_NAME)
+    if not others or not tf.io.gfile.exists(path):
+        return
+    settings, earlier = exported_settings(model, stored), settings_in(folder)
+    differences = [field.name for field in dataclasses.fields(settings)
+                   if getattr(settings, field.name) != getattr(earlier, field.name)]
+    if AlbertConfig.from_json_file(path) != model.config:
+        differences.append("config")
+    there = vocabulary_in(folder)
+    if vocabulary and there and read_bytes(there.path) != read_bytes(vocabulary.path):
+        differences.append("vocabulary")
+    if differences:
+        raise ValueError(f"{os.path.join(folder, others[0])} is of a model with another {', '.join(differences)}: "
+                         "export each model to a directory of its own")
 
 
 def check_packages() -> None:
