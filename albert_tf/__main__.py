@@ -1,5 +1,6 @@
 """`python -m albert_tf` lists the commands; `python -m albert_tf COMMAND --flag=value ...` runs one."""
 
+import signal
 import sys
 
 from albert_tf.commands import usage
@@ -16,9 +17,13 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"{usage.starter()}: error: {error}")
     sys.argv[:2] = [f"{usage.starter()} {command}"]
-    from albert_tf.commands import app  # it imports TensorFlow
+    try:
+        from albert_tf.commands import app  # it imports TensorFlow
 
-    app.run_command(command)
+        app.run_command(command)
+    except KeyboardInterrupt:  # before the command handles it
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
     def guarded(argv: list[str]) -> None:
         _, *arguments = argv
         if len(arguments) > operands:
-            raise app.UsageError(f"unexpected argument: {arguments[operands]}")
+            _end_with_error(argv, f"unexpected argument: {arguments[operands]}. The value of a flag follows =, as in "
+                                  "--flag=value")
         import tensorflow as tf
 
         from albert_tf.training.strategy import naming_lost_workers

@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
+from albert_tf import __main__ as program
 from albert_tf.commands import app as cli, usage
 from albert_tf.commands.shared_flags import command_line
 
@@ -46,10 +47,21 @@ def test_a_package_that_is_run_has_its_name_in_errors_and_may_take_an_operand(ru
 
     assert run(main, "/x/studies/__main__.py", "sharing", operands=1) == (1, "studies: error: no study sharing\n")
     assert run(main, "/x/studies/__main__.py", operands=1) == (1, "studies: error: no study nothing\n")
-    with pytest.raises(app.UsageError, match="unexpected argument: more"):
-        run(main, "/x/studies/__main__.py", "sharing", "more", operands=1)
-    with pytest.raises(app.UsageError, match="unexpected argument: sharing"):
-        run(main, "script.py", "sharing")
+    hint = "The value of a flag follows =, as in --flag=value"
+    assert run(main, "/x/studies/__main__.py", "sharing", "more", operands=1) == (
+        1, f"studies: error: unexpected argument: more. {hint}\n")
+    assert run(main, "script.py", "sharing") == (1, f"script: error: unexpected argument: sharing. {hint}\n")
+
+
+def test_ctrl_c_before_a_command_runs_ends_with_its_status(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run_command", interrupted)
+    monkeypatch.setattr(sys, "argv", ["albert_tf", "serve", "--port=0"])
+    with pytest.raises(SystemExit) as end:
+        program.main()
+    assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
 def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(run, monkeypatch, capsys):
