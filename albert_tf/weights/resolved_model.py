@@ -24,6 +24,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
+from albert_tf.modeling.pooling import LongTexts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import checkpoint_of, numbered
 from albert_tf.utils.files import read_bytes
@@ -355,6 +356,8 @@ def _vocabulary(source: Source) -> tuple | None:
 
 def _shown(value: Any) -> str:
     """A value for a message: names without quotes, and the fields of a dataclass."""
+    if isinstance(value, LongTexts) and value.max_windows == 1:
+        return "truncate"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return " ".join(f"{name}={field}" for name, field in dataclasses.asdict(value).items())
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -109,8 +109,8 @@ def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(scri
     (dict(do_lower_case=False, init_checkpoint="shared", unshare_layers=True),
      "do_lower_case is True in the run and False in --do_lower_case"),
     (dict(max_seq_length=32), "max_seq_length is 24 in the run and 32 in --max_seq_length"),
-    (dict(long_texts="mean"), "long_texts is pooling=mean max_windows=1 doc_stride=0 in the run and pooling=mean "
-                              "max_windows=8 doc_stride=0 in --long_texts"),
+    (dict(long_texts="mean"), "long_texts is truncate in the run and pooling=mean max_windows=8 doc_stride=0 in "
+                              "--long_texts"),
     (dict(exit_heads=True), "exit_heads is False in the run and True in --exit_heads"),
 ])
 def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
