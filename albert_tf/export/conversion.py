@@ -93,7 +93,7 @@ def save_random(
     Args:
       config: the model's config.
       seed: decides the weights.
-      output_dir, to, model, vocabulary, dtype, **arguments: see convert.
+      output_dir, to, model, vocabulary, dtype, arguments: see convert.
 
     Raises:
       ValueError: output_dir is a file or already has a model, the head needs a number of labels, or the format does not
