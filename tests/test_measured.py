@@ -56,6 +56,18 @@ def test_the_rows_of_a_part_of_the_weights_follow_from_the_scores_of_the_seeds(t
         assert shown == f"{statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})"
 
 
+@pytest.mark.parametrize("task, name", [("sts-b", "STS-B, Pearson; "), ("rte", "RTE, accuracy; ")])
+def test_the_rows_of_searched_settings_follow_from_the_scores_of_the_seeds(task, name):
+    line, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {name}"))
+    recipe, search = ([float(row["score"]) for row in read_rows("searched_settings.csv")
+                       if (row["task"], row["settings"]) == (task, settings)] for settings in ("recipe", "search"))
+    assert len(recipe) == len(search) == 5
+    error = (statistics.variance(recipe) / 5 + statistics.variance(search) / 5) ** 0.5
+    assert line.strip("| ").split(" | ")[1:] == [
+        *(f"{statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})" for scores in (recipe, search)),
+        f"{statistics.median(search) - statistics.median(recipe):.3f} ({error:.3f})"]
+
+
 def test_the_rows_of_a_taught_model_are_the_measured_scores():
     text = (DOCS / "accuracy.md").read_text("utf-8").partition("\n## A teacher\n")[2].partition("\n## ")[0]
     shown = re.findall(r"^\| after ([\d,]+) steps\b.* \| (0\.\d+) \|$", text, re.MULTILINE)
