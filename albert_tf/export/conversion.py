@@ -65,6 +65,7 @@ def convert(
         support it.
     """
     check_no_model(output_dir, to)
+    _check_no_other_model(output_dir, source)
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
                          "used as an encoder, but cannot be converted")
@@ -112,17 +113,25 @@ def save_random(
 
 
 def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of any format.
-
-    Config and vocabulary of two models would be mixed, and from_pretrained reads only one of them.
-    """
+    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
     if to not in FORMATS:
         raise ValueError(f"the format must be one of {', '.join(FORMATS)}. Received: {to!r}")
     check_directory(output_dir)
     check_no_wildcard(output_dir)
-    for written in (os.path.join(output_dir, name) for name in FORMATS.values()):
-        if tf.io.gfile.exists(written):
-            raise ValueError(f"there is already a model in {output_dir}: choose another directory, or remove {written}")
+    _check_not_there(os.path.join(output_dir, FORMATS[to]))
+
+
+def _check_no_other_model(output_dir: str, source: Source) -> None:
+    """Raises ValueError if the directory has weights of another model, whose config and vocabulary would change."""
+    if os.path.normpath(output_dir) not in map(os.path.normpath, (source.path, os.path.dirname(source.path))):
+        for name in FORMATS.values():
+            _check_not_there(os.path.join(output_dir, name))
+
+
+def _check_not_there(path: str) -> None:
+    if tf.io.gfile.exists(path):
+        raise ValueError(f"there is already a model in {os.path.dirname(path)}: choose another directory, or remove "
+                         f"{path}")
 
 
 def save(

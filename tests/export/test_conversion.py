@@ -124,9 +124,21 @@ def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
     bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     made(tmp_path, to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
+    with pytest.raises(ValueError, match="there is already a model in"):
+        convert(open_source(str(tmp_path)), str(tmp_path), to)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_weights_of_another_model_do_not_get_its_config(golden, tmp_path, to):
+    bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    made(tmp_path / "there", to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
+    made(tmp_path / "weights", "ours", vocabulary=vocabulary)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for other in FORMATS:
-        with pytest.raises(ValueError, match="there is already a model in"):
-            convert(open_source(str(tmp_path)), str(tmp_path), other)
+        with pytest.raises(ValueError, match=f"there is already a model in {tmp_path}/there: choose another directory"):
+            convert(open_source(str(tmp_path / "weights")), str(tmp_path / "there"), other)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
 @pytest.mark.parametrize("kind, changes, message", [
