@@ -65,7 +65,7 @@ def convert(
         support it.
     """
     check_no_model(output_dir, to)
-    _check_no_other_model(output_dir, source)
+    _check_no_other_model(output_dir, source.path)
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
                          "used as an encoder, but cannot be converted")
@@ -101,6 +101,7 @@ def save_random(
         support the model.
     """
     check_no_model(output_dir, to)
+    _check_no_other_model(output_dir, None)
     head = head_named(model)
     if "num_labels" in head.arguments:
         raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
@@ -121,9 +122,15 @@ def check_no_model(output_dir: str, to: str) -> None:
     _check_not_there(os.path.join(output_dir, FORMATS[to]))
 
 
-def _check_no_other_model(output_dir: str, source: Source) -> None:
-    """Raises ValueError if the directory has weights of another model, whose config and vocabulary would change."""
-    if os.path.normpath(output_dir) not in map(os.path.normpath, (source.path, os.path.dirname(source.path))):
+def _check_no_other_model(output_dir: str, path: str | None) -> None:
+    """Raises ValueError if the directory has weights of another model, whose config and vocabulary would change.
+
+    Args:
+      output_dir: the directory.
+      path: path of the weights that are converted, whose folder may be the directory; None for new weights.
+    """
+    own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
+    if os.path.normpath(output_dir) not in own:
         for name in FORMATS.values():
             _check_not_there(os.path.join(output_dir, name))
 

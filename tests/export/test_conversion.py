@@ -11,7 +11,7 @@ from script_process import run
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import FORMATS, convert, save
+from albert_tf.export.conversion import FORMATS, convert, save, save_random
 from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source, release_name
@@ -138,6 +138,8 @@ def test_weights_of_another_model_do_not_get_its_config(golden, tmp_path, to):
     for other in FORMATS:
         with pytest.raises(ValueError, match=f"there is already a model in {tmp_path}/there: choose another directory"):
             convert(open_source(str(tmp_path / "weights")), str(tmp_path / "there"), other)
+        with pytest.raises(ValueError, match=f"there is already a model in {tmp_path}/there: choose another directory"):
+            save_random(TINY, str(tmp_path / "there"), other)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
