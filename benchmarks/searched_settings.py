@@ -15,23 +15,19 @@ import pathlib
 import statistics
 
 from albert_tf.commands.command_runs import ScriptRuns
-from benchmarks.trainable_weights import METRICS as GLUE_METRICS, seeds_of
+from benchmarks.fine_tuning_settings import SETTINGS
+from benchmarks.trainable_weights import parser_of_runs, scores_of
 from studies.intervals import standard_error
 
-METRICS = dict(GLUE_METRICS, rte="eval_accuracy")
 STEPS = {"rte": 100, "sts-b": 300}
 SPACE = {"learning_rate": {"low": 1e-5, "high": 2e-4, "log": True}, "train_batch_size": [16, 32],
          "hidden_dropout_prob": [0.0, 0.1], "warmup_step": [20, 40, 80]}
 FIRST_SEED = 101  # of those that are compared; the trials have the default seed
-SETTINGS = ("recipe", "search")
+COMPARED = ("recipe", "search")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="the pre-trained model")
-    parser.add_argument("--data_dir", required=True, help="folder of the tasks, as in GLUE")
-    parser.add_argument("--output_dir", required=True)
-    parser.add_argument("--tasks", nargs="+", default=list(STEPS), choices=list(STEPS))
+    parser = parser_of_runs(__doc__, list(STEPS))
     parser.add_argument("--trials", type=int, default=12, help="number of trials of the search")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds that are compared")
     parser.add_argument("--steps", type=int, help="number of steps of a run")
@@ -50,7 +46,7 @@ def search_and_compare(options: argparse.Namespace, task: str) -> None:
                  save_checkpoints_steps=steps // 4, keep_checkpoint_max=1)
     runs = ScriptRuns(str(directory))
     space = directory / "space.json"
-    space.write_text(json.dumps(dict(script="run_classifier", metric=METRICS[task], flags=flags, space=SPACE)))
+    space.write_text(json.dumps(dict(script="run_classifier", metric=SETTINGS[task].metric, flags=flags, space=SPACE)))
     runs.run("search_settings", space=space, output_dir=directory / "trials", num_trials=options.trials, halving=True)
     for name, changes in (("recipe", dict(warmup_step=steps // 10)),
                           ("search", dict(recipe=directory / "trials/best_recipe.json"))):
@@ -60,15 +56,13 @@ def search_and_compare(options: argparse.Namespace, task: str) -> None:
 
 def write_scores(directory: pathlib.Path) -> None:
     """Writes the scores of all seeds of what has finished, and prints medians, the difference and its error."""
-    scores = {(task, name): {int(seed): result[METRICS[task]]
-                             for seed, result in seeds_of(directory / task / name).items()}
-              for task in STEPS for name in SETTINGS}
+    scores = {(task, name): scores_of(directory / task / name, task) for task in STEPS for name in COMPARED}
     with open(directory / "scores.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["task", "settings", "seed", "score"])
         writer.writerows([*key, seed, round(score, 4)] for key, own in scores.items() for seed, score in own.items())
     for task in STEPS:
-        recipe, search = (list(scores[task, name].values()) for name in SETTINGS)
+        recipe, search = (list(scores[task, name].values()) for name in COMPARED)
         if recipe and search:
             error = (standard_error(recipe) ** 2 + standard_error(search) ** 2) ** 0.5
             difference = statistics.median(search) - statistics.median(recipe)

@@ -13,10 +13,12 @@ import csv
 import json
 import pathlib
 import statistics
+from typing import Sequence
 
 from albert_tf.commands.command_runs import ScriptRuns
+from benchmarks.fine_tuning_settings import SETTINGS
 
-METRICS = {"sst-2": "eval_accuracy", "sts-b": "pearson"}
+TASKS = ("sst-2", "sts-b")
 KINDS = {
     "all": dict(learning_rate=5e-5),
     "adapters": dict(lora_rank=8, lora_alpha=16, learning_rate=5e-4),
@@ -25,11 +27,7 @@ KINDS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="the pre-trained model")
-    parser.add_argument("--data_dir", required=True, help="folder of SST-2 and STS-B, as in GLUE")
-    parser.add_argument("--output_dir", required=True)
-    parser.add_argument("--tasks", nargs="+", default=list(METRICS), choices=list(METRICS))
+    parser = parser_of_runs(__doc__, TASKS)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS), help="what is trained")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 1 on")
     parser.add_argument("--steps", type=int, default=100)
@@ -38,6 +36,16 @@ def main() -> None:
         for kind in options.kinds:
             fine_tune(options, task, kind)
     write_scores(pathlib.Path(options.output_dir), options.steps)
+
+
+def parser_of_runs(description: str, tasks: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser of the flags of fine-tuning runs on these tasks."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="the pre-trained model")
+    parser.add_argument("--data_dir", required=True, help="folder of the tasks, as in GLUE")
+    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--tasks", nargs="+", default=list(tasks), choices=list(tasks))
+    return parser
 
 
 def fine_tune(options: argparse.Namespace, task: str, kind: str) -> None:
@@ -52,9 +60,8 @@ def fine_tune(options: argparse.Namespace, task: str, kind: str) -> None:
 
 def write_scores(directory: pathlib.Path, steps: int) -> None:
     """Writes the scores of all seeds of what has finished, also in earlier commands, and prints their medians."""
-    rows = [dict(task=task, trained=kind, steps=steps, seed=int(seed), score=round(result[metric], 4))
-            for task, metric in METRICS.items() for kind in KINDS
-            for seed, result in seeds_of(directory / task / kind).items()]
+    rows = [dict(task=task, trained=kind, steps=steps, seed=seed, score=round(score, 4))
+            for task in TASKS for kind in KINDS for seed, score in scores_of(directory / task / kind, task).items()]
     with open(directory / "scores.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["task", "trained", "steps", "seed", "score"], lineterminator="\n")
         writer.writeheader()
@@ -64,10 +71,11 @@ def write_scores(directory: pathlib.Path, steps: int) -> None:
         print(f"{task:8}{kind:10}median {statistics.median(scores):.4f}, {min(scores):.4f} to {max(scores):.4f}")
 
 
-def seeds_of(directory: pathlib.Path) -> dict[str, dict]:
-    """The best results of each seed; none if the runs have not finished."""
+def scores_of(directory: pathlib.Path, task: str) -> dict[int, float]:
+    """The best score of each seed by the task's first metric; none if the runs have not finished."""
     path = directory / "eval_runs.json"
-    return json.loads(path.read_text(encoding="utf-8"))["seeds"] if path.is_file() else {}
+    results = json.loads(path.read_text(encoding="utf-8"))["seeds"] if path.is_file() else {}
+    return {int(seed): result[SETTINGS[task].metric] for seed, result in results.items()}
 
 
 if __name__ == "__main__":
