@@ -1,5 +1,6 @@
 """The scripts that export a model: as vectors, TF-Hub modules, SavedModels, TensorFlow Lite models."""
 
+import importlib.util
 import io
 import pathlib
 import re
@@ -31,6 +32,9 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 pytestmark = pytest.mark.both_stacks
 
 LINES = ["The name of the file", "", "of the"]
+needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is missing")
+every_export = pytest.mark.parametrize("script, length", [
+    ("export_to_tflite", dict(max_seq_length=12)), pytest.param("export_to_onnx", {}, marks=needs_onnx)])
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +137,8 @@ def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path)
     assert f"base_model: {pathlib.Path(released[0]).name}/model.ckpt-best" in card
 
 
-@pytest.mark.parametrize("script, length", [
-    ("export_to_tflite", dict(max_seq_length=12)), ("export_to_onnx", {})])
+@every_export
 def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, script, length):
-    if script == "export_to_onnx":
-        pytest.importorskip("onnxruntime")
     pooling = dict(pooling="cls", normalize=True)
     printed = run(script, init_checkpoint=released[0], model="sentence_encoder", output_dir=tmp_path,
                   precision="float32", **length, **pooling)
@@ -146,12 +147,9 @@ def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, 
     assert f"{script}: error: --pooling is for --model=sentence_encoder. Received: --model=pretrainer" in printed
 
 
-@pytest.mark.parametrize("script, length", [
-    ("export_to_tflite", dict(max_seq_length=12)), ("export_to_onnx", {})])
+@every_export
 def test_an_export_has_the_head_of_the_weights(run, released, tmp_path, script, length):
     """As conversion and serve infer it, unless --model says another one."""
-    if script == "export_to_onnx":
-        pytest.importorskip("onnxruntime")
     config = released[1].config
     models = dict(pretrainer=None, encoder=AlbertModel(config), classifier=AlbertClassifier(config, num_labels=3),
                   multiple_choice=AlbertMultipleChoice(config, num_choices=2))
@@ -171,8 +169,8 @@ def test_an_export_has_the_head_of_the_weights(run, released, tmp_path, script, 
     assert "can be a regression or a multiple-choice model: set the model to classifier or multiple_choice" in printed
 
 
+@needs_onnx
 def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_labels(run, released, tmp_path):
-    pytest.importorskip("onnxruntime")
     for name, labels in (("reviews", ("bad", "good")), ("turned", ("good", "bad"))):
         model = AlbertClassifier(released[1].config, 2, label_names=labels)
         save(model, str(tmp_path / name), "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
