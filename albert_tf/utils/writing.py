@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from typing import Callable, Iterator
@@ -19,8 +18,6 @@ from albert_tf.utils.temporary_files import locked_directory, temporary_file, te
 
 # The name of a file in each folder that atomic_folder has written.
 _MARK = ".written_by_albert_tf"
-# Each attempt fails only if another process has put its folder there within a few microseconds.
-_RENAMING_ATTEMPTS = 100
 
 
 @contextlib.contextmanager
@@ -93,28 +90,17 @@ def _replace_folder(path: str, new: str) -> None:
 
     Other processes may export to the same path at the same time: the last one's folder stays.
     """
-    for _ in range(_RENAMING_ATTEMPTS):
-        check_export(path)
-        with temporary_folder(path) as place:
-            earlier = os.path.join(place, "earlier")
-            with contextlib.suppress(FileNotFoundError):  # there is no earlier export, or another process took it
-                os.rename(path, earlier)
-            try:
-                os.rename(new, path)
-                return
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    _put_back(earlier, path)
-                    raise
-            except BaseException:
-                _put_back(earlier, path)
-                raise
-    raise ValueError(f"other processes write to {path} all the time: choose another path")
-
-
-def _put_back(earlier: str, path: str) -> None:
-    if os.path.exists(earlier):
-        os.rename(earlier, path)
+    with temporary_folder(path) as place, locked_directory(os.path.dirname(path)):
+        _check_export(path)
+        earlier = os.path.join(place, "earlier")
+        if os.path.exists(path):
+            os.rename(path, earlier)
+        try:
+            os.rename(new, path)
+        except BaseException:
+            if os.path.exists(earlier):
+                os.rename(earlier, path)
+            raise
 
 
 def check_export(*paths: str | None) -> None:
@@ -127,11 +113,18 @@ def check_export(*paths: str | None) -> None:
       ValueError: there is a file at a path, or a non-empty folder that is not an earlier export.
     """
     for path in filter(None, paths):
-        check_directory(os.path.dirname(path.rstrip("/")))
-        if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
-            continue
-        if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
-            raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+        directory = os.path.dirname(path.rstrip("/"))
+        check_directory(directory)
+        if tf.io.gfile.exists(path):
+            with locked_directory(directory):  # so that no other process replaces the folder while it is looked at
+                _check_export(path)
+
+
+def _check_export(path: str) -> None:
+    if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
+        return
+    if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
+        raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
 
 
 def _copy_folder(source: str, target: str) -> None:

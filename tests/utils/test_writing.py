@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import errno
 import os
 import pathlib
 import re
@@ -14,13 +13,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.utils import writing
 from albert_tf.utils.manifests import read_manifest, written_with_manifest
+from albert_tf.utils.temporary_files import locked_directory
 from albert_tf.utils.writing import (
     array_writer,
     atomic_folder,
     atomic_local_write,
     atomic_write,
+    check_export,
     write_array,
     write_text,
 )
@@ -104,15 +104,18 @@ def test_an_export_that_ends_during_another_one_is_replaced_by_it(tmp_path):
     assert (tmp_path / "model/saved_model.pb").read_text() == "first"  # the outer block ends last
 
 
-def test_an_export_beside_others_that_never_end_names_its_path(tmp_path, monkeypatch):
-    def taken(source, target):
-        if target.endswith("/model"):
-            raise OSError(errno.ENOTEMPTY, "Directory not empty", source)
-        raise FileNotFoundError
-
-    monkeypatch.setattr(writing.os, "rename", taken)
-    with pytest.raises(ValueError, match=f"other processes write to {tmp_path}/model all the time: choose another"):
-        export(tmp_path / "model", "new")
+def test_a_check_waits_while_an_export_replaces_the_folder(tmp_path):
+    path = tmp_path / "model"
+    export(path, "first")
+    mark = next(path.glob(".*"))
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with locked_directory(str(tmp_path)):  # in this block another export is at work: its folder is not whole
+            mark.rename(tmp_path / "mark")
+            check = thread.submit(check_export, str(path))
+            with pytest.raises(concurrent.futures.TimeoutError):
+                check.result(timeout=0.2)
+            (tmp_path / "mark").rename(mark)
+        check.result()
 
 
 def test_a_link_stays_and_its_target_is_replaced(tmp_path):
