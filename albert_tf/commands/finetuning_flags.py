@@ -13,6 +13,7 @@ from albert_tf.commands import flag_fields as fields, shared_flags as shared, us
 from albert_tf.commands.finetuning import AnyOptions, Options
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.early_exit import EarlyExit
+from albert_tf.modeling.pooling import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.utils import bounds
@@ -204,10 +205,18 @@ def options_from_flags(
                              cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
 
 
-def define_exit_flags() -> None:
-    """Defines the flags of early exit, for commands whose models can have exit heads."""
+def define_exit_flags(with_pooling: bool = True) -> None:
+    """Defines the flags of early exit, for commands whose models can have exit heads.
+
+    Args:
+      with_pooling: whether the outputs read one vector of a text.
+    """
     flags.DEFINE_bool("exit_heads", None, "Whether to train an output after every layer, so that predictions can stop "
                       "early (Zhou et al., 2020). Default: false, or as in the training of the model.")
+    if with_pooling:
+        flags.DEFINE_enum("exit_pooling", None, POOLINGS, "With --exit_heads: which vector of a text the outputs "
+                          "before the last layer read: the mean or the maximum of the tokens, [CLS], or the pooled "
+                          "output. Default: pooler, or as in the training of the model.")
     shared.define_exit_flags()
 
 
@@ -228,7 +237,16 @@ def exits_from_flags(model: ResolvedModel, is_regression: bool = False) -> dict[
     if early_exit.exit_patience and (FLAGS.jit_compile or FLAGS.use_tpu or FLAGS.distribution_strategy == "tpu"):
         raise ValueError("--exit_patience makes batches smaller, which XLA cannot compile: remove --jit_compile and "
                          "the TPU, or set --num_layers instead")
-    return dict(exit_heads=exit_heads, **dataclasses.asdict(early_exit))
+    arguments = dict(exit_heads=exit_heads, **dataclasses.asdict(early_exit))
+    if "exit_pooling" in FLAGS:
+        arguments["exit_pooling"] = _exit_pooling(model, exit_heads)
+    return arguments
+
+
+def _exit_pooling(model: ResolvedModel, exit_heads: bool) -> str:
+    if FLAGS.exit_pooling and not exit_heads:
+        raise ValueError(f"--exit_pooling={FLAGS.exit_pooling} needs --exit_heads")
+    return model.setting("exit_pooling", FLAGS.exit_pooling) or POOLER
 
 
 def check_data_dir(is_read: bool, contents: str) -> None:

@@ -68,7 +68,7 @@ def define_flags() -> None:
     flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
                       "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
                       "or as in the model's training if nothing is trained.")
-    tuning_flags.define_exit_flags()
+    tuning_flags.define_exit_flags(with_pooling=False)
 
 
 def options_from_flags() -> Options:

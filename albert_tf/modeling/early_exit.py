@@ -22,6 +22,7 @@ from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.dropout import Dropouts, dropouts
 from albert_tf.modeling.exit_loop import NUM_LAYERS_USED, predict_early
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.modeling.pooling import POOLER, check_pooling, pooled
 from albert_tf.utils.bounds import Bounds, check_finite
 
 # Scores of two layers that differ by less agree. STS-B's scores are from 0 to 5.
@@ -110,19 +111,24 @@ class EarlyExitModel(ConfiguredModel):
     Args:
       config, max_seq_length: see ConfiguredModel.
       exit_heads: whether there is an output after every layer.
+      exit_pooling: one of POOLINGS: which vector of a text the outputs before the last layer read. "pooler" is that of
+        PABEE; "mean" of the tokens learns sooner where layers have not been trained to gather a text in [CLS].
       exit_patience, exit_tolerance, num_layers: see EarlyExit.
 
     Raises:
-      ValueError: see EarlyExit.check.
+      ValueError: there is no such exit_pooling; or see EarlyExit.check.
     """
 
-    EXIT_ARGUMENTS = ("exit_heads", *(field.name for field in dataclasses.fields(EarlyExit)))
+    EXIT_ARGUMENTS = ("exit_heads", "exit_pooling", *(field.name for field in dataclasses.fields(EarlyExit)))
 
     def __init__(self, config: AlbertConfig, max_seq_length: int | None = None, exit_heads: bool = False,
-                 exit_patience: int | None = None, exit_tolerance: float | None = None, num_layers: int | None = None,
-                 **kwargs):
+                 exit_pooling: str = POOLER, exit_patience: int | None = None, exit_tolerance: float | None = None,
+                 num_layers: int | None = None, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
-        self.exit_heads = exit_heads
+        check_pooling(exit_pooling)
+        if exit_pooling != POOLER and not self.uses_pooler:
+            raise ValueError(f"exit_pooling is for models with one vector for a text. Received: {exit_pooling!r}")
+        self.exit_heads, self.exit_pooling = exit_heads, exit_pooling
         self.exit_patience, self.exit_tolerance, self.num_layers = exit_patience, exit_tolerance, num_layers
 
     @property
@@ -177,9 +183,18 @@ class EarlyExitModel(ConfiguredModel):
         if not self.exit_heads:
             return dict(outputs, logits=logits)
         inner = self.config.inner_group_num  # a head follows the last inner group of a layer
-        exit_logits = [self.logits_of(head, self.albert.outputs_of(layer_output), rows["input_mask"], count, dropout)
-                       for head, layer_output in zip(self.exits.layers, outputs["encoder_outputs"][inner - 1::inner])]
+        exit_logits = [self._exit_logits(number, layer_output, rows["input_mask"], count, dropout)
+                       for number, layer_output in enumerate(outputs["encoder_outputs"][inner - 1:-1:inner], 1)]
         return dict(outputs, logits=logits, exit_logits=[*exit_logits, logits])
+
+    def _exit_logits(self, number: int, layer_output: tf.Tensor, input_mask: tf.Tensor, count, dropout: Dropouts):
+        """The logits [batch, ...] after layer `number` of 1 to num_hidden_layers, whose output is [rows, seq, H]."""
+        outputs = self.albert.outputs_of(layer_output)
+        if number == self.config.num_hidden_layers:
+            return self.logits_of(self.classifier, outputs, input_mask, count, dropout)
+        if self.exit_pooling != POOLER:
+            outputs["pooled_output"] = pooled(outputs, input_mask, self.exit_pooling)
+        return self.logits_of(self.exits.layers[number - 1], outputs, input_mask, count, dropout)
 
     def head_outputs(self, outputs):
         """The outputs of the head, with the number of layers if it is known."""
@@ -191,11 +206,9 @@ class EarlyExitModel(ConfiguredModel):
 
     def _predicted_early(self, rows: dict, count, exit_options: EarlyExit, dropout: Dropouts) -> dict:
         tolerance = DEFAULT_TOLERANCE if exit_options.exit_tolerance is None else exit_options.exit_tolerance
-        heads = [*self.exits.layers, self.classifier]
 
         def logits(number: int, layer_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-            outputs = self.albert.outputs_of(layer_output)
-            return self.logits_of(heads[number - 1], outputs, input_mask, count, dropout)
+            return self._exit_logits(number, layer_output, input_mask, count, dropout)
 
         def agreement(before: tf.Tensor, after: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
             return self.agreement(before, after, input_mask, tolerance)

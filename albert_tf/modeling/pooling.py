@@ -40,7 +40,8 @@ class LongTexts:
 MEAN_OR_MAX = ("mean", "max")
 # The functions that make a score of the logit of a classifier that ranks, by PyTorch's names.
 ACTIVATIONS = ("sigmoid", "identity")
-POOLINGS = (*MEAN_OR_MAX, "cls", "pooler")
+POOLER = "pooler"
+POOLINGS = (*MEAN_OR_MAX, "cls", POOLER)
 # The smallest divisor of torch.nn.functional.normalize, which sentence-transformers uses.
 LEAST_LENGTH = 1e-12
 
@@ -58,7 +59,7 @@ def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str
       ValueError: there is no such pooling.
     """
     check_pooling(pooling)
-    if pooling == "pooler":
+    if pooling == POOLER:
         return tf.cast(outputs["pooled_output"], tf.float32)
     tokens = tf.cast(outputs["sequence_output"], tf.float32)
     if pooling == "cls":

@@ -71,9 +71,10 @@ def _num_choices(source: Source) -> int:
     return source.settings.num_choices or NUM_CHOICES
 
 
-def _has_exit_heads(source: Source) -> bool:
-    """Whether the weights have an output after every layer."""
-    return source.settings.exit_heads
+# Arguments of the models that can have an output after every layer.
+_EXITS: dict[str, Callable[[Source], Any]] = dict(
+    exit_heads=lambda source: source.settings.exit_heads,
+    exit_pooling=lambda source: source.settings.exit_pooling)
 
 
 def _same_for_both(scope: str, layer: str) -> dict:
@@ -102,21 +103,19 @@ HEADS = (
          _same_for_both("", "classifier"),
          arguments=dict(num_labels=_num_labels("classifier"),
                         label_names=lambda source: source.settings.label_names,
-                        exit_heads=_has_exit_heads,
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride,
                         multi_label=lambda source: source.settings.multi_label,
                         temperature=lambda source: source.settings.temperature or 1.0,
                         thresholds=lambda source: source.settings.thresholds,
-                        activation_fn=lambda source: source.settings.activation_fn),
+                        activation_fn=lambda source: source.settings.activation_fn, **_EXITS),
          pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          arguments=dict(num_labels=_num_labels("token_classifier"),
                         label_names=lambda source: source.settings.label_names,
-                        exit_heads=_has_exit_heads,
-                        label_all_pieces=lambda source: source.settings.label_all_pieces),
+                        label_all_pieces=lambda source: source.settings.label_all_pieces, **_EXITS),
          pipeline_tag="token-classification", task="tagging"),
     Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
@@ -125,7 +124,7 @@ HEADS = (
          pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_choices=_num_choices, exit_heads=_has_exit_heads),
+         arguments=dict(num_choices=_num_choices, **_EXITS),
          pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},

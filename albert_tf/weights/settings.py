@@ -14,6 +14,7 @@ The keys::
     head               the head that a run trained (see heads.py)
     doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
     exit_heads         true if there is an output after every layer (modeling/early_exit.py)
+    exit_pooling       which vector of a text these outputs read: mean, max or cls; without it, pooler
     single_texts       true if a classifier was trained on single texts; without it, a second one may follow
     task               the name of the task that a run trains on
 
@@ -40,7 +41,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, SentencePooling
+from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, POOLER, POOLINGS, LongTexts, SentencePooling
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
@@ -54,7 +55,7 @@ LABEL_NAMES = "label_names.txt"
 _LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "exit_heads": bool, "activation_fn": str, "task": str, "single_texts": bool}
+          "exit_heads": bool, "exit_pooling": str, "activation_fn": str, "task": str, "single_texts": bool}
 _EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
 _EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
 FILES = (SETTINGS, *_EARLIER_FILES)
@@ -81,6 +82,7 @@ class Settings:
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
       exit_heads: whether there is an output after every layer.
+      exit_pooling: which vector of a text these outputs read (see EarlyExitModel).
       activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
       task: the name of the task that a run trains on; None if it has none, or is unknown.
       single_texts: whether a classifier was trained on single texts; False also if it is unknown.
@@ -101,6 +103,7 @@ class Settings:
     temperature: float | None = None
     thresholds: tuple[float, ...] | None = None
     exit_heads: bool = False
+    exit_pooling: str = POOLER
     activation_fn: str | None = None
     task: str | None = None
     single_texts: bool = False
@@ -115,6 +118,7 @@ def settings_of(model: keras.Model) -> Settings:
                     multi_label=getattr(model, "multi_label", False), thresholds=getattr(model, "thresholds", None),
                     temperature=temperature if temperature != 1.0 else None,
                     exit_heads=getattr(model, "exit_heads", False),
+                    exit_pooling=getattr(model, "exit_pooling", POOLER),
                     activation_fn=getattr(model, "activation_fn", None))
 
 
@@ -172,6 +176,8 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     values = {name: getattr(settings, name) for name in ("label_names", "thresholds", *_TYPES)}
     for name in ("label_all_pieces", "multi_label", "exit_heads", "single_texts"):
         values[name] = getattr(settings, name) or None
+    if settings.exit_pooling == POOLER:
+        del values["exit_pooling"]
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
     values = {name: value for name, value in values.items() if value is not None}
@@ -197,9 +203,9 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
     values = dict(check_keys(stored, place, {}, types))
     for name in _BOUNDS.keys() & values.keys():
         _BOUNDS[name].check(f"{place}: {name}", values[name])
-    if values.get("activation_fn", ACTIVATIONS[0]) not in ACTIVATIONS:
-        raise ValueError(f"{place}: activation_fn must be one of {', '.join(ACTIVATIONS)}. "
-                         f"Received: {values['activation_fn']!r}")
+    for name, choices in (("activation_fn", ACTIVATIONS), ("exit_pooling", POOLINGS)):
+        if values.get(name, choices[0]) not in choices:
+            raise ValueError(f"{place}: {name} must be one of {', '.join(choices)}. Received: {values[name]!r}")
     if "label_names" in values:
         for name in values["label_names"]:
             if not isinstance(name, str):

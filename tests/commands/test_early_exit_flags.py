@@ -140,6 +140,18 @@ def test_a_wrong_flag_is_named_in_one_line(script, trained, glue, flags, message
     assert message in printed.strip().splitlines()[-1]
 
 
+def test_a_run_keeps_what_its_exits_read(script, folder, glue):
+    mean = dict(output_dir=folder / "mean", do_train=True, **glue)
+    script.run(exit_heads=True, exit_pooling="mean", train_step=1, **mean)
+    script.run(**mean)  # to step 2
+    model = from_pretrained(str(folder / "mean"), "classifier")
+    assert settings_in(str(folder / "mean")).exit_pooling == model.exit_pooling == "mean"
+    printed = script.run(exit_pooling="cls", train_step=3, expect=1, **mean)
+    assert "exit_pooling is mean in the run and cls in --exit_pooling" in printed
+    printed = script.run(exit_pooling="mean", expect=1, **dict(mean, output_dir=folder / "no_exits"))
+    assert "--exit_pooling=mean needs --exit_heads" in printed
+
+
 def test_a_model_without_exit_heads_refuses_them(script, folder, glue):
     plain = dict(output_dir=folder / "plain", **glue)
     script.run(do_train=True, **plain)

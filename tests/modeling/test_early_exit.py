@@ -87,6 +87,31 @@ def test_exits_are_the_layers_of_the_model_without_exits_passed_through_each_hea
     np.testing.assert_array_equal(model(batch)["logits"], outputs["logits"])
 
 
+@pytest.mark.parametrize("inner_groups", [1, 2])
+def test_exits_before_the_last_layer_can_read_the_mean_of_the_tokens(config, batch, inner_groups):
+    config = config.replace(inner_group_num=inner_groups)
+    model, plain = AlbertClassifier(config, 3, exit_heads=True, exit_pooling="mean"), AlbertClassifier(config, 3)
+    plain.set_weights(model.get_weights()[:len(plain.weights)])
+    outputs, is_token = plain(batch), batch["input_mask"][..., None] > 0
+    exit_logits = model(batch)["exit_logits"]
+    for head, layer, logits in zip(model.exits.layers, outputs["encoder_outputs"][inner_groups - 1::inner_groups],
+                                   exit_logits):
+        mean = np.mean(layer.numpy(), axis=1, where=is_token)
+        np.testing.assert_allclose(logits, mean @ head.kernel.numpy().T + head.bias.numpy(), atol=1e-5)
+    np.testing.assert_array_equal(exit_logits[-1], outputs["logits"])
+    expected, layers = by_the_rule([logits.numpy() for logits in exit_logits], same_label, 2)
+    early = model(batch, exit_patience=2)
+    np.testing.assert_array_equal(early[NUM_LAYERS_USED], layers)
+    np.testing.assert_allclose(early["logits"], expected, atol=1e-5)
+
+
+def test_an_unknown_pooling_of_exits_is_refused(config):
+    with pytest.raises(ValueError, match="pooling must be one of mean, max, cls, pooler. Received: 'middle'"):
+        AlbertClassifier(config, 3, exit_heads=True, exit_pooling="middle")
+    with pytest.raises(ValueError, match="exit_pooling is for models with one vector for a text. Received: 'mean'"):
+        AlbertTokenClassifier(config, 3, exit_heads=True, exit_pooling="mean")
+
+
 @pytest.mark.both_stacks
 @pytest.mark.parametrize("sharing", SHARING)
 def test_labels_stop_by_the_rule_of_the_paper(config, batch, sharing):

@@ -36,6 +36,16 @@ def inputs():
     return dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
 
 
+@pytest.mark.parametrize("to", ["tf1", "hugging_face", "ours"])
+def test_a_converted_model_keeps_what_its_exits_read(tmp_path, inputs, to):
+    model = albert_tf.AlbertClassifier(ALBERT, 3, exit_heads=True, exit_pooling="mean")
+    save(model, str(tmp_path / "first"), "ours")
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to, "classifier")
+    read = albert_tf.from_pretrained(str(tmp_path / to), "classifier")
+    for ours, theirs in zip(model(inputs)["exit_logits"], read(inputs)["exit_logits"]):
+        np.testing.assert_array_equal(theirs, ours)
+
+
 @pytest.mark.parametrize("head, config, to", [
     ("classifier", ALBERT, "tf1"), ("classifier", ALBERT, "hugging_face"), ("classifier", BERT, "tf1_bert"),
     ("token_classifier", BERT, "hugging_face"), ("multiple_choice", ALBERT, "ours")])
