@@ -26,6 +26,7 @@ from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
+from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from benchmarks.fine_tuned_classifiers import (
@@ -39,12 +40,14 @@ from benchmarks.fine_tuned_classifiers import (
     fine_tuned,
     layers_and_score,
     times_of_a_text,
+    with_exits,
     write_rows,
 )
 from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2", "sts-b", "rte"], seeds=["1", "2", "3", "4", "5"])
 flags.DEFINE_list("fewer_layers", ["3", "4", "5"], "Numbers of layers of the smaller models.")
+flags.DEFINE_enum("exit_pooling", "pooler", POOLINGS, "See run_classifier.")
 define_float("exit_tolerance", None, "See run_classifier. Default: its default.")
 flags.DEFINE_bool("untrained", False, "Whether to time the weights of --model as they are, without scores.")
 FLAGS = flags.FLAGS
@@ -76,14 +79,14 @@ def untrained(task: str, seed: str, exit_heads: bool = False, layers: int | None
     """A regression whose scores always agree."""
     config = config_with_layers(FLAGS.model, layers)
     return from_pretrained(FLAGS.model, "classifier", config, num_labels=1, exit_heads=exit_heads,
-                           exit_tolerance=ANY_SCORE if exit_heads else None)
+                           **dict(exit_tolerance=ANY_SCORE, exit_pooling=FLAGS.exit_pooling) if exit_heads else {})
 
 
 def trained(task: str, seed: str, exit_heads: bool = False, layers: int | None = None) -> AlbertClassifier:
     """Trains a model, or continues its training."""
-    return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed,
-                      "exits" if exit_heads else str(layers or "all"), layers, FLAGS.steps,
-                      **(dict(exit_heads=True) if exit_heads else {}))
+    if exit_heads:
+        return with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling)
+    return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps)
 
 
 def measure(task: str, seed: str) -> list[dict]:

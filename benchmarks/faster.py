@@ -35,6 +35,7 @@ from benchmarks.fine_tuned_classifiers import (
     layers_and_score,
     run_folder,
     times_of_a_text,
+    with_exits,
     write_rows,
 )
 from studies.intervals import standard_error
@@ -71,7 +72,8 @@ def programs(task: str, seed: str) -> Iterator[tuple[str, Program, float]]:
                           **flag_values)
 
     fewer = FLAGS.fewer_layers
-    full, exits, small = trained("all"), trained("exits", exit_heads=True), trained(str(fewer), fewer)
+    full, small = trained("all"), trained(str(fewer), fewer)
+    exits = with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, "mean")
     taught = trained(f"{fewer}_taught", fewer, distillation_temperature=FLAGS.temperature,
                      distillation_alpha=FLAGS.alpha,
                      teacher_checkpoint=run_folder(FLAGS.output_dir, task, seed, "all"))

@@ -107,6 +107,13 @@ def fine_tuned(model: str, data: str, output_dir: str, task: str, seed: str, nam
     return from_pretrained(folder, model="classifier")
 
 
+def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, steps: int,
+               exit_pooling: str) -> AlbertClassifier:
+    """fine_tuned, with an output after every layer; exit_pooling is that of run_classifier."""
+    return fine_tuned(model, data, output_dir, task, seed, f"exits_{exit_pooling}", None, steps, exit_heads=True,
+                      exit_pooling=exit_pooling)
+
+
 def compiled(model: AlbertClassifier, **early_exit) -> Program:
     """The head's outputs as a graph of inputs of any length."""
     early_exit = {name: value for name, value in early_exit.items() if value is not None}

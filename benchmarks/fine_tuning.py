@@ -28,7 +28,7 @@ from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.writing import write_text
 from benchmarks.alternation import ROOT
-from benchmarks.fine_tuning_settings import SETTINGS
+from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 
 define_required("model", "Folder of a BERT in Hugging Face's format.")
 define_required("data", "Folder that has glue/, squad/, race/ and tagging/.")
@@ -39,7 +39,6 @@ flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "
 flags.DEFINE_integer("seeds", 3, "Number of runs of each program, each with another seed.", lower_bound=2)
 FLAGS = flags.FLAGS
 
-TAGGED = ("wnut17", "ud_ewt")
 EVERY_QUESTION = 1e9  # SQuAD 2.0: a threshold with which every question is answered
 
 
@@ -77,7 +76,7 @@ def run_ours(task, seed):
         learning_rate=settings.learning_rate * settings.steps / (settings.steps - warmup), bias_correction=True,
         group_by_length=False)
     if task.startswith("squad"):
-        train, dev = squad_files(task)
+        train, dev = files(task, FLAGS.data)
         # With a question of usual length, windows then overlap by about as many tokens as on Hugging Face's side (48).
         run_script("run_squad", train_file=train, predict_file=dev, do_predict=True, doc_stride=125,
                    null_score_diff_threshold=EVERY_QUESTION, **common)
@@ -85,7 +84,7 @@ def run_ours(task, seed):
             dataset = json.load(file)["data"]
         return squad_score(task, dataset, read_json_object(os.path.join(output_dir, "predictions.json")))
     if task in TAGGED:
-        train, dev = files(task)
+        train, dev = files(task, FLAGS.data)
         run_script("run_tagging", train_file=train, eval_file=dev, do_eval=True, **common)
     elif task == "race":
         run_script("run_race", data_dir=os.path.join(FLAGS.data, "race", "all_txt"), do_eval=True, **common)
@@ -96,7 +95,7 @@ def run_ours(task, seed):
 
 def run_hugging_face(task, seed):
     settings, output = SETTINGS[task], os.path.abspath(os.path.join(FLAGS.output_dir, f"{task}_answers_{seed}.json"))
-    train, dev = files(task)
+    train, dev = files(task, FLAGS.data)
     options = dict(task=task, model=FLAGS.model, train=train, dev=dev, seed=seed, steps=settings.steps,
                    warmup=settings.steps // 10, batch=settings.batch, learning_rate=settings.learning_rate,
                    length=settings.length, bfloat16=True, output=output)
@@ -110,24 +109,6 @@ def run_hugging_face(task, seed):
         with open(dev, encoding="utf-8") as file:
             return squad_score(task, json.load(file)["data"], answers)
     return score(task, dev, answers)
-
-
-def files(task):
-    if task.startswith("squad"):
-        return squad_files(task)
-    if task in TAGGED:
-        ending = "conll" if task == "wnut17" else "tsv"
-        return tuple(os.path.join(FLAGS.data, "tagging", task, f"{split}.{ending}") for split in ("train", "dev"))
-    if task == "race":
-        return tuple([os.path.join(FLAGS.data, "race", "all_txt", "RACE", split, level, "all.txt")
-                      for level in ("high", "middle")] for split in ("train", "dev"))
-    folder = dict(rte="RTE").get(task, task.upper())
-    return tuple(os.path.join(FLAGS.data, "glue", folder, f"{split}.tsv") for split in ("train", "dev"))
-
-
-def squad_files(task):
-    version = task.partition("-")[2]
-    return tuple(os.path.join(FLAGS.data, "squad", f"{split}-v{version}.json") for split in ("train", "dev"))
 
 
 def squad_score(task, dataset, answers):

@@ -1,5 +1,6 @@
-"""The hyper-parameters with which our scripts and Hugging Face are compared in fine-tuning."""
+"""The hyper-parameters and the files with which our scripts and Hugging Face are compared in fine-tuning."""
 
+import os
 from typing import NamedTuple
 
 
@@ -19,3 +20,19 @@ SETTINGS = {
     "squad-2.0": Settings("HasAns_f1", 800, 8, 192, 2e-4), "race": Settings("eval_accuracy", 80, 4, 192, 5e-5),
     "wnut17": Settings("f1", 300, 32, 128, 1e-4), "ud_ewt": Settings("accuracy", 300, 32, 128, 1e-4),
 }
+TAGGED = ("wnut17", "ud_ewt")
+
+
+def files(task, data):
+    """The paths of the training and the dev file of a task in the folder `data`; for race, two lists of paths."""
+    if task.startswith("squad"):
+        version = task.partition("-")[2]
+        return tuple(os.path.join(data, "squad", f"{split}-v{version}.json") for split in ("train", "dev"))
+    if task in TAGGED:
+        ending = "conll" if task == "wnut17" else "tsv"
+        return tuple(os.path.join(data, "tagging", task, f"{split}.{ending}") for split in ("train", "dev"))
+    if task == "race":
+        return tuple([os.path.join(data, "race", "all_txt", "RACE", split, level, "all.txt")
+                      for level in ("high", "middle")] for split in ("train", "dev"))
+    folder = dict(rte="RTE").get(task, task.upper())
+    return tuple(os.path.join(data, "glue", folder, f"{split}.tsv") for split in ("train", "dev"))
