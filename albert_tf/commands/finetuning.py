@@ -40,6 +40,7 @@ from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
+from albert_tf.training.run import training_in
 from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
@@ -163,7 +164,8 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     """Does what the flags request: trains, evaluates, predicts, exports.
 
     Raises:
-      ValueError: --max_seq_length is larger than max_position_embeddings, or what the task and FineTuning raise.
+      ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir, or what
+        the task and FineTuning raise.
     """
     strategy = shared.set_up()
     task = new_command_task(options)
@@ -172,6 +174,13 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     make_directory(options.output_dir)
     new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
     runs = FineTuning(options.finetuning, strategy, task.config, new_task, options.model.reader(), task.best_metric)
+    with training_in(options.output_dir, strategy) if options.do_train else contextlib.nullcontext():
+        _do(runs, options, task)
+
+
+def _do(runs: FineTuning, options: Options, task: CommandTask) -> None:
+    """Trains, evaluates, predicts, exports."""
+    strategy = runs.strategy
     with chief_first(strategy):
         evaluate = task.evaluation() if task.is_evaluated else None
         to_predict = list(task.predictions()) if options.do_predict else []

@@ -10,12 +10,14 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import re
 from typing import Callable
 
+import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
@@ -31,7 +33,7 @@ from albert_tf.pretraining.reading import RecordSet
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
-from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
+from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs, make_directory
@@ -135,6 +137,12 @@ def options_from_flags() -> Options:
 def main() -> None:
     options = options_from_flags()
     strategy = shared.set_up()
+    with training_in(options.run.output_dir, strategy) if options.do_train else contextlib.nullcontext():
+        pretrain(options, strategy)
+
+
+def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
+    """Trains and evaluates, or evaluates alone."""
     config, vocabulary = options.model.config, options.model.vocabulary
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     make_directory(options.run.output_dir)

@@ -29,9 +29,9 @@ from albert_tf.commands.settings_space import Range, SearchSpace, read_space
 from albert_tf.training.evaluation import HISTORY, RESULTS, read_history
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import make_directory
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.temporary_files import used_alone
 from albert_tf.utils.writing import write_text
 
 if TYPE_CHECKING:
@@ -71,13 +71,17 @@ def search(options: Options) -> None:
     """Runs the trials that are missing, and writes the results after each.
 
     Raises:
-      ValueError: Optuna is not installed, the space is wrong or not that of the search in output_dir, or every trial so
-        far has failed.
+      ValueError: Optuna is not installed, the space is wrong or not that of the search in output_dir, another search or
+        the trial of a killed one still runs there, or every trial so far has failed.
     """
     space = read_space(options.space)
     if options.halving and space.flags.get("num_runs", 1) != 1:
         raise ValueError("--halving compares single runs: remove num_runs from the flags of the space")
-    make_directory(options.output_dir)
+    with used_alone(options.output_dir, "search"):
+        _search(options, space)
+
+
+def _search(options: Options, space: SearchSpace) -> None:
     study = _open_study(options, space)
     _log_cost(space, options.num_trials - len(_finished(study)))
     while len(_finished(study)) < options.num_trials:
@@ -105,7 +109,11 @@ def _open_study(options: Options, space: SearchSpace) -> Study:
         raise ValueError(f"the search in {options.output_dir} has another space than {options.space} has now: choose "
                          "another --output_dir, or restore the file")
     study.set_user_attr("search", content)
-    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+    interrupted = study.get_trials(states=[optuna.trial.TrialState.RUNNING])
+    for trial in interrupted:
+        with used_alone(trial.user_attrs.get("directory", options.output_dir), "training"):
+            pass  # otherwise a training that has outlived its search would make the trial fail
+    for trial in interrupted:
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         if "directory" in trial.user_attrs:
             study.enqueue_trial(trial.params, dict(directory=trial.user_attrs["directory"]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from typing import Callable
+from typing import Callable, ContextManager
 
 import tensorflow as tf
 from absl import logging
@@ -22,6 +23,7 @@ from albert_tf.training.trainable import ALL, HEAD, check_trainable, restrict_tr
 from albert_tf.training.trainer import Trainer
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
+from albert_tf.utils.temporary_files import used_alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +156,17 @@ def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -
         return 1
     most = min(options.iterations_per_loop, options.save_checkpoints_steps)
     return next(steps for steps in range(most, 0, -1) if options.save_checkpoints_steps % steps == 0)
+
+
+def training_in(directory: str, strategy: tf.distribute.Strategy) -> ContextManager[None]:
+    """A block in which no other process may train in a directory; evaluations may run beside it (see used_alone).
+
+    Of several workers, the chief alone checks it.
+
+    Raises:
+      ValueError: on entering, another training uses the directory. Nothing has been written then.
+    """
+    return used_alone(directory, "training") if is_chief(strategy) else contextlib.nullcontext()
 
 
 def train(

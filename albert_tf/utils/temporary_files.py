@@ -35,7 +35,7 @@ except ImportError:
     fcntl = None  # type: ignore[assignment]  # Windows has no such module
 
 # .NAME.PID-HOSTRANDOM.tmp, where HOST and RANDOM have 8 hexadecimal digits each.
-_NAME = re.compile(r"\..+\.\d+-([0-9a-f]{8})[0-9a-f]{8}\.tmp")
+_NAME = re.compile(r"\..+\.(?P<pid>\d+)-(?P<host>[0-9a-f]{8})[0-9a-f]{8}\.tmp")
 _DAY = 24 * 60 * 60
 # Errors of writing. Python's own have no file name if they come from a file that is open already.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -70,6 +70,31 @@ def locked_directory(path: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if not is_remote(path) and fcntl is not None:
             stack.enter_context(_locked(path or os.curdir, wait=True))
+        yield
+
+
+@contextlib.contextmanager
+def used_alone(directory: str, use: str) -> Iterator[None]:
+    """Refuses a second use of a folder while the block of the first one runs.
+
+    The block locks a temporary file in the folder, so a killed process does not keep the folder in use. Without locks
+    (see above) nothing is refused.
+
+    Args:
+      directory: path of the folder, which is made if it does not exist.
+      use: name of the use, for the error message: "training".
+
+    Raises:
+      ValueError: the folder has this use already, by another process or this one.
+    """
+    path = os.path.join(directory, use)
+    with contextlib.ExitStack() as stack:
+        if not is_remote(directory) and fcntl is not None:
+            with _errors_naming(path, directory):
+                make_directory(directory)
+                with locked_directory(directory):
+                    _check_unused(directory, use)
+                    stack.enter_context(_temporary(path, is_folder=False))
         yield
 
 
@@ -182,6 +207,26 @@ def _errors_naming(path: str, output: str) -> Iterator[None]:
         raise
 
 
+def _check_unused(directory: str, use: str) -> None:
+    for path in glob.glob(os.path.join(glob.escape(directory), f".{use}.*.tmp")):
+        name = _NAME.fullmatch(os.path.basename(path))
+        if name and _is_locked(path):
+            raise ValueError(f"{directory} is in use by another {use} (process {name['pid']}): wait until it has "
+                             "ended, or choose another --output_dir")
+
+
+def _is_locked(path: str) -> bool:
+    """Whether a process has locked a file."""
+    with contextlib.suppress(OSError):  # the file was removed, or the file system has no locks
+        # Another user's file is opened for reading. On NFS a lock needs a file that is open for writing.
+        with open(path, "r+" if os.access(path, os.W_OK) else "r") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
 def _remove_abandoned(directory: str) -> None:
     """Removes the temporary files that killed runs left in a folder."""
     for path in glob.glob(os.path.join(glob.escape(directory), ".*.tmp")):
@@ -189,7 +234,7 @@ def _remove_abandoned(directory: str) -> None:
         if not name:
             continue
         with contextlib.suppress(OSError):  # its process has just ended, or this user may not remove it
-            if name[1] != _host() and time.time() - os.stat(path).st_mtime < _DAY:
+            if name["host"] != _host() and time.time() - os.stat(path).st_mtime < _DAY:
                 continue
             with _locked(path, wait=False) as is_locked:
                 if is_locked:

@@ -19,6 +19,7 @@ from two_workers import TwoWorkers
 from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
 from albert_tf.pretraining.reading import open_records
 from albert_tf.training import trainer
+from albert_tf.utils.temporary_files import used_alone
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.open_source import open_source
 
@@ -353,6 +354,20 @@ def mistakes(runs, golden):
             "max_predictions_per_seq 3: make them with --max_predictions_per_seq=5"),
         "an unknown flag": (dict(batch_size=3), "unknown flag --batch_size"),
     }
+
+
+def test_a_second_training_of_a_run_is_refused_before_it_writes_and_an_evaluation_is_not(runs, session):
+    directory = runs.folder / "used"
+    session.run(output_dir=directory, num_train_steps=2)
+    with used_alone(str(directory), "training"):  # as a training in another process
+        before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+        printed = session.run(expect=1, output_dir=directory, do_eval=True)
+        assert printed.splitlines()[-1] == (
+            f"run_pretraining: error: {directory} is in use by another training (process {os.getpid()}): wait until it "
+            "has ended, or choose another --output_dir")
+        assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+        session.run(output_dir=directory, do_train=False, do_eval=True)
+    assert "training from step 2 to 3" in session.run(output_dir=directory, num_train_steps=3)
 
 
 def test_mistakes_end_in_one_line_and_leave_no_checkpoint(runs, session, golden):

@@ -10,6 +10,7 @@ import tensorflow as tf
 from script_session import ScriptSession
 
 from albert_tf.modeling.pooling import LongTexts
+from albert_tf.utils.temporary_files import used_alone
 from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -88,6 +89,20 @@ def test_a_run_predicts_and_is_evaluated_with_its_own_config_whatever_weights_ar
     assert {name for name in before if before[name] != after[name]} <= {"model.ckpt-best.index"}  # a copy
     assert variables(apart / "model.ckpt-best") == variables(apart / "model.ckpt-2")
     assert json.loads((apart / "albert_config.json").read_text())["hidden_dropout_prob"] == 0.25
+
+
+def test_a_folder_in_which_another_process_trains_is_evaluated_and_not_trained_in(script, shared, folder, new):
+    directory = folder / "used"
+    shutil.copytree(shared, directory)
+    with used_alone(str(directory), "training"):
+        before = digests(directory)
+        for num_runs in (1, 2):
+            printed = script.run(expect=1, output_dir=directory, num_runs=num_runs, do_eval=True,
+                                 **dict(new, cached_dir=None))  # nothing is cached in the directory either
+            assert f"error: {directory} is in use by another training (process " in printed.splitlines()[-1]
+            assert digests(directory) == before and not (directory / "seed_12345").exists()
+        script.run(output_dir=directory, do_eval=True)
+    assert "training from step 1 to 2" in script.run(output_dir=directory, train_step=2, **new)
 
 
 def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(script, apart, folder):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.commands.app import _one_line
 from albert_tf.utils import temporary_files
-from albert_tf.utils.temporary_files import local_copy, temporary_file, temporary_folder, temporary_path
+from albert_tf.utils.temporary_files import local_copy, temporary_file, temporary_folder, temporary_path, used_alone
 from albert_tf.utils.writing import write_text
 
 ROOT = str(pathlib.Path(__file__).parents[2])
@@ -81,6 +81,62 @@ def test_a_file_that_another_process_takes_for_ownerless_is_made_again(tmp_path,
     monkeypatch.setattr(temporary_files, "_locked", take_first)
     with temporary_file(str(tmp_path / "x")) as file:
         assert taken != [file] and os.path.exists(file)
+
+
+def test_a_folder_has_one_use_of_a_kind_at_a_time(tmp_path):
+    folder = tmp_path / "run"
+    with used_alone(str(folder), "training"):
+        before = names(folder)
+        with pytest.raises(ValueError, match=rf"run is in use by another training \(process {os.getpid()}\): wait "
+                                             "until it has ended, or choose another --output_dir"):
+            with used_alone(str(folder), "training"):
+                pass
+        assert names(folder) == before
+        with used_alone(str(folder), "search"), used_alone(str(tmp_path), "training"):
+            write_text(str(folder / "other"), "whole")
+    assert names(folder) == ["other"]
+    with used_alone(str(folder), "training"):
+        pass
+
+
+def test_a_killed_process_does_not_keep_a_folder_in_use(tmp_path):
+    program = f"""
+import os, sys
+sys.path.insert(0, {ROOT!r})
+from albert_tf.utils.temporary_files import used_alone
+with used_alone({str(tmp_path)!r}, "training"):
+    os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=100).returncode == -9
+    assert [name[:10] for name in names(tmp_path)] == [".training."]
+    with used_alone(str(tmp_path), "training"):
+        assert len(names(tmp_path)) == 1
+    assert names(tmp_path) == []
+
+
+def no_locks(file, operation):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+def test_no_use_is_refused_on_file_systems_without_locks(tmp_path, monkeypatch):
+    for name, value in (("fcntl.flock", no_locks), ("fcntl", None)):
+        monkeypatch.setattr(f"albert_tf.utils.temporary_files.{name}", value)
+        (tmp_path / os.path.basename(temporary_path("training"))).touch()  # of a killed process
+        with used_alone(str(tmp_path), "training"), used_alone(str(tmp_path), "training"):
+            pass
+    with used_alone("ram://uses", "training"), used_alone("ram://uses", "training"):
+        pass
+
+
+def test_errors_in_the_block_of_a_use_stay_as_they_are_and_one_of_the_folder_names_it(tmp_path, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError) as raised, used_alone(str(tmp_path), "training"):
+        raise full
+    assert raised.value is full and full.filename is None
+    monkeypatch.setattr(temporary_files, "_create", permission_denied)
+    with pytest.raises(OSError) as error, used_alone(str(tmp_path), "training"):
+        pass
+    assert _one_line(error.value) == f"{tmp_path}: Permission denied"
 
 
 def permission_denied(path, is_folder):
