@@ -97,8 +97,8 @@ class Evaluator:
         """Evaluates the checkpoints in the directory, and then saves the best of them as model.ckpt-best.
 
         A checkpoint that cannot be loaded is skipped with a warning, and so is one that a training of the same run has
-        removed or replaced meanwhile. The history loses results that are better than the best one and whose checkpoints
-        were not evaluated: they may be those of other data.
+        removed or replaced meanwhile; its results stay in the history. The history loses results that are better than
+        the best one and whose checkpoints did not exist or are damaged: they may be those of other data.
 
         Args:
           load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
@@ -109,23 +109,25 @@ class Evaluator:
         saved = saved_by_step(self._directory)
         evaluated: dict[int, dict[str, float]] = {}
         for step, prefix in saved.items():
-            if self._loads(load, prefix, step):
+            # A training may have removed the model.ckpt-STEP of the best step meanwhile.
+            if self._loads(load, saved_by_step(self._directory).get(step, prefix), step):
                 evaluated[step] = self.report(step)
         if not evaluated:
             raise ValueError(f"no checkpoint in {self._directory} can be read, so none was evaluated")
         self._history.update(evaluated)
-        removed = []
-        while self.best_step not in evaluated:
+        left, removed = saved_by_step(self._directory), []
+        while self.best_step not in evaluated and (self.best_step in left or self.best_step not in saved):
             removed.append(self.best_step)
             del self._history[self.best_step]
-        self._save_best_of(saved, load)
+        self._save_best_of(saved, left, load)
         self._write_history(list(evaluated.values()), removed)
 
-    def _save_best_of(self, saved: dict[int, str], load: Callable[[str, int], object]) -> None:
-        best = os.path.join(self._directory, BEST)
+    def _save_best_of(self, saved: dict[int, str], left: dict[int, str], load: Callable[[str, int], object]) -> None:
+        """Saves the best checkpoint of those at the start that are left, unless a training has saved another one."""
+        best, prefix = os.path.join(self._directory, BEST), left.get(self.best_step)
         if tf.io.gfile.exists(f"{best}.index") and saved_step(best) not in saved:
             logging.warning("%s was saved meanwhile by a training of the same run, and is kept", best)
-        elif saved[self.best_step] != best and self._loads(load, saved[self.best_step], self.best_step):
+        elif prefix not in (best, None) and self._loads(load, prefix, self.best_step):
             self._save_best()
 
     def _loads(self, load: Callable[[str, int], object], prefix: str, step: int) -> bool:
@@ -149,7 +151,10 @@ class Evaluator:
         return results
 
     def _write_history(self, evaluated: Sequence[dict[str, float]], removed: Sequence[int] = ()) -> None:
-        """Adds rows to the file and removes those of some steps. It may have rows of other processes, which stay."""
+        """Adds rows to the file and removes those of some steps. It may have rows of other processes, which stay.
+
+        The best step of best_trial.txt is that of all rows in the file.
+        """
         if not self._writes:
             return
         with locked_directory(self._directory):
@@ -158,10 +163,9 @@ class Evaluator:
             rows.update({row["global_step"]: row for row in evaluated})
             write_text(os.path.join(self._directory, HISTORY),
                        "".join(json.dumps(rows[step]) + "\n" for step in sorted(rows)))
-        latest = evaluated[-1]
-        best = self.best or latest  # never None, since the history has these results
-        write_text(os.path.join(self._directory, BEST_TRIAL),
-                   f"{latest['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
+            best = best_of(rows.values(), self._best_metric) or evaluated[-1]  # never None: the rows have these results
+            write_text(os.path.join(self._directory, BEST_TRIAL),
+                       f"{evaluated[-1]['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
         for results in evaluated:
             with self._curves.as_default(step=results["global_step"]):
                 for key in results.keys() - {"global_step"}:

@@ -50,6 +50,14 @@ def test_two_processes_that_evaluate_a_run_keep_each_others_rows(tmp_path):
         (5, 0.4), (10, 0.4), (15, 0.3)]
 
 
+def test_best_trial_has_the_best_result_of_two_processes_that_evaluate_a_run(tmp_path):
+    training, evaluation = (Evaluator(str(tmp_path), lambda value=value: dict(accuracy=value), "accuracy", lambda: None)
+                            for value in (0.9, 0.4))
+    training(10)
+    evaluation(5)
+    assert (tmp_path / "best_trial.txt").read_text() == "5:10:0.9\n"
+
+
 def test_equal_results_are_ordered_by_their_loss(tmp_path):
     best = []
     for step, loss in [(5, 6.16), (10, 6.04), (15, 6.1), (20, 6.04)]:
@@ -201,7 +209,24 @@ def test_a_best_checkpoint_that_a_training_saves_meanwhile_is_kept_and_its_resul
     assert saved_step(str(tmp_path / "model.ckpt-best")) == 8
     assert "model.ckpt-best was replaced meanwhile by a training of the same run; it is not evaluated" in caplog.text
     assert "model.ckpt-best was saved meanwhile by a training of the same run, and is kept" in caplog.text
-    assert saved_run.history() == {2: 0.4}
+    assert saved_run.history() == accuracies  # steps 4 and 6 had results when their checkpoints still existed
+
+
+def test_the_best_checkpoint_is_kept_if_a_training_removes_the_other_one_of_its_step_meanwhile(tmp_path):
+    accuracies = {2: 0.4, 4: 0.9, 6: 0.8}
+    saved_run = SavedRun(tmp_path, accuracies)
+    load = saved_run.load
+
+    def load_while_training(prefix, step):
+        if step == 2:
+            saved_run.remove("model.ckpt-4")
+        if not pathlib.Path(f"{prefix}.index").exists():
+            raise ValueError(f"no such checkpoint: {prefix}")
+        load(prefix, step)
+
+    saved_run.load = load_while_training
+    assert saved_run.evaluate_saved(accuracies) == []
+    assert saved_run.history() == accuracies and saved_step(str(tmp_path / "model.ckpt-best")) == 4
 
 
 @pytest.mark.parametrize("accuracies", [{2: 0.4}, {}], ids=["damaged", "none"])
