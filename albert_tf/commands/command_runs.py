@@ -24,6 +24,7 @@ from albert_tf.data.rows import read_json_lines
 from albert_tf.utils.files import make_directory, version
 from albert_tf.utils.json_files import check_keys
 from albert_tf.utils.processes import run_to_end
+from albert_tf.utils.temporary_files import locked_directory
 from albert_tf.utils.writing import write_text
 
 FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
@@ -205,8 +206,9 @@ class ScriptRuns:
 
     def _add(self, name: str, line: dict[str, Any]) -> None:
         # The file is read again, because another process may have added a line in the meantime.
-        write_text(os.path.join(self._directory, name),
-                   "".join(json.dumps(line) + "\n" for line in [*self._all_lines(name), line]))
+        with locked_directory(self._directory):
+            write_text(os.path.join(self._directory, name),
+                       "".join(json.dumps(line) + "\n" for line in [*self._all_lines(name), line]))
 
     def _lines(self, name: str, script: str, command: list[str]) -> list[dict[str, Any]]:
         """The lines of a script with these arguments."""

@@ -1,8 +1,11 @@
 """Scripts that run one after the other: the command line, runs that are skipped, and a run that fails."""
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import sys
+import threading
 
 import pytest
 
@@ -50,6 +53,20 @@ def test_two_processes_with_one_folder_keep_each_others_runs(tmp_path, started):
     first.run("fill_mask", top_k=2)
     ScriptRuns(str(tmp_path)).run("fill_mask", top_k=1)
     assert len(started) == 2
+
+
+def test_runs_that_finish_at_the_same_time_keep_each_others_lines(tmp_path, started, monkeypatch):
+    both, write_text = threading.Barrier(2), command_runs.write_text
+
+    def write_together(path, text):
+        with contextlib.suppress(threading.BrokenBarrierError):  # the other one waits for the lock
+            both.wait(0.5)
+        write_text(path, text)
+
+    monkeypatch.setattr(command_runs, "write_text", write_together)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        list(threads.map(lambda top_k: ScriptRuns(str(tmp_path)).run("fill_mask", top_k=top_k), (1, 2)))
+    assert len((tmp_path / FINISHED).read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("form", ["{}", "none.txt,{}", "list"])
