@@ -23,7 +23,7 @@ from albert_tf.utils.writing import atomic_checkpoint, write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
-# What the names of variables begin with that are trained with a model but are no part of it. Evaluation ignores them.
+# What the names of variables begin with that are trained with a model but are no part of it. Only training needs them.
 AUXILIARY = "distillation/"
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value of a run, as in the release
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -85,11 +85,15 @@ class Checkpoints:
         if self._writes:
             self._write(BEST)
 
-    def restore(self, prefix: str) -> int:
+    def restore(self, prefix: str, to_train: bool = False) -> int:
         """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
-        The checkpoint must have all variables of the model and the optimizer, and no others except AUXILIARY ones. The
-        loss scale is not changed if the checkpoint has none, because the run had another precision.
+        The checkpoint must have all variables of the model and the optimizer, and no others. The loss scale is not
+        changed if the checkpoint has none, because the run had another precision.
+
+        Args:
+          prefix: the prefix of the checkpoint.
+          to_train: whether the training continues. If not, the checkpoint may have other AUXILIARY variables.
 
         Raises:
           DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
@@ -97,7 +101,7 @@ class Checkpoints:
         """
         try:
             reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-            self._check_variables(reader)
+            self._check_variables(reader, to_train)
             checkpoint = self._checkpoint if reader.has_tensor(_LOSS_SCALE) else self._without_loss_scale
             # Partial: an earlier precision's loss scale is not read. _check_variables has compared all others.
             checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
@@ -131,7 +135,7 @@ class Checkpoints:
         saved = numbered(self._directory)
         for prefix in reversed(saved):
             try:
-                return self.restore(prefix)
+                return self.restore(prefix, to_train=True)
             except DamagedCheckpoint as error:
                 logging.warning("%s; trying the one before it", error)
         if saved:
@@ -149,7 +153,7 @@ class Checkpoints:
                              f"{described(differences, path, 'this model')}. Choose another --output_dir, or use the "
                              "model of the run")
 
-    def _check_variables(self, reader) -> None:
+    def _check_variables(self, reader, to_train: bool) -> None:
         """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that were trained.
 
         Variables without slots, such as the counter in a TF-Hub module, are no weights of a model.
@@ -160,7 +164,8 @@ class Checkpoints:
         trained = {variable.name.split(":")[0] for variable in model.trainable_weights}
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
         missing = ours - stored
-        slots = {slot for slot in slots if slot in wanted_slots or not slot.startswith(AUXILIARY)}
+        if not to_train:
+            slots = {slot for slot in slots if slot in wanted_slots or not slot.startswith(AUXILIARY)}
         unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
         is_trained_otherwise = not (missing or unknown)
         if is_trained_otherwise:
@@ -169,6 +174,8 @@ class Checkpoints:
             parts = [f"{text} {_some_of(names)}" for text, names in (("it lacks", missing), (
                 "it has other variables:", unknown)) if names]
             advice = ["continue it with its own --trainable and --lora_rank"] if is_trained_otherwise else []
+            if any(name.startswith(AUXILIARY) for name in missing | unknown):
+                advice = ["continue it with its own --distillation_hidden_weight and --teacher_checkpoint"]
             raise ValueError("; ".join(parts + advice))
 
     def _write(self, name: str) -> None:

@@ -232,7 +232,7 @@ def test_the_layers_of_a_teacher_change_the_training(folder, pretrain, of_bert, 
 
 
 def test_the_projection_is_no_part_of_the_model(folder, pretrain, layered):
-    """Of evaluation, conversion, from_pretrained, and a training that starts from it or goes on without a teacher."""
+    """Of evaluation, conversion, from_pretrained, and a training that starts from it."""
     printed = pretrain(output_dir=layered, do_train=False, do_eval=True)
     assert "step 4: masked_lm_accuracy" in printed
     pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_tf1")
@@ -242,9 +242,17 @@ def test_the_projection_is_no_part_of_the_model(folder, pretrain, layered):
     pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_hf", to="hugging_face")
     assert b"projection" not in (folder / "layered_hf/model.safetensors").read_bytes()
     pretrain(output_dir=folder / "from_layered", init_checkpoint=layered, num_train_steps=1)
-    shutil.copytree(layered, folder / "continued")
-    printed = pretrain(output_dir=folder / "continued", num_train_steps=5)
-    assert "training from step 4 to 5" in printed and not projections_in(folder / "continued", 5)
+
+
+def test_a_run_that_learns_from_the_layers_of_a_teacher_does_not_go_on_without(folder, pretrain, of_bert, layered):
+    before = end_of(layered, 4)
+    for flags in ({}, {**of_bert, "distillation_hidden_weight": 0}):
+        printed = pretrain(output_dir=layered, expect=1, **{**flags, "num_train_steps": 5})
+        assert printed.splitlines()[-1] == (
+            f"run_pretraining: error: {layered}/model.ckpt-4 is not a checkpoint of this model and optimizer: it has "
+            "other variables: distillation/hidden_projection/kernel; continue it with its own "
+            "--distillation_hidden_weight and --teacher_checkpoint")
+    assert are_equal(end_of(layered, 4), before) and not list(layered.glob("model.ckpt-5*"))
 
 
 def test_what_does_not_fit_the_layers_of_a_teacher_is_refused(folder, pretrain, of_bert):
@@ -262,7 +270,8 @@ def test_what_does_not_fit_the_layers_of_a_teacher_is_refused(folder, pretrain, 
         assert not list((folder / "refused").glob("model.ckpt*"))
     pretrain(output_dir=folder / "plain", num_train_steps=1)
     printed = pretrain(output_dir=folder / "plain", expect=1, **of_bert)
-    assert "it lacks distillation/hidden_projection/kernel" in printed.splitlines()[-1]
+    assert ("it lacks distillation/hidden_projection/kernel; continue it with its own --distillation_hidden_weight"
+            in printed.splitlines()[-1])
 
 
 def test_a_teacher_without_a_vocabulary_or_weights_is_refused(run, teacher, folder):
