@@ -59,7 +59,11 @@ ToPredict = Tuple[Optional[FeatureTable], Callable[[Predictions, int], None]]
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names; `model` and `finetuning` are made from several flags."""
+    """The flags with the same names; `model` and `finetuning` are made from several flags.
+
+    Raises:
+      ValueError: a requested action reads a file or folder whose flag is not set.
+    """
 
     model: ResolvedModel
     finetuning: FineTuningOptions
@@ -71,6 +75,17 @@ class Options:
     do_predict: bool
     export_dir: str | None
     export_precision: str | None
+
+    def __post_init__(self):
+        for flag, actions in self.readers.items():
+            action = next((action for action in actions if getattr(self, action)), None)
+            if action and not getattr(self, flag):
+                raise ValueError(f"--{flag} is missing: --{action} reads it")
+
+    @property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """For each flag of a file or folder that the command reads: the flags of the actions that read it."""
+        return {}
 
     @property
     def splits(self) -> list[str]:
@@ -108,13 +123,6 @@ class CommandTask(abc.ABC):
         self.config: AlbertConfig = options.model.config
         self.tokenizer = options.model.vocabulary.tokenizer(self.config)
         self.cache = FeatureCache(self.tokenizer, options.cached_dir)
-
-    def file(self, flag: str) -> str:
-        """The path that a flag of the command has. Raises ValueError, which names the flag, if it has none."""
-        path = getattr(self.options, flag)
-        if not path:
-            raise ValueError(f"--{flag} is missing")
-        return path
 
     @abc.abstractmethod
     def new_task(self, config: AlbertConfig) -> PredictingTask:

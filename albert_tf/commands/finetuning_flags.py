@@ -188,7 +188,7 @@ def options_from_flags(
       **values: the fields that are no flags, or that differ from the flags.
 
     Raises:
-      ValueError: no action is requested, or a flag is wrong.
+      ValueError: no action is requested, or a flag is wrong or missing.
     """
     check_export(FLAGS.export_dir)
     names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
@@ -247,9 +247,3 @@ def _exit_pooling(model: ResolvedModel, exit_heads: bool) -> str:
     if FLAGS.exit_pooling and not exit_heads:
         raise ValueError(f"--exit_pooling={FLAGS.exit_pooling} needs --exit_heads")
     return model.setting("exit_pooling", FLAGS.exit_pooling) or POOLER
-
-
-def check_data_dir(is_read: bool, contents: str) -> None:
-    """Raises ValueError, which says what the directory contains, if --data_dir is read and is not set."""
-    if is_read and not FLAGS.data_dir:
-        raise ValueError(f"--data_dir is missing: the directory that holds {contents}")

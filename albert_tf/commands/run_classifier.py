@@ -67,6 +67,10 @@ class Options(DistillationOptions, tuning.Options):
                                                       "predictions, for clients that compare probabilities with it. "
                                                       "Default: none.")
 
+    @property
+    def readers(self):
+        return dict(data_dir=["do_train", "do_eval", "do_predict", "calibrate"])
+
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=512)
@@ -89,8 +93,6 @@ def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("classifier")
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
-    tuning_flags.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.calibrate,
-                                "the files of the task")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     requested = None
     if tuning_flags.requested("long_texts") == "truncate":

@@ -56,6 +56,11 @@ class Options(tuning.Options):
         "kept. If the flag is not set, a run in --output_dir keeps its own.", bounds.SEQ_LENGTH)
     dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 
+    @property
+    def readers(self):
+        """RACE always has the same number of options; other data tell it to an export."""
+        return dict(data_dir=["do_train", "do_eval", "do_predict", *["export_dir"] * (self.data_format != "race")])
+
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, save_checkpoints_steps=100,
@@ -67,8 +72,6 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("multiple_choice")
-    tuning_flags.check_data_dir(FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.data_format != "race",
-                                "RACE, or the .jsonl files")
     return tuning_flags.options_from_flags(Options, model, exits=tuning_flags.exits_from_flags(model),
                                            max_qa_length=tuning_flags.stored_or_requested(model, "max_qa_length"))
 

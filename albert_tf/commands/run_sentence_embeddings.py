@@ -96,6 +96,12 @@ class Options(TeacherOptions, tuning.Options):
     temperature: float = fields.number(
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
 
+    @property
+    def readers(self):
+        trains_on_scores = self.objective == "sts"
+        return dict(data_dir=["do_eval", "do_predict", *["do_train"] * trains_on_scores],
+                    train_file=[] if trains_on_scores else ["do_train"])
+
 
 def define_flags() -> None:
     vector_flags.define_pooling_flags()
@@ -112,12 +118,8 @@ def options_from_flags() -> Options:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
     if FLAGS.num_negatives and FLAGS.objective != "pairs":
         raise ValueError(f"--num_negatives is for --objective=pairs. Received: --objective={FLAGS.objective}")
-    if FLAGS.do_train and FLAGS.objective != "sts" and not FLAGS.train_file:
-        raise ValueError(f"--train_file is missing: --objective={FLAGS.objective} trains on it")
     if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
-    tuning_flags.check_data_dir(FLAGS.do_eval or FLAGS.do_predict or FLAGS.do_train and FLAGS.objective == "sts",
-                                "STS-B")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
     return tuning_flags.options_from_flags(Options, model, pooling=vector_flags.sentence_pooling(model), scored=scored,
                                            stored_vectors=vector_flags.vector_precision())

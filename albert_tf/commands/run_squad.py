@@ -96,6 +96,10 @@ class Options(DistillationOptions, tuning.Options):
     num_workers: int = fields.integer(
         max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
 
+    @property
+    def readers(self):
+        return dict(train_file=["do_train"], predict_file=["do_eval", "do_predict"], context_file=["ask"])
+
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=384, steps=None,
@@ -135,10 +139,6 @@ def read_files(options: Options) -> dict[str, SquadFile]:
     """The files to use, by the names of their flags."""
     wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
     paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
-    for name in (name for name, path in paths.items() if not path):
-        raise ValueError(f"--{name} is missing")
-    if options.ask and not options.context_file:
-        raise ValueError("--ask needs --context_file, the text to ask about")
     if options.ask and not any(map(str.strip, read_lines(options.context_file))):
         raise ValueError(f"{options.context_file} is empty: there is nothing to ask about")
     files = {name: read_squad_file(path) for name, path in paths.items()}

@@ -56,6 +56,10 @@ class Options(DistillationOptions, tuning.Options):
     classifier_dropout_prob: float = fields.number(
         0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 
+    @property
+    def readers(self):
+        return dict(train_file=["do_train"], eval_file=["do_eval"], predict_file=["do_predict"])
+
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=128, save_checkpoints_steps=100, steps=(1000, 100),
@@ -73,9 +77,6 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("token_classifier")
-    for purpose in ("train", "eval", "predict"):
-        if FLAGS[f"do_{purpose}"].value and not FLAGS[f"{purpose}_file"].value:
-            raise ValueError(f"--{purpose}_file is missing")
     features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning_flags.stored_or_requested(model, "doc_stride"),
                                      bool(model.setting("label_all_pieces", FLAGS.label_all_pieces)))
     return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features,

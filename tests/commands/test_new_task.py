@@ -42,6 +42,7 @@ def test_the_file_in_contributing_is_a_whole_command(program):
 
 @pytest.mark.parametrize("does, flag", [("do_train", "train_file"), ("do_predict", "eval_file")])
 def test_a_flag_of_a_file_that_is_missing_is_named(program, tmp_path, does, flag):
-    done = run(program, output_dir=tmp_path, **{does: True})
-    assert done.returncode == 1 and done.stderr.splitlines()[-1] == f"shares: error: --{flag} is missing"
-    assert "Traceback" not in done.stderr
+    done = run(program, output_dir=tmp_path / "out", **{does: True})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"shares: error: --{flag} is missing: --{does} reads it"
+    assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())

@@ -101,13 +101,22 @@ def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys)
             assert f"error: --{name} must not be empty\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("script, contents", [
-    ("run_classifier", "the files of the task"), ("run_race", "RACE, or the .jsonl files")])
-def test_a_script_that_reads_data_needs_their_folder(script, contents, tmp_path, capsys):
+@pytest.mark.parametrize("script, action, flag, others", [
+    ("run_classifier", "do_eval", "data_dir", dict(task_name="rte")),
+    ("run_classifier", "calibrate", "data_dir", dict(task_name="rte")), ("run_race", "do_train", "data_dir", {}),
+    ("run_race", "export_dir", "data_dir", dict(do_train=False, do_eval=False, data_format="jsonl")),
+    ("run_squad", "do_train", "train_file", {}), ("run_squad", "do_predict", "predict_file", {}),
+    ("run_squad", "ask", "context_file", {}), ("run_tagging", "do_eval", "eval_file", {}),
+    ("run_sentence_embeddings", "do_train", "data_dir", {}),
+    ("run_sentence_embeddings", "do_train", "train_file", dict(objective="simcse"))])
+def test_a_flag_of_data_that_an_action_reads_is_needed_before_anything_is_written(
+        script, action, flag, others, tmp_path, capsys):
     with loaded(script) as run:
-        for data_dir in (None, ""):
-            assert run(output_dir=tmp_path, do_eval=True, task_name="rte", max_seq_length=8, data_dir=data_dir) == 1
-            assert f"error: --data_dir is missing: the directory that holds {contents}" in capsys.readouterr().err
+        for empty in (None, ""):
+            assert run(output_dir=tmp_path / "out", **{
+                action: str(tmp_path / "export") if action == "export_dir" else True, **others, flag: empty}) == 1
+            assert f"error: --{flag} is missing: --{action} reads it\n" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_scripts_define_required_flags_in_one_way():
