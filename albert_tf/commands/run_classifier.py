@@ -117,7 +117,6 @@ class TextClassification(tuning.CommandTask):
         super().__init__(options)
         self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
         self.name = self.task.name
-        self.reading = dict(single_texts=not self.has_pairs)
         tuning.check_labels(options, self.task.labels)
         self._check_kind()
         is_other = options.do_train or options.finetuning.ensemble_checkpoints
@@ -133,7 +132,8 @@ class TextClassification(tuning.CommandTask):
         model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
                                  task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
                                  task.multi_label, self._calibration.temperature, self._calibration.thresholds,
-                                 activation_fn="sigmoid" if task.is_ranking else None, **options.exits)
+                                 activation_fn="sigmoid" if task.is_ranking else None,
+                                 single_texts=not self.has_pairs, **options.exits)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression,
@@ -240,6 +240,9 @@ class TextClassification(tuning.CommandTask):
             number = "any number of labels" if source.settings.multi_label else "one label"
             raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
                              f"{str(task.multi_label).lower()}: use the task_config of the training, or another model")
+        if source and source.settings.single_texts and self.has_pairs:
+            raise ValueError(f"{source.path} was trained on single texts, and {task.name} has pairs: use the "
+                             "task_config of the training, or another model")
 
     def _table(self, task: TaskData, split: str):
         return feature_table(self.cache, task, self.options.data_dir, split, self.options.max_seq_length, self.windows)

@@ -66,8 +66,7 @@ class WithOutputs:
 
 def exported_settings(model: keras.Model, stored: Settings) -> Settings:
     """The settings of an exported model: its own, and what is stored with its weights of how its task reads texts."""
-    reading = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length",
-                                                        "single_texts")}
+    reading = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length")}
     return dataclasses.replace(settings_of(model), head=head_of(model).name, **reading)
 
 

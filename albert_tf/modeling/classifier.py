@@ -33,6 +33,7 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
       thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
       activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
         makes the score; None for other models. It is left out if there are several labels.
+      single_texts: whether it was trained on single texts, so that functions of texts refuse a second one.
       exit_heads, exit_patience, exit_tolerance, num_layers: see EarlyExitModel.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
@@ -48,13 +49,13 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     HEAD_OUTPUTS = ("logits",)
     ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
                  "doc_stride", "multi_label", "temperature", "thresholds", *EarlyExitModel.EXIT_ARGUMENTS,
-                 "activation_fn")
+                 "activation_fn", "single_texts")
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
                  window_pooling: str = "mean", label_names: Sequence[str] | None = None,
                  max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
                  multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
-                 activation_fn: str | None = None, **kwargs):
+                 activation_fn: str | None = None, single_texts: bool = False, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
         if window_pooling not in MEAN_OR_MAX:
             raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
@@ -71,6 +72,7 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
         if activation_fn not in (None, *ACTIVATIONS):
             raise ValueError(f"activation_fn must be one of {', '.join(ACTIVATIONS)}. Received: {activation_fn!r}")
         self.activation_fn = activation_fn if num_labels == 1 else None
+        self.single_texts = single_texts
         self.add_exit_heads(num_labels)
         self.built = True
 

@@ -47,6 +47,10 @@ class PredictingModel(Protocol):
         """Of a classifier: how it reads texts that are longer than a row."""
 
     @property
+    def single_texts(self) -> bool:
+        """Of a classifier: whether it was trained on single texts."""
+
+    @property
     def label_all_pieces(self) -> bool:
         """Of a tagger: whether it reads a word's tag from all of its pieces."""
 

@@ -17,6 +17,7 @@ from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, view_of
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -81,7 +82,7 @@ def model_of_source(
     signatures: dict[str, Signature] = {}
     exports: dict[str, Callable] = dict(
         _EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k),
-        classifier=functools.partial(_export_classification, not source.settings.single_texts))
+        classifier=_export_classification)
     export = exports.get(head_of(built).name)
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
@@ -141,8 +142,8 @@ def names_of(paths: Iterable[str]) -> list[str]:
     return names
 
 
-def _export_classification(has_pairs: bool, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    export_classification(folder, model, tokenizer, model.row_length, has_pairs,
+def _export_classification(folder: str, model: AlbertClassifier, tokenizer: FullTokenizer) -> None:
+    export_classification(folder, model, tokenizer, model.row_length, has_pairs=not model.single_texts,
                           is_regression=model.num_labels == 1, windows=model.long_texts.windows)
 
 

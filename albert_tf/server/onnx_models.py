@@ -120,7 +120,7 @@ def _classifier(served: _Served) -> _Parts:
             answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
         return answer
 
-    names = ("text_a",) if model.settings.single_texts else ("text_a", "text_b")
+    names = ("text_a",) if model.single_texts else ("text_a", "text_b")
 
     def texts(columns: Columns) -> Outputs:
         pairs = _texts(columns["text_b"]) if "text_b" in names else None

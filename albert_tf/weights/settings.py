@@ -119,7 +119,8 @@ def settings_of(model: keras.Model) -> Settings:
                     temperature=temperature if temperature != 1.0 else None,
                     exit_heads=getattr(model, "exit_heads", False),
                     exit_pooling=getattr(model, "exit_pooling", POOLER),
-                    activation_fn=getattr(model, "activation_fn", None))
+                    activation_fn=getattr(model, "activation_fn", None),
+                    single_texts=getattr(model, "single_texts", False))
 
 
 def settings_in(folder: str) -> Settings:

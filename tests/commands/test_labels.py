@@ -105,6 +105,16 @@ def test_a_run_of_another_kind_is_refused(script, run, folder, tmp_path):
                                  init_checkpoint=run, albert_config_file=None)
 
 
+def test_a_run_on_single_texts_takes_no_pairs(script, run, folder, tmp_path):
+    columns = dict(text_a="text", text_b="text", label="moods")
+    (tmp_path / "task.json").write_text(json.dumps(dict(TASK, columns=columns)))
+    printed = script.run(expect=1, task_config=tmp_path / "task.json", output_dir=run, do_predict=True)
+    assert "was trained on single texts, and moods has pairs: use the task_config of the training" in printed
+    model, tokenizer = from_pretrained(str(run), model="classifier"), tokenizer_from_pretrained(str(run))
+    with pytest.raises(ValueError, match="the model was trained on single texts and cannot read a second one"):
+        classify_texts(model, tokenizer, ["the kettle"], ["the stove"])
+
+
 def test_a_regression_has_no_focal_loss(script, golden, tmp_path):
     printed = script.run(expect=1, task_config=None, task_name="sts-b", data_dir=golden / "glue", focal_gamma=2.0,
                          output_dir=tmp_path, do_train=True)

@@ -22,7 +22,7 @@ class Known(LabelProbabilities):
 
     config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
     long_texts, label_all_pieces = LongTexts(), False
-    multi_label, temperature, thresholds = False, 1.0, None
+    multi_label, temperature, thresholds, single_texts = False, 1.0, None, False
 
     def __init__(self, head, run, **attributes):
         self.head, self.run = head_named(head), run

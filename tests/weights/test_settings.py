@@ -104,6 +104,13 @@ def test_a_converted_checkpoint_keeps_the_windows(tmp_path):
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
+def test_a_converted_classifier_of_single_texts_is_one(tmp_path, to):
+    save(albert_tf.AlbertClassifier(TINY, 2, single_texts=True), str(tmp_path / "first"), "ours")
+    convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)
+    assert albert_tf.from_pretrained(str(tmp_path / to), model="classifier").single_texts
+
+
+@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
 def test_a_converted_tagger_reads_all_pieces_of_a_word(tmp_path, to):
     save(albert_tf.AlbertTokenClassifier(TINY, 3, label_all_pieces=True), str(tmp_path / "first"), "ours")
     convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)

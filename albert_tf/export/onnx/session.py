@@ -123,6 +123,11 @@ class OnnxModel(LabelProbabilities):
         return self.settings.long_texts
 
     @property
+    def single_texts(self) -> bool:
+        """Whether a classifier was trained on single texts."""
+        return self.settings.single_texts
+
+    @property
     def label_all_pieces(self) -> bool:
         """Whether a tagger reads a word's tag from all of its pieces."""
         return self.settings.label_all_pieces

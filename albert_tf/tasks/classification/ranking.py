@@ -114,13 +114,15 @@ class RelevanceScorer:
       batch_size: number of pairs in a batch.
 
     Raises:
-      ValueError: the model has several logits.
+      ValueError: the model has several logits, or was trained on single texts.
     """
 
     def __init__(self, model: AlbertClassifier, tokenizer: FullTokenizer, batch_size: int = 32):
         if model.num_labels != 1:
             raise ValueError(f"a model that ranks has one logit for a query and a passage. This one has "
                              f"{model.num_labels} labels")
+        if model.single_texts:
+            raise ValueError("a model that ranks reads a query and a passage. This one was trained on single texts")
         self._tokenizer, self._batch_size, self._length = tokenizer, batch_size, model.row_length
         self._scores = tf.function(lambda inputs: model.score_of(model(inputs)["logits"][:, 0]),
                                    [encoder_input_specs()], autograph=False)

@@ -34,14 +34,15 @@ def classify_texts(
       model: a fine-tuned AlbertClassifier, or an exported one (from_onnx). Labels without names are named "0", "1", ...
       tokenizer: the model's tokenizer.
       texts: raw texts.
-      text_pairs: the second text of each, for tasks on pairs; None if there is none.
+      text_pairs: the second text of each, for tasks on pairs; "" or None if there is none.
       max_seq_length: the largest number of tokens of a row. Longer texts are truncated, or split into windows if the
         model was fine-tuned so (--long_texts). None for the model's max_seq_length, or if it has none, its
         max_position_embeddings.
 
     Raises:
       ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; the
-        tokenizer is not the model's; texts or text_pairs is not a list of strings; or their numbers differ.
+        tokenizer is not the model's; texts or text_pairs is not a list of strings; their numbers differ; or the model
+        was trained on single texts, and there is a second one.
 
     Example::
 
@@ -71,8 +72,14 @@ def text_logits(
 
     Args:
       model, tokenizer, texts, text_pairs, max_seq_length: see classify_texts.
+
+    Raises:
+      ValueError: the tokenizer is not the model's; or the model was trained on single texts, and there is a second one.
     """
     check_vocabulary(tokenizer, model.config)
+    if model.single_texts and any(text_pairs or ()):
+        raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
+                         "use a model of pairs")
     length = max_seq_length or model.row_length
     logits = [np.zeros([0, model.num_labels], np.float32)]
     for start in range(0, len(texts), _BATCH):

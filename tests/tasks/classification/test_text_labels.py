@@ -54,6 +54,15 @@ def test_a_text_longer_than_the_model_is_truncated(tokenizer, config):
     assert dict(labels) == pytest.approx(dict(zip("01", expected(model, tokenizer, "the file " * 30))), 1e-4)
 
 
+def test_a_model_of_single_texts_refuses_a_second_one(tokenizer, config, tmp_path):
+    albert_tf.save_pretrained(AlbertClassifier(config, 2, single_texts=True), str(tmp_path), tokenizer)
+    model = albert_tf.from_pretrained(str(tmp_path), model="classifier")
+    texts = ["the name", "of the file"]
+    with pytest.raises(ValueError, match="was trained on single texts and cannot read a second one: leave out text_pa"):
+        classify_texts(model, tokenizer, texts, ["", "a line"])
+    assert classify_texts(model, tokenizer, texts, ["", ""]) == classify_texts(model, tokenizer, texts)
+
+
 def test_no_texts_have_no_labels(tokenizer, config):
     assert albert_tf.classify_texts(AlbertClassifier(config, 2), tokenizer, []) == []
 
