@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Collection
 
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.weights.source import Source
+from albert_tf.weights.vocabulary_files import check_vocabulary
+
+if TYPE_CHECKING:
+    from albert_tf.text.tokenization import FullTokenizer
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
 DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
@@ -161,7 +165,25 @@ def head_of(model) -> Head:
     raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
 
 
-def is_head(model, *names: str) -> bool:
+def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:
+    """Checks the arguments of a function that predicts from texts.
+
+    Args:
+      model: a model, Keras or exported.
+      tokenizer: its tokenizer.
+      *heads: the names of the heads that the function can use.
+
+    Raises:
+      ValueError: the model has another head, or the tokenizer is not the model's.
+    """
+    if not _is_head(model, heads):
+        kinds = " or ".join(f'"{name}"' for name in heads)
+        raise ValueError(f"the model must be made by from_pretrained(path, model={kinds}). Received: "
+                         f"{_described(model)}")
+    check_vocabulary(tokenizer, model.config)
+
+
+def _is_head(model, names: Collection[str]) -> bool:
     """Whether a model, Keras or exported, has one of the heads with these names."""
     try:
         return head_of(model).name in names
@@ -169,7 +191,7 @@ def is_head(model, *names: str) -> bool:
         return False
 
 
-def described(model) -> str:
+def _described(model) -> str:
     """What a model is, for messages: its class, and the head of an exported one."""
     name = type(model).__name__
     return f"{name} with the head {model.head.name}" if isinstance(getattr(model, "head", None), Head) else name

@@ -1,9 +1,10 @@
-"""Functions that predict from text refuse the tokenizer of another model, whose ids would mean other pieces."""
+"""Functions that predict from text refuse models with other heads, and the tokenizer of another model."""
 
 import pytest
 
 import albert_tf
 from albert_tf.config import AlbertConfig
+from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.tasks.multiple_choice.text_choices import choose_options
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.tagging.text_tags import tag_words
@@ -13,16 +14,27 @@ SMALLER = AlbertConfig(vocab_size=100, embedding_size=4, hidden_size=8, num_hidd
                        intermediate_size=8, max_position_embeddings=16)
 
 
-@pytest.mark.parametrize("model, predict", [
+CASES = [
     (lambda: albert_tf.AlbertPretrainer(SMALLER), lambda *of: albert_tf.fill_masks(*of, "The [MASK].")),
+    (lambda: albert_tf.AlbertPretrainer(SMALLER), lambda *of: score_sentences(*of, ["The name."])),
     (lambda: albert_tf.AlbertClassifier(SMALLER, 2), lambda *of: albert_tf.classify_texts(*of, ["The name."])),
     (lambda: albert_tf.AlbertSpan(SMALLER), lambda *of: albert_tf.answer_questions(*of, ["Who?"], ["The name."])),
     (lambda: albert_tf.AlbertTokenClassifier(SMALLER, 2), lambda *of: tag_words(*of, [["The", "name"]])),
     (lambda: albert_tf.AlbertMultipleChoice(SMALLER, num_choices=2),
      lambda *of: choose_options(*of, [""], ["Who?"], [["The", "name"]])),
     (lambda: albert_tf.AlbertSentenceEncoder(SMALLER), lambda *of: text_vectors(*of, ["The name."])),
-])
+]
+
+
+@pytest.mark.parametrize("model, predict", CASES)
 def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(golden, model, predict):
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     with pytest.raises(ValueError, match="pieces, but the config's vocab_size is 100: they belong to different models"):
         predict(model(), tokenizer)
+
+
+@pytest.mark.parametrize("model, predict", CASES)
+def test_a_model_with_another_head_is_refused(golden, model, predict):
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    with pytest.raises(ValueError, match=r'from_pretrained\(path, model="\w+".*\. Received: AlbertModel'):
+        predict(albert_tf.AlbertModel(SMALLER), tokenizer)

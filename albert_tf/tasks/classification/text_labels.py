@@ -11,8 +11,7 @@ from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.windows import WindowOptions, WindowPacker
-from albert_tf.weights.heads import described, is_head
-from albert_tf.weights.vocabulary_files import check_vocabulary
+from albert_tf.weights.heads import check_reads_texts
 
 _BATCH = 32
 
@@ -50,9 +49,7 @@ def classify_texts(
       tokenizer = albert_tf.tokenizer_from_pretrained("reviews")
       albert_tf.classify_texts(model, tokenizer, ["A quiet day."])[0][0].name
     """
-    if not is_head(model, "classifier"):
-        raise ValueError('the model must be a classifier: from_pretrained(path, model="classifier"). Received: '
-                         f"{described(model)}")
+    check_reads_texts(model, tokenizer, "classifier")
     if model.num_labels == 1:
         raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')
     texts = list_of_strings("texts", texts)
@@ -74,9 +71,10 @@ def text_logits(
       model, tokenizer, texts, text_pairs, max_seq_length: see classify_texts.
 
     Raises:
-      ValueError: the tokenizer is not the model's; or the model was trained on single texts, and there is a second one.
+      ValueError: the model is not a classifier; the tokenizer is not the model's; or the model was trained on single
+        texts, and there is a second one.
     """
-    check_vocabulary(tokenizer, model.config)
+    check_reads_texts(model, tokenizer, "classifier")
     if model.single_texts and any(text_pairs or ()):
         raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
                          "use a model of pairs")

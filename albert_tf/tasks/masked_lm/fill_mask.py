@@ -9,8 +9,7 @@ import numpy as np
 from albert_tf.text.packing import SpecialTokens, padded_rows
 from albert_tf.text.sentencepieces import WORD_START
 from albert_tf.utils.arrays import softmax
-from albert_tf.weights.heads import described, is_head
-from albert_tf.weights.vocabulary_files import check_vocabulary
+from albert_tf.weights.heads import check_reads_texts
 
 MASK = "[MASK]"
 
@@ -35,9 +34,7 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
       ValueError: the model has no masked-LM head, the tokenizer is not the model's, text is not a string, it has no
         [MASK], or it has more tokens than max_position_embeddings.
     """
-    if not is_head(model, "pretrainer"):
-        raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
-                         f"{described(model)}")
+    check_reads_texts(model, tokenizer, "pretrainer")
     if not isinstance(text, str):
         raise ValueError(f"text must be a string: call fill_masks once for each text. Received: {type(text).__name__}")
     ids = masked_ids(tokenizer, text)
@@ -51,6 +48,7 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
 
 def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filling]]]:
     """fill_masks for a batch. A text may have no [MASK], and a text that is too long for the model is truncated."""
+    check_reads_texts(model, tokenizer, "pretrainer")
     longest = model.config.max_position_embeddings
     rows = []
     for text in texts:
@@ -61,7 +59,6 @@ def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[l
 
 def _fillings(model, tokenizer, rows: Sequence[Sequence[int]], top_k: int) -> list[list[list[Filling]]]:
     """The best pieces of each mask of each row of ids."""
-    check_vocabulary(tokenizer, model.config)
     positions = [[i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id] for ids in rows]
     if not any(positions):
         return [[] for _ in rows]

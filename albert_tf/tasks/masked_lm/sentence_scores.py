@@ -14,6 +14,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings, word_starts
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.vocabulary_files import check_vocabulary
 
 
 class MaskedCopies(NamedTuple):
@@ -52,8 +53,8 @@ def score_sentences(
       done: callback with the number of sentences that were scored since its last call.
 
     Raises:
-      ValueError: the model has no masked-LM head, sentences is not a list of strings, or a sentence has more tokens
-        than max_position_embeddings.
+      ValueError: the model has no masked-LM head, the tokenizer is not the model's, sentences is not a list of strings,
+        or a sentence has more tokens than max_position_embeddings.
 
     Example::
 
@@ -64,6 +65,7 @@ def score_sentences(
     if not isinstance(model, AlbertPretrainer):
         raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
                          f"{type(model).__name__}")
+    check_vocabulary(tokenizer, model.config)
     return score_by(log_probabilities_function(model), model.config.max_position_embeddings, tokenizer, sentences,
                     within_word_l2r, tokens_per_batch, places, done)
 

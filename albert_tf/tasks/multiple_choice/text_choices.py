@@ -12,8 +12,8 @@ from albert_tf.tasks.multiple_choice.features import convert_examples_to_feature
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import padding_values
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.heads import check_reads_texts
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.vocabulary_files import check_vocabulary
 
 _BATCH = 16
 
@@ -30,8 +30,11 @@ def choose_options(
       contexts: the passages; "" for a question without one.
       questions: the questions.
       options: the model's num_choices options of each question; "" for an option that a question does not have.
+
+    Raises:
+      ValueError: the model has another head, or the tokenizer is not the model's.
     """
-    check_vocabulary(tokenizer, model.config)
+    check_reads_texts(model, tokenizer, "multiple_choice")
     settings: Settings = getattr(model, "settings", Settings())
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
                 for context, question, choices in zip(contexts, questions, options)]

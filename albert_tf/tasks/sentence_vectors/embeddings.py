@@ -13,7 +13,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.writing import write_array
-from albert_tf.weights.vocabulary_files import check_vocabulary
+from albert_tf.weights.heads import check_reads_texts
 
 
 class Vectors(NamedTuple):
@@ -39,8 +39,12 @@ def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: in
 def text_vectors(
     model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], batch_size: int = 32
 ) -> np.ndarray:
-    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut."""
-    check_vocabulary(tokenizer, model.config)
+    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut.
+
+    Raises:
+      ValueError: the model has another head, or the tokenizer is not the model's.
+    """
+    check_reads_texts(model, tokenizer, "sentence_encoder")
     batches = (texts[first : first + batch_size] for first in range(0, len(texts), batch_size))
     vectors = [np.asarray(model(tokenizer(batch, max_seq_length=model.row_length))["sentence_embedding"])
                for batch in batches]

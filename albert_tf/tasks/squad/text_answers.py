@@ -11,9 +11,8 @@ from albert_tf.tasks.squad.answers import Answer, AnswerOptions, QuestionAnswere
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
-from albert_tf.weights.heads import described, head_of, is_head
+from albert_tf.weights.heads import check_reads_texts, head_of
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.vocabulary_files import check_vocabulary
 
 # The score of an answer where there is no span at all, as in an exported SavedModel.
 NO_SCORE = float(np.finfo(np.float32).min)
@@ -68,10 +67,7 @@ def answerer_of(model: PredictingModel, tokenizer: FullTokenizer) -> QuestionAns
     Raises:
       ValueError: the model has another head, or the tokenizer is not the model's.
     """
-    check_vocabulary(tokenizer, model.config)
-    if not is_head(model, *VERSIONS):
-        raise ValueError('the model must answer questions: from_pretrained(path, model="span") or '
-                         f'"conditional_span". Received: {described(model)}')
+    check_reads_texts(model, tokenizer, *VERSIONS)
     version = VERSIONS[head_of(model).name]
     task = SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)  # type: ignore[arg-type]
     return QuestionAnswerer(task, tokenizer, feature_options(model), AnswerOptions(version), length_step=1)

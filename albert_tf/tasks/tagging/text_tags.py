@@ -15,8 +15,8 @@ from albert_tf.tasks.tagging.metrics import mean_of_pieces
 from albert_tf.tasks.tagging.reading import Sentence
 from albert_tf.text.packing import padded_rows, padding_values
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.heads import check_reads_texts
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.vocabulary_files import check_vocabulary
 
 # The number of windows of a batch.
 _BATCH = 16
@@ -61,8 +61,11 @@ def tag_words(
       model: a fine-tuned AlbertTokenClassifier, or an exported one.
       tokenizer: the model's tokenizer.
       sentences: the words of each sentence, of which there may be any number.
+
+    Raises:
+      ValueError: the model has another head, or the tokenizer is not the model's.
     """
-    check_vocabulary(tokenizer, model.config)
+    check_reads_texts(model, tokenizer, "token_classifier")
     options, counts = feature_options(model), [len(words) for words in sentences]
     rows = list(convert_sentences_to_features(
         [Sentence(tuple(words), None, ()) for words in sentences], (), tokenizer, options))
