@@ -20,7 +20,7 @@ from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 from albert_tf.weights import keras_hub
 from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.heads import head_named, head_of, head_of_source
+from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.keras_hub.writing import class_of_keras_hub, save_keras_hub
@@ -180,8 +180,8 @@ def write_conversion_card(
     facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
     classes = {"hugging_face": class_of_hugging_face, "keras_hub": class_of_keras_hub}
     loaded_by = classes[to](model) if to in classes else None
-    write_model_card(output_dir, ModelCard(head_of(model), model.config, base_model, base_model is not None, facts,
-                                           loaded_by=loaded_by, num_labels=getattr(model, "num_labels", None)))
+    write_model_card(output_dir, ModelCard.of(model, base_model, is_conversion=base_model is not None, facts=facts,
+                                              loaded_by=loaded_by))
 
 
 def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:

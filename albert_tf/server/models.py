@@ -80,9 +80,7 @@ def model_of_source(
     built, report = build(source, kind, **arguments)
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
-    exports: dict[str, Callable] = dict(
-        _EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k),
-        classifier=_export_classification)
+    exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))
     export = exports.get(head_of(built).name)
     if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
         with tempfile.TemporaryDirectory() as folder:
@@ -165,11 +163,11 @@ def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: Full
     export_sentence_encoder(folder, model, tokenizer, model.row_length)
 
 
-# By the name of the head. Those of a pretrainer and a classifier have an argument more; other models have no signature
-# of their own.
+# By the name of the head; that of a pretrainer also takes top_k. Other models have no signature of their own.
 _EXPORTS: Mapping[str, Callable] = dict(
-    multiple_choice=_export_choices, token_classifier=_export_tagging, sentence_encoder=_export_sentences,
-    span=functools.partial(_export_answers, "1.1"), conditional_span=functools.partial(_export_answers, "2.0"))
+    classifier=_export_classification, multiple_choice=_export_choices, token_classifier=_export_tagging,
+    sentence_encoder=_export_sentences, span=functools.partial(_export_answers, "1.1"),
+    conditional_span=functools.partial(_export_answers, "2.0"))
 
 
 def _sentence_order(model: AlbertPretrainer, inputs: dict) -> dict[str, tf.Tensor]:

@@ -77,6 +77,11 @@ class ModelCard:
     loaded_by: str | None = None
     num_labels: int | None = None
 
+    @classmethod
+    def of(cls, model: keras.Model, base_model: str | None = None, **fields) -> ModelCard:
+        """The card of a model of albert_tf.modeling. The fields are those of the constructor."""
+        return cls(head_of(model), model.config, base_model, num_labels=getattr(model, "num_labels", None), **fields)
+
     def text(self, name: str, fields: Mapping[str, Any] | None = None, more_sections: str = "") -> str:
         """The card as Markdown.
 
@@ -291,9 +296,8 @@ def write_run_card(
         "precision": keras.mixed_precision.global_policy().name,
     }
     shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
-    write_model_card(run.output_dir, ModelCard(
-        head_of(model), model.config, init_checkpoint, facts=facts, datasets=datasets or {}, command=command,
-        scores=shown, num_labels=getattr(model, "num_labels", None)))
+    write_model_card(run.output_dir, ModelCard.of(model, init_checkpoint, facts=facts, datasets=datasets or {},
+                                                  command=command, scores=shown))
 
 
 def _adapters(trainer: TrainerOptions) -> str | None:
