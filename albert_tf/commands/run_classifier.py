@@ -40,6 +40,7 @@ from albert_tf.training.finetuning import FineTuning, layers_used, mean_of
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.model_card import write_calibration
 from albert_tf.weights.settings import Settings, settings_in, write_input_settings
 
 FLAGS = flags.FLAGS
@@ -211,6 +212,7 @@ class TextClassification(tuning.CommandTask):
             write_results(directory, results, "calibration_results")
             settings = dataclasses.replace(settings_in(directory), **dataclasses.asdict(calibration))
             write_input_settings(settings, self.config, directory)
+            write_calibration(directory, results)
         wait_for_all(runs.strategy)
 
     def predictions(self):

@@ -43,6 +43,7 @@ _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
 _KERAS_HUB = "keras_hub."
+_CALIBRATION = "## Calibration"
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
 
@@ -107,7 +108,7 @@ class ModelCard:
         results = [EvalResult(task, "file", dataset, metric, float(value), metric_name=metric)
                    for metric, value in scores.items()]
         fields = dict(library_name=_library_of(self.loaded_by) if self.loaded_by else "albert_tf", pipeline_tag=task,
-                      tags=["albert", "tensorflow"], base_model=self.base_model and model_name(self.base_model),
+                      tags=["albert", "tensorflow"], base_model=self.base_model and _public_name(self.base_model),
                       datasets=list(self.datasets), metrics=list(scores), model_name=results and name,
                       eval_results=results)
         return {field: value for field, value in fields.items() if value}
@@ -154,7 +155,8 @@ def write_model_card(directory: str, card: ModelCard) -> None:
     """Writes README.md to a directory of weights, unless there is a README.md that albert_tf did not write.
 
     A card that is replaced keeps its license and language. A new card has the language of the base model's card, and
-    after a conversion also the other fields that describe the weights and their origin.
+    after a conversion also the other fields that describe the weights and their origin. Its header never names local
+    weights: base_model is then that of their own card.
 
     Args:
       directory: the directory of the weights, which must exist.
@@ -170,12 +172,27 @@ def write_model_card(directory: str, card: ModelCard) -> None:
         # A run that is continued does not open its initial weights again.
         revision = hub.revision_of(card.base_model) or _row_of(present, _REVISION)
         card = dataclasses.replace(card, facts={_REVISION: revision, **card.facts})
-    fields = {**_fields_of(base, _WEIGHT_FIELDS if card.is_conversion else ["language"]),
-              **_fields_of(present, _USER_FIELDS)}
+    inherited = list(_WEIGHT_FIELDS) if card.is_conversion else ["language"]
+    if card.base_model and not _public_name(card.base_model):
+        inherited.append("base_model")
+    fields = {**_fields_of(base, inherited), **_fields_of(present, _USER_FIELDS)}
     if "model-index" not in fields and card.is_conversion:
         fields.pop("metrics", None)  # names without values
     more = _sections_of(base, model_name(card.base_model)) if card.is_conversion and card.base_model else ""
     write_text(path, card.text(os.path.basename(os.path.abspath(directory)), fields, more))
+
+
+def write_calibration(directory: str, results: Mapping[str, float]) -> None:
+    """Adds a section with the results of a calibration to the card in a directory, in place of an earlier one.
+
+    Nothing is written if there is no card, or one that albert_tf did not write.
+    """
+    path = os.path.join(directory, CARD)
+    card = re.sub(rf"^{_CALIBRATION}\n.*?(?=^## |\Z)", "", _read(path), flags=re.DOTALL | re.MULTILINE)
+    if _MARK in card:
+        rows = _table({name: f"{value:.4f}" for name, value in results.items()})
+        section = [_CALIBRATION, "", "Fitted on the dev set. Logits are divided by the temperature.", "", *rows]
+        write_text(path, "\n".join([card.rstrip("\n"), "", *section, ""]))
 
 
 def model_name(path: str) -> str:
@@ -188,6 +205,11 @@ def model_name(path: str) -> str:
         return os.path.basename(os.path.abspath(path))
     directory, checkpoint = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.basename(directory), checkpoint)
+
+
+def _public_name(path: str) -> str | None:
+    """The name of weights on the hub or in the package, or their URL; None for local ones."""
+    return model_name(path) if is_url(path) or shipped_model(path) else None
 
 
 def _card_of(weights: str) -> str:

@@ -134,7 +134,7 @@ def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path)
     np.testing.assert_allclose(np.linalg.norm(outputs["default"], axis=1), 1, atol=1e-5)
     card = (tmp_path / "module/README.md").read_text("utf-8")
     assert "| format | tf_hub |" in card and "pipeline_tag: sentence-similarity" in card
-    assert f"base_model: {pathlib.Path(released[0]).name}/model.ckpt-best" in card
+    assert f"| weights | {pathlib.Path(released[0]).name}/model.ckpt-best |" in card and "base_model" not in card
 
 
 @every_export

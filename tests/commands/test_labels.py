@@ -131,6 +131,8 @@ def test_a_calibrated_run_predicts_exports_and_is_served_with_its_temperature_an
     assert "calibration on 12 dev examples: " in printed
     assert results["eval_loss"] < results["eval_loss_before"]
     assert results["macro_f1"] >= results["macro_f1_before"]
+    card = (directory / "README.md").read_text("utf-8")
+    assert "## Calibration" in card and f"| temperature | {results['temperature']:.4f} |" in card
     settings = json.loads((directory / "albert_tf.json").read_text())
     assert settings["temperature"] == results["temperature"] and len(settings["thresholds"]) == 3
     rows = (directory / "dev_results.tsv").read_text()

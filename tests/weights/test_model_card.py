@@ -15,7 +15,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.text_labels import text_logits
 from albert_tf.training.run import RunOptions, TrainerOptions
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.model_card import ModelCard, model_name, write_model_card, write_run_card
+from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -53,7 +53,7 @@ def test_a_card_says_what_weights_were_made_from_and_their_scores():
 def test_the_header_has_the_fields_of_the_model_hub_and_leaves_the_license_to_the_user():
     fields = header(CARD.text("rte"))
     assert "# license: to be chosen by you\n# language: that of the text, for example en\n" in CARD.text("rte")
-    assert fields["base_model"] == 'a "base"' and fields["datasets"] == ["x.tfrecord", "dev: 1.tsv"]
+    assert "base_model" not in fields and fields["datasets"] == ["x.tfrecord", "dev: 1.tsv"]
     assert fields["pipeline_tag"] == "text-classification" and fields["metrics"] == ["eval_accuracy"]
     assert fields["tags"] == ["albert", "tensorflow"] and fields["library_name"] == "albert_tf"
     result, = fields["model-index"][0]["results"]
@@ -133,7 +133,8 @@ def test_a_header_that_cannot_be_read_is_left_out(tmp_path, broken):
     write(tmp_path / "base", broken)
     (tmp_path / "tuned").mkdir()
     write_model_card(str(tmp_path / "tuned"), ModelCard(ENCODER, CONFIG, str(tmp_path / "base"), is_conversion=True))
-    assert header((tmp_path / "tuned/README.md").read_text())["base_model"] == "base"
+    fields = header((tmp_path / "tuned/README.md").read_text())
+    assert set(fields) - {"license"} == {"library_name", "pipeline_tag", "tags"}
 
 
 def test_training_takes_the_language_of_the_base_model_and_not_its_license(tmp_path):
@@ -142,7 +143,7 @@ def test_training_takes_the_language_of_the_base_model_and_not_its_license(tmp_p
     write_model_card(str(tmp_path / "tuned"), ModelCard(ENCODER, CONFIG, str(tmp_path / "base/")))
     text = (tmp_path / "tuned/README.md").read_text()
     assert header(text) == dict(language="de", library_name="albert_tf", pipeline_tag="feature-extraction",
-                                tags=["albert", "tensorflow"], base_model="base")
+                                tags=["albert", "tensorflow"])
 
 
 def test_a_url_an_archive_and_a_model_of_the_package_are_base_models(tmp_path):
@@ -190,7 +191,7 @@ def test_a_conversion_has_the_data_scores_and_origin_of_its_weights(tmp_path, ru
     convert(open_source(str(run)), str(tmp_path / "once"), to)
     text = (tmp_path / "once/README.md").read_text()
     fields = header(text)
-    assert fields["base_model"] == "tiny/model.ckpt-best" and fields["datasets"] == ["novels.tfrecord"]
+    assert "base_model" not in fields and fields["datasets"] == ["novels.tfrecord"]
     assert fields["metrics"] == ["masked_lm_accuracy"] and fields["pipeline_tag"] == "fill-mask"
     for line in (f"| format | {to} |", "## tiny/model.ckpt-best: Made from", "| seed | 7 |", "python run.py",
                  "## tiny/model.ckpt-best: Scores", "| masked_lm_accuracy | 0.2500 |"):
@@ -201,7 +202,7 @@ def test_a_conversion_of_a_conversion_still_has_them(tmp_path, run):
     convert(open_source(str(run)), str(tmp_path / "once"), "hugging_face")
     convert(open_source(str(tmp_path / "once")), str(tmp_path / "twice"), "ours")
     text = (tmp_path / "twice/README.md").read_text()
-    assert header(text)["base_model"] == "once" and header(text)["metrics"] == ["masked_lm_accuracy"]
+    assert header(text)["metrics"] == ["masked_lm_accuracy"] and "| weights | once |" in text.splitlines()
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == ["## Made from", "## once: Made from", "## once: tiny/model.ckpt-best: Made from",
                         "## once: tiny/model.ckpt-best: Scores"]
@@ -210,8 +211,38 @@ def test_a_conversion_of_a_conversion_still_has_them(tmp_path, run):
 def test_a_conversion_of_another_checkpoint_does_not_have_the_scores_of_the_best(tmp_path, run):
     convert(open_source(str(run / "model.ckpt-20")), str(tmp_path), "ours")
     text = (tmp_path / "README.md").read_text()
-    assert header(text)["base_model"] == "tiny/model.ckpt-20" and "metrics" not in header(text)
+    assert "| weights | tiny/model.ckpt-20 |" in text.splitlines() and "metrics" not in header(text)
     assert "Scores" not in text
+
+
+def test_local_weights_have_the_base_model_of_their_own_card(tmp_path):
+    write(tmp_path / "tuned", "---\nbase_model: org/tiny\n---\n")
+    for name, is_conversion in (("converted", True), ("tuned_again", False)):
+        (tmp_path / name).mkdir()
+        card = ModelCard(ENCODER, CONFIG, str(tmp_path / "tuned"), is_conversion=is_conversion)
+        write_model_card(str(tmp_path / name), card)
+        text = (tmp_path / name / "README.md").read_text()
+        assert header(text)["base_model"] == "org/tiny" and str(tmp_path) not in text
+
+
+def test_a_calibration_is_a_section_of_the_card_and_of_the_cards_of_conversions(tmp_path):
+    folder = tmp_path / "moods"
+    save(AlbertClassifier(CONFIG, 2), str(folder), "tf1")
+    before = (folder / "README.md").read_text()
+    for temperature in (1.25, 1.5):  # the second one replaces the first one
+        write_calibration(str(folder), {"temperature": temperature, "expected_calibration_error": 0.03125,
+                                        "expected_calibration_error_before": 0.25, "threshold/odd": 0.75})
+    text = (folder / "README.md").read_text()
+    assert text.startswith(before.rstrip("\n")) and text.count("## Calibration") == 1
+    rows = ["| temperature | 1.5000 |", "| expected_calibration_error | 0.0312 |",
+            "| expected_calibration_error_before | 0.2500 |", "| threshold/odd | 0.7500 |"]
+    assert text.splitlines()[-4:] == rows
+    convert(open_source(str(folder)), str(tmp_path / "converted"), "ours", "classifier")
+    assert "\n".join(rows) in (tmp_path / "converted/README.md").read_text()
+    (folder / "README.md").write_text("My model.\n")
+    write_calibration(str(folder), dict(temperature=1.0))
+    write_calibration(str(tmp_path), dict(temperature=1.0))
+    assert (folder / "README.md").read_text() == "My model.\n" and not (tmp_path / "README.md").exists()
 
 
 def test_a_conversion_keeps_the_license_that_weights_came_with(tmp_path):
