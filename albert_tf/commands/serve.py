@@ -11,6 +11,7 @@ each layer's input and output. --saved_model serves a SavedModel that a script h
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import signal
@@ -87,8 +88,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"{count_of(len(models), 'model')}; open {server.url} (Ctrl-C ends)", flush=True)
     try:
-        server.serve_forever()
-    except KeyboardInterrupt:
+        # It is not raised if a script started this process by `serve &`, and so made it ignore SIGINT.
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
         logging.info("ended")
     finally:
         server.server_close()

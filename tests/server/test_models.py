@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import urllib.request
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layer_distances import layer_distances
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
+from albert_tf.server.server import ModelServer
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
@@ -388,6 +390,17 @@ def test_the_script_serves_until_it_is_interrupted(served):
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 0
+
+
+def test_the_script_says_that_it_has_ended_also_if_a_shell_makes_it_ignore_interrupts(served, monkeypatch, caplog):
+    def interrupted(server):  # as uvicorn ends then: it raises the signal again, which has no effect
+        server.shutdown()
+
+    monkeypatch.setattr(ModelServer, "serve_forever", interrupted)
+    monkeypatch.setattr(serve, "signal", mock.Mock())
+    with loaded("serve") as run:
+        assert run(init_checkpoint=served("encoder")[2], port=0) == 0
+    assert caplog.messages[-1] == "ended"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
