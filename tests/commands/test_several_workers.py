@@ -10,6 +10,8 @@ import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_process import run
 from two_workers import RUNNER, TwoWorkers
 
+from albert_tf.utils.temporary_files import used_alone
+
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
 STEPS = 4
@@ -60,6 +62,24 @@ def test_two_workers_of_which_one_is_killed_and_started_again_get_what_one_proce
     for name in (f"model.ckpt-{STEPS}", "model.ckpt-best"):
         assert_close(tensors_of(tmp_path / "two" / name), tensors_of(tmp_path / "one" / name), name)
     assert_close(served_by(tmp_path / "two" / "served"), served_by(tmp_path / "one" / "served"), "served")
+
+
+@pytest.mark.slow
+def test_workers_of_a_folder_that_another_training_uses_end_in_one_line_each(golden, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    flags = dict(task_name="rte", data_dir=golden / "glue", max_seq_length=24, train_step=STEPS, train_batch_size=4,
+                 albert_config_file=tmp_path / "config.json", spm_model_file=golden / "tiny_spm" / "tiny.model",
+                 do_train=True)
+    folder = tmp_path / "used"
+    with used_alone(str(folder), "training"):
+        before = list(folder.iterdir())
+        with TwoWorkers(arguments("run_classifier", folder, flags)) as workers:
+            (_, of_chief), (_, of_other) = ends = [workers.end_of(index) for index in (0, 1)]
+        assert list(folder.iterdir()) == before
+    assert [status for status, _ in ends] == [1, 1] and "Traceback" not in of_chief + of_other
+    assert f"error: {folder} is in use by another training (process " in of_chief.splitlines()[-1]
+    assert of_other.splitlines()[-1].startswith(
+        f"run_classifier: error: worker 0 ({workers.addresses[0]}) no longer answers")
 
 
 def arguments(script: str, folder: pathlib.Path, flags: dict) -> list[str]:
