@@ -214,7 +214,7 @@ class EarlyExitModel(ConfiguredModel):
             return self.agreement(before, after, input_mask, tolerance)
 
         num_layers = exit_options.num_layers or self.config.num_hidden_layers
-        return predict_early(self.albert, rows, count or 1, logits, agreement,
+        return predict_early(self.albert, rows, 1 if count is None else count, logits, agreement,
                              exit_options.exit_patience or num_layers, num_layers)
 
 

@@ -163,6 +163,15 @@ def test_a_graph_for_any_shape_computes_the_same(config, batch):
         assert graph.get_concrete_function().structured_outputs[NUM_LAYERS_USED].shape.as_list() == [None]
 
 
+@pytest.mark.both_stacks
+def test_a_graph_takes_any_number_of_windows(config, batch):
+    model, inputs = AlbertClassifier(config, 3, exit_heads=True, exit_patience=1), in_rows(batch, 3)
+    specs = {name: tf.TensorSpec([None, None, None], tf.int32) for name in ENCODER_INPUTS}
+    outputs = tf.function(model, autograph=False, input_signature=[specs])(inputs)
+    for name, value in model(inputs).items():
+        np.testing.assert_allclose(outputs[name], value, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["classifier", "regression", "windows", "choices", "tags"])
 def test_an_example_that_leaves_its_batch_has_the_answer_that_it_has_alone(config, batch, kind):
     model, inputs = dict(
